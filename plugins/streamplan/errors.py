@@ -1,0 +1,32 @@
+"""Errors that name the thing, what was expected, what was observed and what to do next."""
+
+from __future__ import annotations
+
+
+class StreamplanError(Exception):
+    """A fault that a person can act on.
+
+    ``str()`` is one sentence a part: ``<subject>: expected <expected>, observed <observed>. <remedy>``.
+    """
+
+    def __init__(self, subject: str, *, expected: str = "", observed: str = "", remedy: str = "") -> None:
+        self.subject = subject
+        self.expected = expected
+        self.observed = observed
+        self.remedy = remedy
+        found = [f"expected {expected}"] if expected else []
+        found += [f"observed {observed}"] if observed else []
+        text = f"{subject}: {', '.join(found)}" if found else subject
+        super().__init__(f"{text}. {remedy}" if remedy else text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions with keyword-only arguments do not pickle by themselves; Spark carries ours to the driver.
+        return (_restore, (type(self), self.subject, self.expected, self.observed, self.remedy))
+
+
+def _restore(kind: type[StreamplanError], subject: str, expected: str, observed: str, remedy: str) -> StreamplanError:
+    return kind(subject, expected=expected, observed=observed, remedy=remedy)
+
+
+class Refused(StreamplanError):
+    """A request that would be wrong however often it is tried again (exit status 78, no retry in Airflow)."""

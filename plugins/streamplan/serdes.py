@@ -1,0 +1,91 @@
+"""How the bytes of a record are read.
+
+This is the reference: one record at a time, on the standard library. What runs on Spark reads whole Arrow batches
+and must agree with it record for record (tests/jobs compare the two).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Never
+
+_RANGES = {"int": 31, "bigint": 63}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "int": (int,),
+    "bigint": (int,),
+    "double": (int, float),
+    "boolean": (bool,),
+}
+
+
+class Rejected(ValueError):
+    """A record that cannot be aggregated. ``str()`` is the reason, as it stands in the dead-letter record."""
+
+
+@dataclass(frozen=True)
+class Json:
+    """A JSON object (RFC 8259, UTF-8) in the value of a record.
+
+    ``schema``   the fields that may be used, in Spark's DDL: ``"Id string, ProductType int"``; other fields are ignored
+    ``allowed``  for a field the values that are known, each with its label; any other value is rejected
+    """
+
+    schema: str
+    allowed: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        fields = self.fields
+        for name in self.allowed:
+            if name not in fields:
+                raise ValueError(f"allowed names the field {name!r}; the schema has {', '.join(fields)}")
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Field name to type."""
+        fields: dict[str, str] = {}
+        for part in self.schema.split(","):
+            words = part.split()
+            if len(words) != 2:
+                raise ValueError(f"{part.strip()!r} is not a field: write a name and a type, as in 'Id string'")
+            name, kind = words[0], words[1].lower()
+            if kind not in _TYPES:
+                raise ValueError(f"{name}: type {kind!r} is not one of {', '.join(_TYPES)}")
+            if name in fields:
+                raise ValueError(f"the field {name!r} is declared twice")
+            fields[name] = kind
+        return fields
+
+    def deserialize(self, value: bytes | None) -> dict[str, Any]:
+        """The object's fields, or :class:`Rejected` when ``value`` is not one JSON object."""
+        if value is None:
+            raise Rejected("the value is null")
+        try:
+            document = json.loads(value.decode("utf-8"), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise Rejected("the value is not JSON") from error
+        if not isinstance(document, dict):
+            raise Rejected("the value is not a JSON object")
+        return document
+
+    def read_field(self, document: Mapping[str, Any], name: str) -> Any:
+        """The value of one declared field, or :class:`Rejected` when it is absent, null, of another type or unknown."""
+        found: Any = document.get(name)
+        if found is None:
+            raise Rejected(f"{name} is missing")
+        kind = self.fields[name]
+        if not isinstance(found, _TYPES[kind]) or (isinstance(found, bool) and kind != "boolean"):
+            raise Rejected(f"{name} is not of type {kind}")
+        bits = _RANGES.get(kind)
+        if bits is not None and not -(1 << bits) <= found < 1 << bits:
+            raise Rejected(f"{name} is not of type {kind}")
+        if name in self.allowed and found not in self.allowed[name]:
+            known = ", ".join(str(value) for value in self.allowed[name])
+            raise Rejected(f"{name} is not one of {known}")
+        return found
+
+
+def _refuse_constant(constant: str) -> Never:
+    raise ValueError(f"{constant} is not JSON")  # json.loads would take NaN and Infinity

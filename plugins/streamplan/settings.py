@@ -1,0 +1,49 @@
+"""Where a deployment keeps its files. Read from the environment when asked for, never at import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+"""The directory that holds ``plugins/``, ``jobs/`` and ``dags/``."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The directories of one deployment.
+
+    ``home``         working directory (``STREAMPLAN_HOME``, by default ``.streamplan`` in the project)
+    ``checkpoints``  Spark checkpoints, a path or a URI that every executor reaches (``STREAMPLAN_CHECKPOINTS``)
+    ``reports``      results of checks and Data Docs (``STREAMPLAN_REPORTS``)
+    ``run``          one JSON file a process that was started: name, pid, start time
+    ``logs``         every log
+    ``jars``         Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has it
+    """
+
+    home: Path
+    checkpoints: str
+    reports: Path
+    jars: Path | None
+
+    @property
+    def run(self) -> Path:
+        return self.home / "run"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        env = os.environ if environment is None else environment
+        home = Path(env.get("STREAMPLAN_HOME") or PROJECT / ".streamplan").absolute()
+        jars = env.get("STREAMPLAN_JARS")
+        return cls(
+            home=home,
+            checkpoints=env.get("STREAMPLAN_CHECKPOINTS") or str(home / "checkpoints"),
+            reports=Path(env.get("STREAMPLAN_REPORTS") or home / "reports").absolute(),
+            jars=Path(jars) if jars else None,
+        )

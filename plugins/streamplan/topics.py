@@ -1,0 +1,125 @@
+"""Topics as declared, topics as observed, and the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TopicRole(StrEnum):
+    SOURCE = "source"
+    REPARTITION = "repartition"
+    CHANGELOG = "changelog"
+    DEAD_LETTER = "dead-letter"
+    SINK = "sink"
+
+
+SOURCE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1"}
+"""Source topics that Streamplan creates keep everything: totals can only be recounted from what is still there."""
+
+REPARTITION_CONFIGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "segment.bytes": "52428800",
+    "message.timestamp.type": "CreateTime",
+}
+"""``org.apache.kafka.streams.processor.internals.RepartitionTopicConfig``."""
+
+CHANGELOG_CONFIGS = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+"""``UnwindowedUnversionedChangelogTopicConfig`` of the same package."""
+
+DEAD_LETTER_CONFIGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    # A record that just fitted into its own topic comes here whole, with headers added.
+    "max.message.bytes": str(2 * 1024 * 1024 + 65536),
+    "message.timestamp.type": "CreateTime",
+}
+
+
+@dataclass(frozen=True)
+class TopicSpec:
+    """A topic as a topology wants it. ``configs`` are those that matter; all others stay the broker's defaults."""
+
+    name: str
+    role: TopicRole
+    partitions: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ObservedTopic:
+    """A topic as the brokers describe it. ``configs`` holds every config in force, defaults included."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One point in which a topic that exists disagrees with its declaration."""
+
+    topic: str
+    point: str
+    expected: str
+    observed: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.point}: expected {self.expected}, observed {self.observed}"
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """What applying would do: topics to create, topics that agree already, and what stands in the way."""
+
+    create: tuple[TopicSpec, ...]
+    agree: tuple[TopicSpec, ...]
+    differences: tuple[Difference, ...]
+    replication_factor: int
+
+
+def resolve_min_insync_replicas(replication_factor: int) -> int:
+    """One replica may be away and writes with ``acks=all`` go on: replication less one, at least 1."""
+    return max(1, replication_factor - 1)
+
+
+def resolve_configs(spec: TopicSpec, replication_factor: int) -> dict[str, str]:
+    """The configs a topic is created with."""
+    return {**spec.configs, "min.insync.replicas": str(resolve_min_insync_replicas(replication_factor))}
+
+
+def plan_topics(
+    desired: Iterable[TopicSpec], observed: Mapping[str, ObservedTopic], *, replication_factor: int
+) -> TopicPlan:
+    """Compare. Pure: nothing is created, and a plan with differences must not be applied."""
+    create: list[TopicSpec] = []
+    agree: list[TopicSpec] = []
+    differences: list[Difference] = []
+    for spec in desired:
+        topic = observed.get(spec.name)
+        if topic is None:
+            create.append(spec)
+            continue
+        found = list(_differences(spec, topic, replication_factor))
+        differences += found
+        if not found:
+            agree.append(spec)
+    return TopicPlan(tuple(create), tuple(agree), tuple(differences), replication_factor)
+
+
+def _differences(spec: TopicSpec, topic: ObservedTopic, replication_factor: int) -> Iterable[Difference]:
+    if topic.partitions != spec.partitions:
+        yield Difference(spec.name, "partitions", str(spec.partitions), str(topic.partitions))
+    if topic.replication_factor != replication_factor:
+        yield Difference(spec.name, "replication", str(replication_factor), str(topic.replication_factor))
+    for config, expected in resolve_configs(spec, replication_factor).items():
+        found = topic.configs.get(config, "not set")
+        if _words(found) != _words(expected):
+            yield Difference(spec.name, config, expected, found)
+
+
+def _words(value: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in value.split(","))  # "compact,delete" is "delete,compact"
