@@ -76,7 +76,7 @@ class Json:
         if found is None:
             raise Rejected(f"{name} is missing")
         kind = self.fields[name]
-        if not isinstance(found, _TYPES[kind]) or (isinstance(found, bool) and kind != "boolean"):
+        if type(found) not in _TYPES[kind]:  # exactly: a bool is an int to isinstance
             raise Rejected(f"{name} is not of type {kind}")
         bits = _RANGES.get(kind)
         if bits is not None and not -(1 << bits) <= found < 1 << bits:
