@@ -19,6 +19,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "double": (int, float),
     "boolean": (bool,),
 }
+KEY_TYPES = ("string", "int", "bigint", "boolean")
+"""Types of which a key can be made: each value has one text. A double has many."""
 
 
 class Rejected(ValueError):
@@ -31,10 +33,13 @@ class Json:
 
     ``schema``   the fields that may be used, in Spark's DDL: ``"Id string, ProductType int"``; other fields are ignored
     ``allowed``  for a field the values that are known, each with its label; any other value is rejected
+    ``max_bytes``  of value and new key together; by default what fits uncompressed, with headers, into the brokers'
+                 default ``max.message.bytes`` of 1048588, so that no record can stop the stream at its next topic
     """
 
     schema: str
     allowed: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
+    max_bytes: int = 1_048_000
 
     def __post_init__(self) -> None:
         fields = self.fields
@@ -85,6 +90,19 @@ class Json:
             known = ", ".join(str(value) for value in self.allowed[name])
             raise Rejected(f"{name} is not one of {known}")
         return found
+
+
+def key_of(serde: Json, name: str, value: bytes | None) -> bytes:
+    """The key that grouping by the field ``name`` gives a record: its text, in UTF-8; or :class:`Rejected`."""
+    found = serde.read_field(serde.deserialize(value), name)
+    text = str(found).lower() if isinstance(found, bool) else str(found)
+    try:
+        key = text.encode("utf-8")
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        raise Rejected(f"{name} is not valid Unicode") from error
+    if len(key) + len(value or b"") > serde.max_bytes:
+        raise Rejected(f"value and key are larger than {serde.max_bytes} bytes")
+    return key
 
 
 def _refuse_constant(constant: str) -> Never:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from streamplan.serdes import Json
+from streamplan.serdes import KEY_TYPES, Json
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,9 @@ class KStream:
         if field not in self.value.fields:
             known = ", ".join(self.value.fields)
             raise ValueError(f"group_by: the value has no field {field!r}; it has {known}")
+        if self.value.fields[field] not in KEY_TYPES:
+            kind = self.value.fields[field]
+            raise ValueError(f"group_by: {field} is of type {kind}; a key is one of {', '.join(KEY_TYPES)}")
         generated = self.topology._next_name("KSTREAM-KEY-SELECT-")
         node = name or generated
         self.topology._add(Processor(node, KeySelect(field)), after=self.node)

@@ -1,0 +1,65 @@
+"""The streaming aggregator: runs every sub-topology of a pipeline on Spark.
+
+Meant for spark-submit; the DAG <pipeline>_aggregator calls it so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+
+from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.queries import Deployment
+from streamplan.adapters.spark.session import open_session
+from streamplan.errors import Refused, StreamplanError
+from streamplan.pipelines import PIPELINES, pipeline_named
+
+EX_CONFIG = 78
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="Exit status: 0 drained or stopped; 1 failed, worth a retry; 78 refused, a retry cannot help.",
+    )
+    names = ", ".join(pipeline.name for pipeline in PIPELINES)
+    parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
+    parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
+    parser.add_argument("--available-now", action="store_true", help="drain what is there and end")
+    parser.add_argument("--trigger-interval-ms", type=int, default=500, help="start of micro-batches (default 500)")
+    parser.add_argument(
+        "--max-offsets", type=int, default=500_000, help="records of a micro-batch at most (default 500000)"
+    )
+    return parser.parse_args(argv)
+
+
+def main() -> int:
+    args = arguments()
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    try:
+        pipeline = pipeline_named(args.pipeline)
+        deployment = Deployment(pipeline, args.bootstrap_servers, args.checkpoints, args.max_offsets)
+        spark = open_session(pipeline.topology.application_id)
+        progress = run(
+            spark,
+            deployment,
+            available_now=args.available_now,
+            trigger_interval_ms=args.trigger_interval_ms,
+            stop=stop,
+            report=lambda line: print(line, flush=True),  # noqa: T201
+        )
+        print(f"done: {progress.line() or 'nothing new'}", flush=True)  # noqa: T201
+        spark.stop()
+    except StreamplanError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        return EX_CONFIG if isinstance(error, Refused) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

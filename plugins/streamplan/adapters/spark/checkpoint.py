@@ -1,0 +1,88 @@
+"""What a query's checkpoint says of offsets.
+
+Spark's layout: ``offsets/<batch>`` is written before a micro-batch runs and holds the offsets it ends at,
+``commits/<batch>`` after it, ``sources/0/0`` the offsets at which the query began. Read through Hadoop's file system,
+so that a checkpoint may lie wherever Spark can write one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streamplan.errors import Refused
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of one query that reads one topic. ``location`` is a path or a URI."""
+
+    spark: SparkSession
+    location: str
+
+    def ranges(self, batch: int, topic: str) -> dict[int, tuple[int, int]]:
+        """Of each partition the offsets (first, past the last) of a micro-batch, partitions without news left out."""
+        until = self.ends(batch, topic)
+        first = self.ends(batch - 1, topic) if batch else self._parse("sources/0/0", topic)
+        return {
+            partition: (first.get(partition, 0), end)
+            for partition, end in until.items()
+            if end > first.get(partition, 0)
+        }
+
+    def ends(self, batch: int, topic: str) -> dict[int, int]:
+        """Of each partition the offset past the last one of a micro-batch."""
+        return self._parse(f"offsets/{batch}", topic)
+
+    def last_planned(self) -> int | None:
+        """The newest micro-batch that was begun; None for a new checkpoint."""
+        return self._newest("offsets")
+
+    def last_committed(self) -> int | None:
+        """The newest micro-batch that Spark has finished."""
+        return self._newest("commits")
+
+    def _newest(self, log: str) -> int | None:
+        path = self._path(log)
+        files = path.getFileSystem(self._hadoop)
+        if not files.exists(path):
+            return None
+        names = [str(status.getPath().getName()) for status in files.listStatus(path)]
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def _parse(self, name: str, topic: str) -> dict[int, int]:
+        for line in self._read(name).splitlines():
+            if '{"' in line:
+                offsets: Mapping[str, Any] = json.loads(line[line.index('{"') :])
+                if topic in offsets:
+                    return {int(partition): int(offset) for partition, offset in offsets[topic].items()}
+        raise Refused(
+            f"checkpoint {self.location}/{name}",
+            expected=f"offsets of the topic {topic}",
+            observed="none",
+            remedy="The checkpoint belongs to another topology or is damaged.",
+        )
+
+    def _read(self, name: str) -> str:
+        path = self._path(name)
+        stream = path.getFileSystem(self._hadoop).open(path)
+        try:
+            # A gateway call with the whole text, not one a byte. ISO-8859-1 cannot fail on the leading zero byte.
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "ISO-8859-1"))
+        finally:
+            stream.close()
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}")
+
+    @property
+    def _jvm(self) -> Any:
+        return self.spark._jvm
+
+    @property
+    def _hadoop(self) -> Any:
+        return self.spark._jsc.hadoopConfiguration()

@@ -1,0 +1,233 @@
+"""The transactional sink: output records and input position move together or not at all.
+
+The protocol is that of Kafka Streams' ``exactly_once_v2`` (KIP-447), in Python workers with librdkafka. One
+transaction a stream task and micro-batch: produce, send the position of the source partition to the transaction,
+commit. A run of the same micro-batch after a crash finds the position and skips what is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from streamplan.errors import Refused, StreamplanError
+from streamplan.partitions import LIBRDKAFKA_PARTITIONER
+from streamplan.topology import TaskId
+
+DEADLINE_SECONDS = 30.0
+"""For each answer from the brokers."""
+
+_QUEUE_BYTES = 64 * 1024 * 1024
+_QUEUE_MESSAGES = 100_000
+
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A record that cannot be aggregated, whole, and why."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    reason: str
+
+
+@dataclass(frozen=True)
+class SinkTarget:
+    """Where the stream tasks of one sub-topology read and write in one micro-batch.
+
+    ``ranges``  of each source partition the offsets ``(first, past the last)`` of this micro-batch
+    """
+
+    bootstrap_servers: str
+    application_id: str
+    subtopology: int
+    source_topic: str
+    ranges: Mapping[int, tuple[int, int]]
+    output_topic: str
+    dead_letter_topic: str
+    dead_letter_partitions: int
+
+    def task(self, partition: int) -> TaskId:
+        return TaskId(self.subtopology, partition)
+
+
+class TaskTransaction:
+    """The transaction of one stream task ``n_p``; a context manager that aborts unless :meth:`commit` was called.
+
+    Opening it fences every earlier producer of the task and settles what that left; ``position`` is read after that
+    and so is final: records below it were committed by an earlier run.
+    """
+
+    def __init__(self, target: SinkTarget, partition: int) -> None:
+        self.target = target
+        self.partition = partition
+        self.first, self.until = target.ranges[partition]
+        self._pending_bytes = 0
+        self._committed = False
+        self._producer = Producer(
+            {
+                "bootstrap.servers": target.bootstrap_servers,
+                "client.id": f"{target.application_id}-{target.task(partition)}",
+                "transactional.id": f"{target.application_id}-{target.task(partition)}",
+                "transaction.timeout.ms": 60_000,
+                "partitioner": LIBRDKAFKA_PARTITIONER,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+                "message.max.bytes": 16 * 1024 * 1024,  # before compression; the topic's own limit is after it
+                "batch.size": 1_000_000,
+                "queue.buffering.max.messages": 4 * _QUEUE_MESSAGES,
+                "queue.buffering.max.kbytes": 4 * _QUEUE_BYTES // 1024,
+                "log_level": 2,
+            }
+        )
+        self._producer.init_transactions(DEADLINE_SECONDS)
+        self.position = self._read_position()
+        if self.position < self.first:
+            raise Refused(
+                f"task {target.task(partition)}: the checkpoint is ahead of Kafka",
+                expected=f"{target.source_topic}-{partition} committed up to {self.first}",
+                observed=f"position {self.position} of group {target.application_id}",
+                remedy="Records in between would be lost. Was the group reset, or is the checkpoint another cluster's?",
+            )
+        self._producer.begin_transaction()
+
+    @property
+    def already_committed(self) -> bool:
+        """Whether an earlier run committed this whole micro-batch for the partition."""
+        return self.position >= self.until
+
+    def produce(self, messages: list[dict[str, Any]], size: int) -> None:
+        """Queue records for the output topic: dicts of ``key``, ``value`` and ``timestamp`` (ms); ``size`` in bytes."""
+        self._make_room(size)
+        queued = self._producer.produce_batch(self.target.output_topic, messages)
+        if queued != len(messages):
+            error = next(message["_error"] for message in messages if "_error" in message)
+            raise KafkaException(error)
+
+    def produce_with_headers(
+        self,
+        key: bytes,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers,
+    ) -> None:
+        """Queue one record with headers for the output topic."""
+        self._make_room(len(key) + len(value or b""))
+        self._producer.produce(self.target.output_topic, key=key, value=value, timestamp=timestamp, headers=headers)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """Queue a record for the dead-letter topic, with where it came from and the reason as headers."""
+        origin = {
+            "streamplan.reason": letter.reason,
+            "streamplan.task": str(self.target.task(self.partition)),
+            "streamplan.source.topic": self.target.source_topic,
+            "streamplan.source.partition": str(letter.partition),
+            "streamplan.source.offset": str(letter.offset),
+        }
+        self._make_room(len(letter.key or b"") + len(letter.value or b""))
+        self._producer.produce(
+            self.target.dead_letter_topic,
+            key=letter.key,
+            value=letter.value,
+            partition=letter.partition % self.target.dead_letter_partitions,
+            timestamp=letter.timestamp,
+            headers=[*letter.headers, *origin.items()],
+        )
+
+    def commit(self) -> None:
+        """Commit the records together with the position past the micro-batch."""
+        position = TopicPartition(self.target.source_topic, self.partition, self.until)
+        metadata = _consumer(self.target).consumer_group_metadata()
+        self._producer.send_offsets_to_transaction([position], metadata, DEADLINE_SECONDS)
+        self._producer.commit_transaction(DEADLINE_SECONDS)
+        self._committed = True
+
+    def __enter__(self) -> TaskTransaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if not self._committed:
+                self._abort()
+        finally:
+            self._producer.purge()
+            self._producer.close()
+        if isinstance(error, KafkaException) and error.args[0].code() in (
+            KafkaError._FENCED,
+            KafkaError.PRODUCER_FENCED,
+            KafkaError.INVALID_PRODUCER_EPOCH,
+        ):
+            raise StreamplanError(
+                f"task {self.target.task(self.partition)} was fenced by a newer producer with its transactional id",
+                remedy="What it had produced is aborted; a retry goes on from the committed position. "
+                f"When it keeps happening, a second application {self.target.application_id} is running.",
+            ) from error
+
+    def _abort(self) -> None:
+        try:
+            self._producer.abort_transaction(DEADLINE_SECONDS)
+        except KafkaException as error:
+            # A fenced producer cannot abort, and need not: the newer one did. Any other fault is settled by the
+            # next init_transactions, or by the coordinator when the transaction times out.
+            if not error.args[0].fatal() and error.args[0].code() != KafkaError._STATE:
+                raise
+
+    def _read_position(self) -> int:
+        found = _consumer(self.target).committed(
+            [TopicPartition(self.target.source_topic, self.partition)], DEADLINE_SECONDS
+        )[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if found.offset < 0:
+            raise Refused(
+                f"group {self.target.application_id} has no position for {self.target.source_topic}-{self.partition}",
+                remedy="It was deleted or has expired (the brokers' offsets.retention.minutes) beside a checkpoint.",
+            )
+        return int(found.offset)
+
+    def _make_room(self, size: int) -> None:
+        self._pending_bytes += size
+        if self._pending_bytes > _QUEUE_BYTES or len(self._producer) > _QUEUE_MESSAGES:
+            left = self._producer.flush(DEADLINE_SECONDS)
+            if left:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records undelivered"))
+            self._pending_bytes = size
+
+
+_consumers: dict[tuple[str, str], Consumer] = {}
+
+
+def _consumer(target: SinkTarget) -> Consumer:
+    """One consumer a process, without a subscription: it only reads positions and names the group."""
+    of = (target.bootstrap_servers, target.application_id)
+    if of not in _consumers:
+        _consumers[of] = Consumer(
+            {
+                "bootstrap.servers": target.bootstrap_servers,
+                "group.id": target.application_id,
+                "isolation.level": "read_committed",  # positions inside an open transaction are waited for
+                "enable.auto.commit": False,
+                "log_level": 2,
+            }
+        )
+    return _consumers[of]
+
+
+def commit_empty(target: SinkTarget, partitions: Iterable[int]) -> None:
+    """Move the positions of partitions whose part of the micro-batch held no record (only transaction markers)."""
+    for partition in partitions:
+        with TaskTransaction(target, partition) as transaction:
+            if not transaction.already_committed:
+                transaction.commit()

@@ -1,0 +1,156 @@
+"""What runs in Spark's Python workers: whole Arrow batches in, transactions out.
+
+Both writers yield one row a source partition: partition, records written, records dead-lettered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamplan.adapters.spark.deserialize import select_keys
+from streamplan.adapters.spark.sink import DeadLetter, Headers, SinkTarget, TaskTransaction
+from streamplan.serdes import Json
+
+WRITTEN_SCHEMA = "partition int, written long, dead_lettered long"
+
+Writer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass
+class _Account:
+    transaction: TaskTransaction
+    written: int = 0
+    dead_lettered: int = 0
+
+
+class _Tasks:
+    """The transactions of the partitions that one Spark task meets; normally one."""
+
+    def __init__(self, target: SinkTarget, stack: ExitStack) -> None:
+        self._target = target
+        self._stack = stack
+        self._accounts: dict[int, _Account] = {}
+
+    def of(self, partition: int) -> _Account:
+        if partition not in self._accounts:
+            transaction = self._stack.enter_context(TaskTransaction(self._target, partition))
+            self._accounts[partition] = _Account(transaction)
+        return self._accounts[partition]
+
+    def commit(self) -> pa.RecordBatch:
+        for account in self._accounts.values():
+            if not account.transaction.already_committed:
+                account.transaction.commit()
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(list(self._accounts), pa.int32()),
+                pa.array([account.written for account in self._accounts.values()], pa.int64()),
+                pa.array([account.dead_lettered for account in self._accounts.values()], pa.int64()),
+            ],
+            names=["partition", "written", "dead_lettered"],
+        )
+
+
+def repartition_writer(target: SinkTarget, serde: Json, field: str) -> Writer:
+    """Re-key records and write them to the repartition topic; those without a key to the dead-letter topic.
+
+    Takes ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as stack:
+            tasks = _Tasks(target, stack)
+            for whole in batches:
+                for partition, batch in by_partition(whole):
+                    account = tasks.of(partition)
+                    rows = batch.filter(pa.compute.greater_equal(batch["offset"], account.transaction.position))
+                    if rows.num_rows:
+                        _forward(rows, partition, account, serde, field)
+            yield tasks.commit()
+
+    return write
+
+
+def _forward(rows: pa.RecordBatch, partition: int, account: _Account, serde: Json, field: str) -> None:
+    found = select_keys(rows["value"], serde, field)
+    timestamps = rows["timestamp"].to_pylist()
+    values = rows["value"].to_pylist()
+    keys = found.keys.to_pylist()
+    for row, reason in sorted(found.rejected.items()):
+        account.transaction.dead_letter(
+            DeadLetter(
+                partition=partition,
+                offset=rows["offset"][row].as_py(),
+                timestamp=timestamps[row],
+                key=rows["key"][row].as_py(),
+                value=values[row],
+                headers=_headers(rows["headers"][row]),
+                reason=reason,
+            )
+        )
+    if rows["headers"].null_count == rows.num_rows:
+        messages = [
+            {"key": key, "value": value, "timestamp": timestamp}
+            for key, value, timestamp in zip(keys, values, timestamps, strict=True)
+            if key is not None
+        ]
+        account.transaction.produce(messages, rows["value"].nbytes)
+    else:  # produce_batch has no headers, and to mix the two ways would change the order of records
+        for row, key in enumerate(keys):
+            if key is not None:
+                headers = _headers(rows["headers"][row])
+                account.transaction.produce_with_headers(key, values[row], timestamps[row], headers)
+    account.written += rows.num_rows - len(found.rejected)
+    account.dead_lettered += len(found.rejected)
+
+
+def changelog_writer(target: SinkTarget) -> Writer:
+    """Write a count's new values to the changelog: 8 bytes, big-endian, into the partition of the key.
+
+    Takes ``key: binary, value: long, partition: int, timestamp: long (ms)``, each key once.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as stack:
+            tasks = _Tasks(target, stack)
+            for whole in batches:
+                for partition, batch in by_partition(whole):
+                    account = tasks.of(partition)
+                    if account.transaction.already_committed:
+                        continue
+                    packed = batch["value"].to_numpy().astype(">i8").tobytes()
+                    messages = [
+                        {"key": key, "value": packed[8 * row : 8 * row + 8], "timestamp": timestamp}
+                        | {"partition": partition}
+                        for row, (key, timestamp) in enumerate(
+                            zip(batch["key"].to_pylist(), batch["timestamp"].to_pylist(), strict=True)
+                        )
+                    ]
+                    account.transaction.produce(messages, batch.nbytes)
+                    account.written += batch.num_rows
+            yield tasks.commit()
+
+    return write
+
+
+def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batch cut by Kafka partition. Order within a partition is kept."""
+    partitions = batch["partition"].to_numpy()
+    if not len(partitions):
+        return
+    if (partitions == partitions[0]).all():
+        yield int(partitions[0]), batch
+        return
+    for partition in np.unique(partitions):
+        yield int(partition), batch.filter(pa.array(partitions == partition))
+
+
+def _headers(headers: pa.Scalar) -> Headers:
+    found: list[dict[str, Any]] | None = headers.as_py()
+    return [(header["key"], header["value"]) for header in found or ()]

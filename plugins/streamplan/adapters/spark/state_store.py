@@ -1,0 +1,61 @@
+"""Reads what a query's state store holds, with Spark's state data source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from streamplan.adapters.spark.checkpoint import Checkpoint
+from streamplan.errors import StreamplanError
+from streamplan.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class StoreContent:
+    """The totals of a state store as of one micro-batch.
+
+    ``positions``  by partition (as text) the offset of the repartition topic that is read next in that state
+    ``totals``     by key (as text) the count
+    """
+
+    batch: int
+    positions: Mapping[str, int]
+    totals: Mapping[str, int]
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(self), indent=1))
+        part.replace(path)
+
+
+def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str) -> StoreContent:
+    """The content of the pipeline's state store as of the last finished micro-batch, also while the query runs."""
+    (subtopology,) = (group for group in pipeline.topology.subtopologies if group.stores)
+    (topic,) = pipeline.source_topics(subtopology)
+    checkpoint = Checkpoint(spark, f"{checkpoints}/{pipeline.topology.application_id}/{subtopology.id}")
+    batch = checkpoint.last_committed()
+    if batch is None:
+        raise StreamplanError(
+            f"the state store of {pipeline.name} at {checkpoint.location}",
+            expected="a finished micro-batch",
+            observed="none",
+            remedy=f"Has {pipeline.name}_aggregator run?",
+        )
+    rows = (
+        spark.read.format("statestore")
+        .option("batchId", batch)
+        .load(checkpoint.location)
+        .select(F.decode("key.key", "UTF-8").alias("key"), F.col("value.count").alias("total"))
+        .collect()
+    )
+    return StoreContent(
+        batch=batch,
+        positions={str(partition): end for partition, end in checkpoint.ends(batch, topic).items()},
+        totals={row["key"]: row["total"] for row in rows},
+    )
