@@ -19,4 +19,6 @@ def open_session(name: str) -> SparkSession:
     builder = SparkSession.builder.appName(name)
     for config, value in SPARK_CONFIGS.items():
         builder = builder.config(config, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")  # at INFO every micro-batch logs a page
+    return spark

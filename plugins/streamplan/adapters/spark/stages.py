@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -94,18 +95,9 @@ def _forward(rows: pa.RecordBatch, partition: int, account: _Account, serde: Jso
                 reason=reason,
             )
         )
-    if rows["headers"].null_count == rows.num_rows:
-        messages = [
-            {"key": key, "value": value, "timestamp": timestamp}
-            for key, value, timestamp in zip(keys, values, timestamps, strict=True)
-            if key is not None
-        ]
-        account.transaction.produce(messages, rows["value"].nbytes)
-    else:  # produce_batch has no headers, and to mix the two ways would change the order of records
-        for row, key in enumerate(keys):
-            if key is not None:
-                headers = _headers(rows["headers"][row])
-                account.transaction.produce_with_headers(key, values[row], timestamps[row], headers)
+    plain = rows["headers"].null_count == rows.num_rows
+    headers = repeat(None) if plain else map(_headers, rows["headers"])
+    account.transaction.produce(keys, values, timestamps, headers)
     account.written += rows.num_rows - len(found.rejected)
     account.dead_lettered += len(found.rejected)
 
@@ -125,14 +117,14 @@ def changelog_writer(target: SinkTarget) -> Writer:
                     if account.transaction.already_committed:
                         continue
                     packed = batch["value"].to_numpy().astype(">i8").tobytes()
-                    messages = [
-                        {"key": key, "value": packed[8 * row : 8 * row + 8], "timestamp": timestamp}
-                        | {"partition": partition}
-                        for row, (key, timestamp) in enumerate(
-                            zip(batch["key"].to_pylist(), batch["timestamp"].to_pylist(), strict=True)
-                        )
-                    ]
-                    account.transaction.produce(messages, batch.nbytes)
+                    values = (packed[at : at + 8] for at in range(0, len(packed), 8))
+                    account.transaction.produce(
+                        batch["key"].to_pylist(),
+                        values,
+                        batch["timestamp"].to_pylist(),
+                        repeat(None),
+                        partition,
+                    )
                     account.written += batch.num_rows
             yield tasks.commit()
 
