@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from streamplan.checks.port import Cluster
-from streamplan.errors import StreamplanError
+from streamplan.checks.port import Cluster, CouldNotLook, RecordsGone
 from streamplan.pipeline import Pipeline
 
-
-class CouldNotLook(StreamplanError):
-    """The question could not be asked: brokers away, a deadline passed, no permission. Neither passed nor failed."""
+__all__ = ["Check", "CheckResult", "CouldNotLook", "Observation", "Outcome", "RecordsGone"]
 
 
 class Outcome(StrEnum):

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from streamplan.errors import StreamplanError
 from streamplan.topics import ObservedTopic
+
+
+class CouldNotLook(StreamplanError):
+    """The question could not be asked: brokers away, a deadline passed, no permission. Neither passed nor failed."""
+
+
+class RecordsGone(CouldNotLook):
+    """Records asked for were deleted meanwhile, by retention or purging. Looking again at what is there may do."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +27,9 @@ class Offsets:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
+    """A tuple and not a dataclass: millions are made, and this is three times as fast."""
+
     partition: int
     offset: int
     timestamp: int
@@ -29,13 +39,13 @@ class Record:
 
 
 class Cluster(Protocol):
-    """Read-only. Every method has a deadline and raises ``CouldNotLook`` past it."""
+    """Read-only. Every method has a deadline and raises :class:`CouldNotLook` past it or when a topic is missing."""
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
         """Those of ``names`` that exist."""
 
     def offsets(self, topic: str) -> Mapping[int, Offsets]:
-        """By partition."""
+        """By partition. ``stable`` is read before ``end``: where they are equal, no transaction is open."""
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         """Committed, stable positions of a consumer group by partition; partitions without one are absent."""
@@ -43,5 +53,5 @@ class Cluster(Protocol):
     def records(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Sequence[Record]]:
         """Committed records with ``first <= offset < last`` for each partition's ``(first, last)``, in chunks.
 
-        Within a partition records come in the order of their offsets.
+        Within a partition records come in the order of their offsets. Raises :class:`RecordsGone`.
         """

@@ -1,0 +1,203 @@
+"""Topics: observed, planned, created, observed again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType
+
+from streamplan.adapters.kafka.connect import ANSWER_SECONDS, admin_client, ask, code_of, raise_no_answer
+from streamplan.errors import Refused, StreamplanError
+from streamplan.pipeline import Pipeline
+from streamplan.topics import ObservedTopic, TopicPlan, TopicSpec, plan_topics, resolve_configs
+
+CREATED_SECONDS = 30.0
+"""How long new topics may take until every broker's metadata shows them with leaders."""
+
+MAX_REPLICATION_FACTOR = 3
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """``brokers``  ids of the brokers that are up and of those that hold a replica of any topic, up or not."""
+
+    brokers: frozenset[int]
+    topics: Mapping[str, ObservedTopic]
+    leaderless: frozenset[str]
+
+
+def observe_topics(
+    bootstrap_servers: str,
+    names: Sequence[str],
+    *,
+    admin: AdminClient | None = None,
+    deadline_seconds: float = ANSWER_SECONDS,
+) -> dict[str, ObservedTopic]:
+    """Those of ``names`` that exist. Creates nothing.
+
+    Raises :class:`streamplan.checks.observation.CouldNotLook` when the brokers do not answer within the deadline.
+    """
+    client = admin if admin is not None else admin_client(bootstrap_servers)
+    return dict(_observe(client, bootstrap_servers, names, deadline_seconds).topics)
+
+
+def apply_topics(
+    bootstrap_servers: str,
+    pipeline: Pipeline,
+    *,
+    show: Callable[[str], None] | None = None,
+    deadline_seconds: float = ANSWER_SECONDS,
+) -> TopicPlan:
+    """Create the topics of ``pipeline`` that do not exist, and wait until all agree and have leaders.
+
+    ``show`` receives the plan as text before anything is created. Returns the plan that was applied. Raises
+    :class:`Refused` when a topic disagrees with its declaration: every difference is listed and nothing is created.
+    """
+    specs = pipeline.topics()
+    names = [spec.name for spec in specs]
+    admin = admin_client(bootstrap_servers)
+    before = _observe(admin, bootstrap_servers, names, deadline_seconds)
+    replication_factor = min(len(before.brokers), MAX_REPLICATION_FACTOR)
+    plan = plan_topics(specs, before.topics, replication_factor=replication_factor)
+    if show is not None:
+        show(format_plan(plan))
+    if plan.differences:
+        listed = "; ".join(map(str, plan.differences))
+        count = len({difference.topic for difference in plan.differences})
+        raise Refused(
+            f"{count} of the topics of {pipeline.name} that exist are not as declared: {listed}",
+            remedy="Nothing was created or changed. Configs and replication can be brought to what is expected with "
+            "kafka-configs and kafka-reassign-partitions. A wrong number of partitions cannot: keys would move. "
+            f"Stop the application, delete the internal topics named here and reset {pipeline.topology.application_id}"
+            " so that they are built anew, or declare the number that is there.",
+        )
+    _create(admin, bootstrap_servers, plan, deadline_seconds)
+    _await_agreement(admin, bootstrap_servers, specs, replication_factor, deadline_seconds)
+    return plan
+
+
+def format_plan(plan: TopicPlan) -> str:
+    """One line a topic: ``+`` is created, ``=`` agrees and is left alone, ``!`` stands in the way."""
+    lines = [f"Topics, replication {plan.replication_factor}:"]
+    lines += [f"  + {_format_spec(spec, plan.replication_factor)}" for spec in plan.create]
+    lines += [f"  = {_format_spec(spec, plan.replication_factor)}" for spec in plan.agree]
+    lines += [f"  ! {difference}" for difference in plan.differences]
+    if not plan.create and not plan.differences:
+        lines.append("  Nothing to create.")
+    return "\n".join(lines)
+
+
+def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
+    configs = ", ".join(f"{name}={value}" for name, value in resolve_configs(spec, replication_factor).items())
+    return f"{spec.name} ({spec.role}, {spec.partitions} partitions): {configs}"
+
+
+def _observe(admin: AdminClient, bootstrap_servers: str, names: Sequence[str], seconds: float) -> _Snapshot:
+    # All topics are listed: asking for one by name may create it, where the brokers do that.
+    metadata: ClusterMetadata = ask(
+        lambda left: admin.list_topics(timeout=left), "its topics", bootstrap_servers, seconds
+    )
+    found = {name: metadata.topics[name] for name in names if name in metadata.topics}
+    # A topic that is being created may be listed before it can be described.
+    found = {name: topic for name, topic in found.items() if topic.error is None and topic.partitions}
+    configs = _observe_configs(admin, bootstrap_servers, list(found), seconds)
+    replicas = {
+        replica
+        for topic in metadata.topics.values()
+        for partition in topic.partitions.values()
+        for replica in partition.replicas
+    }
+    return _Snapshot(
+        # A broker that is down is not in the metadata, but its replicas are: to take it for gone would create topics
+        # with too few replicas and refuse those that have enough.
+        brokers=frozenset(metadata.brokers) | frozenset(replicas),
+        topics={
+            name: ObservedTopic(
+                name=name,
+                partitions=len(topic.partitions),
+                replication_factor=min(len(partition.replicas) for partition in topic.partitions.values()),
+                configs=configs[name],
+            )
+            for name, topic in found.items()
+            if name in configs
+        },
+        leaderless=frozenset(
+            name for name, topic in found.items() if any(part.leader < 0 for part in topic.partitions.values())
+        ),
+    )
+
+
+def _observe_configs(
+    admin: AdminClient, bootstrap_servers: str, names: Sequence[str], seconds: float
+) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    configs: dict[str, dict[str, str]] = {}
+    for resource, future in admin.describe_configs(resources, request_timeout=seconds).items():
+        try:
+            entries = future.result(seconds + 1.0)
+        except (KafkaException, TimeoutError) as error:
+            if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue  # deleted, or not yet known to the broker that was asked
+            raise_no_answer(error, f"the configs of {resource.name}", bootstrap_servers, seconds)
+        configs[resource.name] = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+    return configs
+
+
+def _create(admin: AdminClient, bootstrap_servers: str, plan: TopicPlan, seconds: float) -> None:
+    if not plan.create:
+        return
+    new = [
+        NewTopic(
+            spec.name,
+            num_partitions=spec.partitions,
+            replication_factor=plan.replication_factor,
+            config=resolve_configs(spec, plan.replication_factor),
+        )
+        for spec in plan.create
+    ]
+    for validate_only in (True, False):  # the brokers see all of them before the first is made
+        refused: list[str] = []
+        for name, future in admin.create_topics(new, validate_only=validate_only, request_timeout=seconds).items():
+            try:
+                future.result(seconds + 1.0)
+            except (KafkaException, TimeoutError) as error:
+                code = code_of(error)
+                if code is None or code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                    raise_no_answer(error, f"the creation of {name}", bootstrap_servers, seconds)
+                # A topic made by someone else since the plan is looked at afterwards.
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    refused.append(f"{name}: {error.args[0].str()}")
+        if refused:
+            raise Refused(
+                f"the brokers refuse to create {len(refused)} of {len(new)} topics: {'; '.join(refused)}",
+                remedy="Nothing was created." if validate_only else "The other topics were created.",
+            )
+
+
+def _await_agreement(
+    admin: AdminClient, bootstrap_servers: str, specs: Sequence[TopicSpec], replication_factor: int, seconds: float
+) -> None:
+    names = [spec.name for spec in specs]
+    deadline = time.monotonic() + CREATED_SECONDS
+    while True:
+        found = _observe(admin, bootstrap_servers, names, seconds)
+        after = plan_topics(specs, found.topics, replication_factor=replication_factor)
+        if not (after.create or after.differences or found.leaderless):
+            return
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    waiting = [f"{spec.name} is not there" for spec in after.create]
+    waiting += [str(difference) for difference in after.differences]
+    waiting += [f"{name} has a partition without a leader" for name in sorted(found.leaderless)]
+    raise StreamplanError(
+        "the topics after they were created",
+        expected=f"as declared, with leaders, within {CREATED_SECONDS:g} s",
+        observed="; ".join(waiting),
+        remedy="Look into the brokers' logs; running this again creates what is missing.",
+    )
