@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from streamplan.adapters.kafka.connect import client_config
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.errors import Refused
-
-DEADLINE_SECONDS = 30.0
 
 
 def begin_positions(bootstrap_servers: str, group: str, topic: str, *, new: bool) -> Mapping[int, int]:
@@ -30,7 +29,7 @@ def begin_positions(bootstrap_servers: str, group: str, topic: str, *, new: bool
             expected="positions beside the checkpoint and the other partitions",
             remedy="They were deleted or have expired (the brokers' offsets.retention.minutes): reset the application.",
         )
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False})
+    consumer = Consumer(client_config(bootstrap_servers, group_id=group, enable_auto_commit=False))
     try:
         committed = consumer.commit(
             offsets=[TopicPartition(topic, partition, start) for partition, start in starts.items()],

@@ -1,0 +1,327 @@
+"""The streaming aggregator on real brokers and real Spark, compared with plain recounts of what is in Kafka."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.queries import Deployment
+from streamplan.adapters.spark.sink import SinkTarget, TaskTransaction
+from streamplan.adapters.spark.state_store import read_state_stores
+from streamplan.errors import Refused, StreamplanError
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.pipelines.orders import ORDER, order, order_number
+from streamplan.topology import Topology
+
+_numbers = itertools.count()
+
+
+class Application:
+    """The orders topology under names of its own, so that tests do not meet on the shared brokers."""
+
+    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession) -> None:
+        number = next(_numbers)
+        self.bootstrap_servers = bootstrap_servers
+        self.checkpoints = checkpoints
+        self.spark = spark
+        self.orders = f"orders-{number}"
+        self.topology = Topology(f"app-{number}")
+        self.topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
+        self.pipeline = Pipeline(
+            name=f"app{number}",
+            topology=self.topology,
+            description="",
+            source_partitions={self.orders: 2},
+            test_data=TestData(self.orders, order, order_number),
+        )
+        self.repartition = self.topology.decorate("quantities-repartition")
+        self.changelog = self.topology.changelog_topic("totals")
+        self.dead_letter = self.topology.dead_letter_topic
+
+    def create_topics(self) -> None:
+        apply_topics(self.bootstrap_servers, self.pipeline)
+
+    def produce(self, records: Sequence[tuple[bytes | None, bytes | None]], **more: Any) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "partitioner": "murmur2_random",
+                "message.max.bytes": 4_000_000,
+                "compression.type": "lz4",
+            }
+        )
+        for key, value in records:
+            producer.produce(self.orders, key=key, value=value, **more)
+        assert producer.flush(30) == 0
+
+    def drain(self, *, max_offsets: int = 500_000) -> None:
+        deployment = Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), max_offsets)
+        run(
+            self.spark,
+            deployment,
+            available_now=True,
+            trigger_interval_ms=100,
+            stop=threading.Event(),
+            report=lambda line: None,
+        )
+
+    def committed(self, topic: str) -> list[Message]:
+        """Every committed record, by a consumer that shares no code with the product."""
+        return read_committed(self.bootstrap_servers, topic)
+
+    def totals(self) -> dict[bytes, int]:
+        """The last value of each key in the changelog."""
+        return {m.key(): int.from_bytes(m.value(), "big", signed=True) for m in self.committed(self.changelog)}
+
+    def lag(self, topic: str) -> int:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": self.topology.application_id})
+        try:
+            positions = consumer.committed([TopicPartition(topic, partition) for partition in (0, 1)], 10)
+            return sum(consumer.get_watermark_offsets(at, 10)[1] - at.offset for at in positions)
+        finally:
+            consumer.close()
+
+
+def read_committed(bootstrap_servers: str, topic: str) -> list[Message]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "test-reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        found: list[Message] = []
+        ended: set[int | None] = set()
+        while len(ended) < len(partitions):
+            messages = consumer.consume(10_000, 10)
+            assert messages, f"no answer for {topic}"
+            ended |= {message.partition() for message in messages if message.error()}
+            found += [message for message in messages if not message.error()]
+        return found
+    finally:
+        consumer.close()
+
+
+def recount(orders: Sequence[Message]) -> Counter[bytes]:
+    return Counter(b"%d" % json.loads(message.value())["ProductType"] for message in orders)
+
+
+@pytest.fixture
+def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Application]:
+    made = Application(bootstrap_servers, tmp_path / "checkpoints", spark)
+    yield made
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
+        future.exception(10)
+
+
+def numbered(first: int, last: int) -> list[tuple[bytes | None, bytes | None]]:
+    return [order(n) for n in range(first, last)]
+
+
+def test_nineteen_orders_are_ten_jackets_and_nine_shirts(application: Application) -> None:
+    application.create_topics()
+    application.produce(numbered(0, 19))
+    application.drain()
+    changelog = application.committed(application.changelog)
+    assert {(m.partition(), m.key(), m.value()) for m in changelog} == {
+        (0, b"0", b"\0\0\0\0\0\0\0\x0a"),
+        (1, b"1", b"\0\0\0\0\0\0\0\x09"),
+    }
+    repartitioned = application.committed(application.repartition)
+    assert Counter((m.partition(), m.key()) for m in repartitioned) == {(0, b"0"): 10, (1, b"1"): 9}
+    assert application.lag(application.orders) == application.lag(application.repartition) == 0
+    content = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
+    assert content.totals == {"0": 10, "1": 9}
+
+
+def test_every_value_in_the_changelog_is_the_count_of_a_prefix(application: Application) -> None:
+    application.create_topics()
+    for first in range(0, 3000, 1000):
+        application.produce(numbered(first, first + 1000))
+        application.drain(max_offsets=400)
+    values: dict[bytes, list[int]] = {b"0": [], b"1": []}
+    for message in application.committed(application.changelog):
+        values[message.key()].append(int.from_bytes(message.value(), "big"))
+    assert all(counts == sorted(set(counts)) for counts in values.values())
+    assert {key: counts[-1] for key, counts in values.items()} == {b"0": 1500, b"1": 1500}
+
+
+def test_records_keep_value_timestamp_and_headers_through_the_repartition_topic(application: Application) -> None:
+    application.create_topics()
+    application.produce(numbered(0, 2), timestamp=1_600_000_000_123, headers=[("trace", b"7"), ("none", None)])
+    application.drain()
+    repartitioned = application.committed(application.repartition)
+    assert sorted(m.value() for m in repartitioned) == [order(0)[1], order(1)[1]]
+    assert {m.timestamp()[1] for m in repartitioned} == {1_600_000_000_123}
+    assert [m.headers() for m in repartitioned] == [[("trace", b"7"), ("none", None)]] * 2
+    assert {m.timestamp()[1] for m in application.committed(application.changelog)} == {1_600_000_000_123}
+
+
+BAD: list[tuple[bytes | None, bytes | None, str]] = [
+    (b"a", b"not json", "the value is not JSON"),
+    (b"b", b'{"Id": "order_1"}', "ProductType is missing"),
+    (b"c", None, "the value is null"),
+    (b"d", b'{"ProductType": 7}', "ProductType is not one of 0, 1"),
+    (b"e", b"", "the value is not JSON"),
+    (b"f", b'{"ProductType": "1"}', "ProductType is not of type int"),
+    (None, b"null", "the value is not a JSON object"),
+    (b"g", b'{"ProductType": 0, "pad": "' + b"x" * 1_048_400 + b'"}', "value and key are larger than 1048000 bytes"),
+]
+ODD_BUT_GOOD: list[tuple[bytes | None, bytes | None]] = [
+    (None, b'{"ProductType": 1}'),
+    (b"h", b'{"ProductType": 0, "pad": "' + b"x" * 1_000_000 + b'"}'),
+    (b"i", b'\n{ "more": [1, {"ProductType": 0}], "ProductType": 1 }\n'),
+]
+
+
+def test_bad_records_go_whole_to_the_dead_letter_topic_and_the_stream_goes_on(application: Application) -> None:
+    application.create_topics()
+    application.produce(numbered(0, 10))
+    application.produce([(key, value) for key, value, _ in BAD], headers=[("trace", b"7")])
+    application.produce([*ODD_BUT_GOOD, *numbered(10, 20)])
+    application.drain()
+    assert application.totals() == {b"0": 11, b"1": 12}
+    source = {(m.partition(), m.offset()): m for m in application.committed(application.orders)}
+    letters = application.committed(application.dead_letter)
+    assert len(letters) == len(BAD)
+    reasons = {(key, value): reason for key, value, reason in BAD}
+    for letter in letters:
+        headers = dict(letter.headers())
+        origin = source[int(headers["streamplan.source.partition"]), int(headers["streamplan.source.offset"])]
+        assert (letter.key(), letter.value(), letter.timestamp()) == (
+            origin.key(),
+            origin.value(),
+            origin.timestamp(),
+        )
+        # A null value and an empty one are the same to this client; the reason tells them apart.
+        assert headers["streamplan.reason"].decode() in {
+            reasons.get((letter.key(), letter.value())),
+            reasons.get((letter.key(), letter.value() or None)),
+        }
+        assert headers["streamplan.source.topic"] == application.orders.encode()
+        assert headers["trace"] == b"7"
+    assert len(source) == len(letters) + len(application.committed(application.repartition))
+
+
+@pytest.mark.parametrize("crashed", ["0", "1", "both"])
+def test_a_micro_batch_that_is_run_again_writes_nothing_twice(application: Application, crashed: str) -> None:
+    """A crash after the sink's transaction and before Spark's own commit: Spark runs the micro-batch again."""
+    application.create_topics()
+    application.produce([*numbered(0, 100), (b"bad", b"bad")])
+    application.drain()
+    home = application.checkpoints / application.topology.application_id
+    for subtopology in ("0", "1") if crashed == "both" else (crashed,):
+        newest = max(int(path.name) for path in (home / subtopology / "commits").iterdir() if path.name.isdigit())
+        (home / subtopology / "commits" / str(newest)).unlink()
+        (home / subtopology / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    application.produce(numbered(100, 200))
+    application.drain()
+    assert len(application.committed(application.repartition)) == 200
+    assert len(application.committed(application.dead_letter)) == 1
+    assert application.totals() == {b"0": 100, b"1": 100}
+
+
+def test_positions_pass_the_markers_of_aborted_transactions(application: Application) -> None:
+    application.create_topics()
+    producer = Producer({"bootstrap.servers": application.bootstrap_servers, "transactional.id": "aborts"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(application.orders, key=b"order_0", value=order(0)[1])
+    producer.flush(30)
+    producer.abort_transaction(30)
+    application.drain()
+    assert application.committed(application.repartition) == []
+    assert application.lag(application.orders) == 0
+
+
+def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Application) -> None:
+    application.create_topics()
+    application.produce(numbered(0, 2))
+    application.drain()
+    ends = [m.offset() + 1 for m in application.committed(application.orders) if m.partition() == 0]
+    end = max(ends, default=0)
+    target = SinkTarget(
+        bootstrap_servers=application.bootstrap_servers,
+        application_id=application.topology.application_id,
+        subtopology=0,
+        source_topic=application.orders,
+        ranges={0: (end, end + 1)},
+        output_topic=application.repartition,
+        dead_letter_topic=application.dead_letter,
+        dead_letter_partitions=2,
+    )
+
+    def zombie() -> None:
+        with TaskTransaction(target, 0) as transaction:
+            transaction.produce([b"0"], [b"zombie"], [1], [None])
+            with TaskTransaction(target, 0):
+                pass  # the newer producer of the same stream task
+            transaction.commit()
+
+    with pytest.raises(StreamplanError, match="fenced by a newer producer"):
+        zombie()
+    assert b"zombie" not in [m.value() for m in application.committed(application.repartition)]
+
+
+def _lose_positions(application: Application) -> None:
+    admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
+    for future in admin.delete_consumer_groups([application.topology.application_id]).values():
+        future.result(10)
+
+
+def _lose_checkpoints(application: Application) -> None:
+    shutil.rmtree(application.checkpoints)
+
+
+def _bring_back_an_old_checkpoint(application: Application) -> None:
+    old = application.checkpoints.with_name("old")
+    shutil.copytree(application.checkpoints, old)
+    application.produce(numbered(10, 20))
+    application.drain()
+    shutil.rmtree(application.checkpoints)
+    old.rename(application.checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (_lose_positions, "has no position for partitions 0, 1"),
+        (_lose_checkpoints, "has no checkpoint"),
+        (_bring_back_an_old_checkpoint, "is behind Kafka"),
+    ],
+)
+def test_a_history_torn_apart_is_refused(
+    application: Application, fault: Callable[[Application], None], message: str
+) -> None:
+    application.create_topics()
+    application.produce(numbered(0, 10))
+    application.drain()
+    fault(application)
+    application.produce(numbered(20, 30))
+    before = application.totals()
+    with pytest.raises(Refused, match=message):
+        application.drain()
+    assert application.totals() == before
+
+
+def test_missing_topics_are_named(application: Application) -> None:
+    with pytest.raises(Refused, match=rf"{application.orders} does not exist.*{application.changelog} does not exist"):
+        application.drain()
