@@ -1,0 +1,166 @@
+"""A Kafka cluster in memory, as far as ``checks.port.Cluster`` shows one, and an application that runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streamplan.checks.cuts import Patience
+from streamplan.checks.port import CouldNotLook, Offsets, Record, RecordsGone
+from streamplan.partitions import partition_for_key
+from streamplan.pipeline import Pipeline
+from streamplan.topics import ObservedTopic, resolve_configs
+
+IMPATIENT = Patience(seconds=0.0, interval=0.0, sleep=lambda _: None)
+
+
+@dataclass
+class FakePartition:
+    records: list[Record] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    open_since: int | None = None
+    """Offset of the first record of an open transaction."""
+
+    @property
+    def stable(self) -> int:
+        return self.end if self.open_since is None else self.open_since
+
+
+@dataclass
+class FakeTopic:
+    partitions: list[FakePartition]
+    configs: dict[str, str]
+
+
+class FakeCluster:
+    """``before`` is called with the name of each method of the port before it answers."""
+
+    def __init__(self) -> None:
+        self.existing: dict[str, FakeTopic] = {}
+        self.committed: dict[tuple[str, str], dict[int, int]] = {}
+        self.before: Callable[[str], None] = lambda method: None
+
+    # -- the port
+
+    def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
+        self.before("topics")
+        return {
+            name: ObservedTopic(name, len(topic.partitions), 1, dict(topic.configs))
+            for name, topic in self.existing.items()
+            if name in names
+        }
+
+    def offsets(self, topic: str) -> Mapping[int, Offsets]:
+        self.before("offsets")
+        return {number: Offsets(p.start, p.stable, p.end) for number, p in enumerate(self._topic(topic).partitions)}
+
+    def positions(self, group: str, topic: str) -> Mapping[int, int]:
+        self.before("positions")
+        return dict(self.committed.get((group, topic), {}))
+
+    def records(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Sequence[Record]]:
+        self.before("records")
+        for number, (first, last) in ranges.items():
+            partition = self._topic(topic).partitions[number]
+            if first >= last:
+                continue
+            if first < partition.start:
+                raise RecordsGone(f"{topic}-{number}")
+            if last > partition.stable:
+                raise CouldNotLook(f"{topic}-{number} never reached {last}")
+            yield [record for record in partition.records if first <= record.offset < last]
+
+    # -- what tests do to it
+
+    def create(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        self.existing[topic] = FakeTopic([FakePartition() for _ in range(partitions)], dict(configs or {}))
+
+    def produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        timestamp: int = 0,
+        headers: tuple[tuple[str, bytes | None], ...] = (),
+    ) -> Record:
+        partitions = self._topic(topic).partitions
+        number = partition if partition is not None else partition_for_key(key or b"", len(partitions))
+        record = Record(number, partitions[number].end, timestamp, key, value, headers)
+        partitions[number].records.append(record)
+        partitions[number].end += 1
+        return record
+
+    def purge(self, topic: str, partition: int, until: int) -> None:
+        found = self._topic(topic).partitions[partition]
+        found.records = [record for record in found.records if record.offset >= until]
+        found.start = until
+
+    def compact(self, topic: str, partition: int, until: int) -> None:
+        """As the cleaner does below ``until``: the last record of each key stays."""
+        found = self._topic(topic).partitions[partition]
+        last = {record.key: record.offset for record in found.records if record.offset < until}
+        found.records = [r for r in found.records if r.offset >= until or last[r.key] == r.offset]
+
+    def _topic(self, topic: str) -> FakeTopic:
+        if topic not in self.existing:
+            raise CouldNotLook(f"topic {topic} does not exist")
+        return self.existing[topic]
+
+
+class FakeApplication:
+    """The orders application as ``exactly_once_v2`` leaves it, a transaction a call; nothing of ours computes it."""
+
+    source = "orders"
+    group = "orders-aggregator"
+    repartition = "orders-aggregator-orders-products-quantities-repartition"
+    changelog = "orders-aggregator-orders-products-quantities-changelog"
+    dead_letters = "orders-aggregator-dead-letter"
+
+    def __init__(self, cluster: FakeCluster, pipeline: Pipeline) -> None:
+        self.cluster = cluster
+        self.totals: dict[bytes, int] = {}
+        for spec in pipeline.topics():
+            cluster.create(spec.name, spec.partitions, resolve_configs(spec, 1))
+        cluster.committed[self.group, self.source] = {0: 0, 1: 0}
+        cluster.committed[self.group, self.repartition] = {0: 0, 1: 0}
+
+    def order(self, n: int, product: int | None = None) -> Record:
+        kind = n % 2 if product is None else product
+        return self.cluster.produce(self.source, b"order_%d" % n, b'{"Id": "order_%d", "ProductType": %d}' % (n, kind))
+
+    def rekey(self, partition: int, until: int) -> None:
+        """Task ``0_<partition>`` processes and commits up to ``until``."""
+        positions = self.cluster.committed[self.group, self.source]
+        for record in self.cluster.existing[self.source].partitions[partition].records:
+            if positions[partition] <= record.offset < until:
+                kind = (record.value or b"")[-2:-1]
+                if kind in (b"0", b"1"):
+                    self.cluster.produce(self.repartition, kind, record.value)
+                else:
+                    self.dead_letter(record)
+        positions[partition] = until
+
+    def dead_letter(self, record: Record) -> None:
+        origin = {"topic": b"orders", "partition": b"%d" % record.partition, "offset": b"%d" % record.offset}
+        headers = (("streamplan.task", b"0_%d" % record.partition), ("streamplan.reason", b"the reason"))
+        headers += tuple((f"streamplan.source.{name}", value) for name, value in origin.items())
+        self.cluster.produce(self.dead_letters, record.key, record.value, partition=record.partition, headers=headers)
+
+    def count(self, partition: int, until: int) -> None:
+        """Task ``1_<partition>`` processes and commits up to ``until``."""
+        positions = self.cluster.committed[self.group, self.repartition]
+        for record in self.cluster.existing[self.repartition].partitions[partition].records:
+            if positions[partition] <= record.offset < until:
+                assert record.key is not None
+                self.totals[record.key] = self.totals.get(record.key, 0) + 1
+                value = self.totals[record.key].to_bytes(8, "big")
+                self.cluster.produce(self.changelog, record.key, value, partition=partition)
+        positions[partition] = until
+
+    def drain(self) -> None:
+        for step, topic in ((self.rekey, self.source), (self.count, self.repartition)):
+            for number, partition in enumerate(self.cluster.existing[topic].partitions):
+                step(number, partition.end)
