@@ -1,0 +1,1 @@
+"""The stack of one machine: Java, jars, two Kafka brokers and Airflow's processes. Nothing here is a mock."""
