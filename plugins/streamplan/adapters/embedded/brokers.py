@@ -1,0 +1,239 @@
+"""Two real Kafka brokers on this machine (KRaft): node 1 is broker and controller, node 2 is a broker.
+
+Only node 1 votes: with two voters, stopping either would lose the quorum.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streamplan.adapters import processes
+from streamplan.adapters.embedded.jars import BROKERS, require
+from streamplan.adapters.embedded.java import require_java
+from streamplan.adapters.embedded.ports import LOOPBACK, Ports
+from streamplan.errors import StreamplanError
+from streamplan.settings import Settings
+
+NODES = (1, 2)
+CONTROLLER = "kafka-controller"
+DEFAULT_PORTS = {"kafka-1": 9092, CONTROLLER: 9093, "kafka-2": 9192}
+READY_SECONDS = 60.0
+GRACE_SECONDS = 20.0
+HEAP = ("-Xms256m", "-Xmx512m")
+
+SERVER_PROPERTIES = {
+    "auto.create.topics.enable": "false",
+    "num.partitions": "1",
+    "default.replication.factor": "2",
+    "min.insync.replicas": "1",
+    # Internal topics: on both brokers, and still writable with one of them down.
+    "offsets.topic.replication.factor": "2",
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "8",
+    "share.coordinator.state.topic.replication.factor": "2",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    # One person at one machine waits: no three seconds for members that are not coming.
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "true",
+    # The default takes 128 MB of the heap. This holds over a million keys a pass.
+    "log.cleaner.dedupe.buffer.size": "33554432",
+    "log.cleaner.backoff.ms": "5000",
+}
+
+LOG4J = """\
+status = WARN
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+logger.state.name = state.change.logger
+logger.state.level = WARN
+logger.request.name = kafka.request.logger
+logger.request.level = WARN
+"""
+
+
+class EmbeddedKafka:
+    """The two brokers of the deployment that ``settings`` describe. Data survive ``down`` and ``up``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ports: Ports,
+        *,
+        environment: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._environment = os.environ if environment is None else environment
+        self._say = say
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(self.address(node) for node in NODES)
+
+    def address(self, node: int) -> str:
+        return f"{LOOPBACK}:{self._ports[_name(node)]}"
+
+    def log_file(self, node: int) -> Path:
+        return self._settings.logs / f"{_name(node)}.log"
+
+    def process(self, node: int) -> processes.ProcessRef | None:
+        """The running process of the node, or None."""
+        for ref in processes.registered(self._settings.run):
+            if ref.name == _name(node) and processes.is_alive(ref):
+                return ref
+        return None
+
+    def up(self, *, deadline_seconds: float = READY_SECONDS) -> str:
+        """Start what is not running, wait until both brokers serve, and return the bootstrap servers."""
+        missing = [node for node in NODES if self.process(node) is None]
+        if missing:
+            # Both ports are settled before either starts: node 2 is told where the controller is.
+            for node in missing:
+                if node == 1:
+                    self._ports.choose(CONTROLLER, self._say)
+                self._ports.choose(_name(node), self._say)
+            for node in missing:
+                self.start(node)
+        self.wait_until_ready(deadline_seconds=deadline_seconds)
+        return self.bootstrap_servers
+
+    def start(self, node: int) -> processes.ProcessRef:
+        """Start one node, formatting its storage the first time. Does not wait until it serves."""
+        java = require_java(self._environment) / "bin" / "java"
+        class_path = f"{require(BROKERS, self._environment)}/*"
+        home = self._settings.home / _name(node)
+        home.mkdir(parents=True, exist_ok=True)
+        properties = home / "server.properties"
+        properties.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in self._properties(node).items()))
+        log4j = home / "log4j2.properties"
+        log4j.write_text(LOG4J)
+        # Given as a URI: log4j takes a path with a space for a malformed one.
+        options = [*HEAP, f"-Dlog4j2.configurationFile={log4j.as_uri()}", "-Djava.awt.headless=true"]
+        self._format(node, [str(java), *options, "-cp", class_path], properties)
+        return processes.start(
+            _name(node),
+            [str(java), *options, "-cp", class_path, "kafka.Kafka", str(properties)],
+            env=self._environment,
+            log_file=self.log_file(node),
+            cwd=home,
+            run_dir=self._settings.run,
+        )
+
+    def stop(self, node: int) -> bool:
+        """Stop one node in good order; False when it was not running."""
+        ref = self.process(node)
+        if ref is not None:
+            processes.stop(ref, grace_seconds=GRACE_SECONDS)
+        return ref is not None
+
+    def down(self) -> list[str]:
+        """Stop both; the names of those that ran. Node 2 first: its orderly farewell needs the controller."""
+        return [_name(node) for node in reversed(NODES) if self.stop(node)]
+
+    def wait_until_ready(self, *, deadline_seconds: float = READY_SECONDS) -> None:
+        """Wait until each broker itself reports both, and the controller answers a request.
+
+        Raises StreamplanError with address, seconds waited and log file after ``deadline_seconds`` or as soon as a
+        node's process is gone.
+        """
+        begun = time.monotonic()
+        for node in NODES:
+            while (fault := self.probe(node)) is not None:
+                waited = time.monotonic() - begun
+                alive = self.process(node) is not None
+                if not alive or waited > deadline_seconds:
+                    raise StreamplanError(
+                        f"Kafka node {node} at {self.address(node)}",
+                        expected="both brokers and the controller serve",
+                        observed=f"{fault if alive else 'its process ended'} after {waited:.1f} s",
+                        remedy=f"See {self.log_file(node)}.",
+                    )
+                time.sleep(0.1)
+
+    def probe(self, node: int, *, timeout_seconds: float = 2.0) -> str | None:
+        """Ask one broker, and through it the controller. None when all is well, else what is not."""
+        admin = AdminClient({"bootstrap.servers": self.address(node), "log_level": 0})
+        try:
+            ids = sorted(admin.list_topics(timeout=timeout_seconds).brokers)
+            if ids != list(NODES):
+                return f"brokers {ids} of {list(NODES)}"
+            # Metadata may be old news. Only the controller can say whether a topic could be created.
+            probe = NewTopic(f"probe-{uuid.uuid4().hex}", num_partitions=1, replication_factor=len(NODES))
+            for answer in admin.create_topics(
+                [probe], validate_only=True, operation_timeout=timeout_seconds, request_timeout=timeout_seconds
+            ).values():
+                answer.result(timeout=2 * timeout_seconds)
+        except (KafkaException, TimeoutError) as fault:
+            return str(fault)
+        return None
+
+    def _properties(self, node: int) -> dict[str, str]:
+        controller = f"{LOOPBACK}:{self._ports[CONTROLLER]}"
+        listeners = [f"PLAINTEXT://{self.address(node)}"] + ([f"CONTROLLER://{controller}"] if node == 1 else [])
+        return {
+            "process.roles": "broker,controller" if node == 1 else "broker",
+            "node.id": str(node),
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": f"PLAINTEXT://{self.address(node)}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self._settings.home / _name(node) / "data"),
+            **SERVER_PROPERTIES,
+        }
+
+    def _format(self, node: int, java: list[str], properties: Path) -> None:
+        data = self._settings.home / _name(node) / "data"
+        if (data / "meta.properties").exists():
+            return
+        # A kill in the middle of formatting leaves a directory without the file that is written last.
+        shutil.rmtree(data, ignore_errors=True)
+        argv = [*java, "kafka.tools.StorageTool", "format", "--config", str(properties)]
+        argv += ["--cluster-id", self._cluster_id()]
+        log_file = self.log_file(node)
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with log_file.open("ab") as log:
+                subprocess.run(
+                    argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=60
+                )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+            raise StreamplanError(
+                f"Storage of Kafka node {node}", expected="formatted", observed=str(fault), remedy=f"See {log_file}."
+            ) from fault
+
+    def _cluster_id(self) -> str:
+        file = self._settings.home / "cluster-id"
+        if not file.exists() or not file.read_text():
+            draft = file.with_suffix(".draft")
+            # As Kafka's Uuid prints itself: 16 bytes, URL-safe base64, no padding.
+            draft.write_text(urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+            draft.replace(file)
+        return file.read_text()
+
+
+def _name(node: int) -> str:
+    return f"kafka-{node}"
+
+
+def _escaped(value: str) -> str:
+    """A backslash begins an escape in a properties file; blanks within a value are kept."""
+    return value.replace("\\", "\\\\")
