@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -109,9 +110,10 @@ def read_committed(bootstrap_servers: str, topic: str) -> list[Message]:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         found: list[Message] = []
         ended: set[int | None] = set()
+        deadline = time.monotonic() + 30
         while len(ended) < len(partitions):
-            messages = consumer.consume(10_000, 10)
-            assert messages, f"no answer for {topic}"
+            assert time.monotonic() < deadline, f"no end of {topic} within 30 s"
+            messages = consumer.consume(10_000, 0.1)
             ended |= {message.partition() for message in messages if message.error()}
             found += [message for message in messages if not message.error()]
         return found

@@ -8,6 +8,7 @@ commit. A run of the same micro-batch after a crash finds the position and skips
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias
@@ -171,7 +172,8 @@ class TaskTransaction:
                 self._abort()
         finally:
             self._producer.purge()
-            self._producer.close()
+            with suppress(KafkaException):  # a fenced producer refuses to close; what it wrote is settled by now
+                self._producer.close()
         if isinstance(error, KafkaException) and error.args[0].code() in (
             KafkaError._FENCED,
             KafkaError.PRODUCER_FENCED,
