@@ -1,0 +1,231 @@
+"""Great Expectations judges what a check observed, and its Data Docs show it.
+
+Everything of a pipeline is below ``reports/<pipeline>/``: ``gx`` is the file context, ``data_docs`` the site.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.results import write_result
+from streamplan.checks.observation import Check, CheckResult, CouldNotLook, Observation, Outcome
+from streamplan.checks.port import Cluster
+from streamplan.pipeline import Pipeline
+from streamplan.settings import Settings
+
+LOCK_SECONDS = 120.0
+"""Checks that end together take turns: the context and the site are files that they share."""
+
+SHOWN_ROWS = 100
+
+KEPT_PAGES = 200
+"""So many of the last runs of each check stay in the Data Docs."""
+
+_CONTEXT = """\
+config_version: 4
+analytics_enabled: false
+progress_bars:
+  globally: false
+expectations_store_name: expectations_store
+validation_results_store_name: validation_results_store
+checkpoint_store_name: checkpoint_store
+stores:
+  expectations_store:
+    class_name: ExpectationsStore
+    store_backend: {class_name: TupleFilesystemStoreBackend, base_directory: expectations/}
+  validation_results_store:
+    class_name: ValidationResultsStore
+    store_backend: {class_name: TupleFilesystemStoreBackend, base_directory: validations/}
+  checkpoint_store:
+    class_name: CheckpointStore
+    store_backend:
+      {class_name: TupleFilesystemStoreBackend, base_directory: checkpoints/, suppress_store_backend_id: true}
+  validation_definition_store:
+    class_name: ValidationDefinitionStore
+    store_backend: {class_name: TupleFilesystemStoreBackend, base_directory: validation_definitions/}
+data_docs_sites:
+  data_docs:
+    class_name: SiteBuilder
+    show_how_to_buttons: false
+    store_backend: {class_name: TupleFilesystemStoreBackend, base_directory: ../data_docs/}
+    site_index_builder: {class_name: DefaultSiteIndexBuilder}
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``page``: the page of this run, relative to the directory of all reports."""
+
+    passed: bool
+    page: str
+
+
+def run_check(
+    pipeline: Pipeline, check: Check, *, bootstrap_servers: str, settings: Settings, cluster: Cluster | None = None
+) -> CheckResult:
+    """Observe, judge, write the result. Does not raise for what it finds: see the outcome and the reason.
+
+    ``cluster`` stands in for the one at ``bootstrap_servers``.
+    """
+    at = datetime.now(UTC)
+    seen = cluster if cluster is not None else KafkaCluster(bootstrap_servers)
+    observations: tuple[Observation, ...] = ()
+    page = None
+    try:
+        observations = tuple(check.observe(pipeline, seen))
+        verdict = judge(pipeline, check, observations, at=at, reports=settings.reports)
+        outcome = Outcome.PASSED if verdict.passed else Outcome.FAILED
+        reason, page = explain(observations), verdict.page
+    except CouldNotLook as error:
+        outcome, reason = Outcome.COULD_NOT_LOOK, " ".join(str(error).split())
+    result = CheckResult(
+        pipeline=pipeline.name,
+        check=check.name,
+        outcome=outcome,
+        reason=reason,
+        at=at.isoformat(timespec="seconds"),
+        observations=observations,
+        data_docs=page,
+    )
+    write_result(settings.reports, result)
+    return result
+
+
+def explain(observations: Sequence[Observation]) -> str:
+    """One line: how many rows agree, or how many are wrong and the first of them."""
+    if not observations:
+        return "nothing to look at: the check found no rows"
+    wrong = [row for row in observations if not row.agrees]
+    if not wrong:
+        return f"{len(observations)} of {len(observations)} as expected"
+    first = wrong[0]
+    return (
+        f"{len(wrong)} of {len(observations)} wrong: {first.subject}: "
+        f"expected {first.expected}, observed {first.observed}"
+    )
+
+
+def judge(
+    pipeline: Pipeline, check: Check, observations: Sequence[Observation], *, at: datetime, reports: Path
+) -> Verdict:
+    """Great Expectations on the table of observations: it is not empty, and expected equals observed in each row."""
+    import great_expectations as gx
+    import pandas as pd
+    from great_expectations.core.run_identifier import RunIdentifier
+    from great_expectations.exceptions import GreatExpectationsError
+
+    directory = reports / pipeline.name
+    root = (directory / "gx").resolve()
+    root.mkdir(parents=True, exist_ok=True)
+    table = (
+        pd.DataFrame(
+            [(row.subject, row.expected, row.observed) for row in observations],
+            columns=["subject", "expected", "observed"],
+            dtype=object,  # a row may hold words or a number
+        )
+        .rename_axis("row")
+        .reset_index()
+    )
+    with _locked(directory / ".gx.lock"):
+        (root / "great_expectations.yml").write_text(_CONTEXT)
+        try:
+            context = gx.get_context(mode="file", context_root_dir=root)
+            name = f"{pipeline.name}_{check.name}"
+            suite = context.suites.add_or_update(
+                gx.ExpectationSuite(
+                    name=name,
+                    expectations=[
+                        gx.expectations.ExpectTableRowCountToBeBetween(min_value=1),
+                        gx.expectations.ExpectColumnPairValuesToBeEqual(column_A="expected", column_B="observed"),
+                        *(
+                            gx.expectations.ExpectColumnPairValuesToBeEqual(
+                                column_A="expected",
+                                column_B="observed",
+                                row_condition=f"row == {number}",
+                                condition_parser="pandas",
+                                description=f"{row.subject}: expected {row.expected}, observed {row.observed}",
+                            )
+                            for number, row in _shown(observations)
+                        ),
+                    ],
+                    notes=f"**{check.title}.** {check.healthy}",
+                )
+            )
+            batch = (
+                context.data_sources.add_or_update_pandas("observations")
+                .add_dataframe_asset(check.name)
+                .add_batch_definition_whole_dataframe("all")
+            )
+            definition = context.validation_definitions.add_or_update(
+                gx.ValidationDefinition(name=name, data=batch, suite=suite)
+            )
+            checkpoint = context.checkpoints.add_or_update(
+                gx.Checkpoint(
+                    name=name,
+                    validation_definitions=[definition],
+                    actions=[gx.checkpoint.UpdateDataDocsAction(name="data docs")],
+                    result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["subject"]},
+                )
+            )
+            # The name of a run is its directory and sorts by time; Great Expectations parses it, where it can, as one.
+            run = RunIdentifier(run_name=f"{at:%Y%m%dT%H%M%S.%fZ}", run_time=at)
+            result = checkpoint.run(batch_parameters={"dataframe": table}, run_id=run)
+        except GreatExpectationsError as error:
+            raise CouldNotLook(
+                f"the observations of {check.name} could not be judged",
+                observed=str(error),
+                remedy=f"Look into {root}.",
+            ) from error
+        for kept in (root / "validations", directory / "data_docs" / "validations"):
+            _forget(kept / name)
+        (identifier,) = result.run_results
+        (site,) = context.get_docs_sites_urls(resource_identifier=identifier)
+        return Verdict(passed=bool(result.success), page=_page(site["site_url"], reports))
+
+
+def _shown(observations: Sequence[Observation]) -> list[tuple[int, Observation]]:
+    """The rows that get a line of their own on the page: the wrong ones, then the others, as far as there is room."""
+    return sorted(enumerate(observations), key=lambda numbered: numbered[1].agrees)[:SHOWN_ROWS]
+
+
+def _page(url: str | None, reports: Path) -> str:
+    """The page of a run relative to all reports; Great Expectations only logs it when a page could not be made."""
+    page = Path(unquote(urlsplit(url or "").path))
+    if not page.is_file():
+        raise CouldNotLook("the page of this run", expected="a file in the Data Docs", observed=str(url))
+    return str(page.resolve().relative_to(reports.resolve()))
+
+
+def _forget(runs: Path) -> None:
+    if runs.is_dir():
+        for old in sorted(path for path in runs.iterdir() if path.is_dir())[:-KEPT_PAGES]:
+            shutil.rmtree(old)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    deadline = time.monotonic() + LOCK_SECONDS
+    with path.open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise CouldNotLook(
+                        f"the lock {path}",
+                        expected=f"free within {LOCK_SECONDS:g} s",
+                        observed="held by another check",
+                        remedy="Is a check hanging?",
+                    ) from error
+                time.sleep(0.05)
+        yield

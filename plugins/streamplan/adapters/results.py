@@ -1,0 +1,60 @@
+"""Results of checks as files: the last one of each check, and the history. Read without Airflow's database.
+
+``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from streamplan.checks.observation import CheckResult, Observation, Outcome
+
+_HISTORY = "history.jsonl"
+
+
+def write_result(reports: Path, result: CheckResult) -> None:
+    """Make ``result`` the last of its check, and add it to the history (with its wrong rows alone)."""
+    directory = reports / result.pipeline
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=directory, prefix=f".{result.check}-", delete=False) as part:
+        json.dump(asdict(result), part, indent=1)
+    Path(part.name).chmod(0o644)
+    Path(part.name).replace(directory / f"{result.check}.json")
+    wrong = tuple(row for row in result.observations if not row.agrees)
+    line = json.dumps(asdict(replace(result, observations=wrong))) + "\n"
+    # One write in append mode: the lines of checks that end together do not mix.
+    history = os.open(directory / _HISTORY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(history, line.encode())
+    finally:
+        os.close(history)
+
+
+def read_latest(reports: Path, pipeline: str) -> dict[str, CheckResult]:
+    """The last result of each check that has run, by the check's name."""
+    results = (_result(json.loads(path.read_text())) for path in sorted((reports / pipeline).glob("*.json")))
+    return {result.check: result for result in results}
+
+
+def read_history(reports: Path, pipeline: str, *, last: int = 100) -> list[CheckResult]:
+    """The last results of all checks, oldest first; their observations are those that were wrong."""
+    path = reports / pipeline / _HISTORY
+    if not path.exists():
+        return []
+    return [_result(json.loads(line)) for line in path.read_text().splitlines()[-last:]]
+
+
+def _result(fields: Mapping[str, Any]) -> CheckResult:
+    return CheckResult(
+        **{
+            **fields,
+            "outcome": Outcome(fields["outcome"]),
+            "observations": tuple(Observation(**row) for row in fields["observations"]),
+        }
+    )
