@@ -167,9 +167,9 @@ class Topology:
         for name, successors in self._successors.items():
             for successor in successors:
                 predecessors[successor].append(name)
-        lines = ["Topologies:"]
+        lines: list[str] = []
         for subtopology in self.subtopologies:
-            lines.append(f"   Sub-topology: {subtopology.id}")
+            lines.append(f"  Sub-topology: {subtopology.id}")
             for node in subtopology.nodes:
                 after = ", ".join(sorted(self._successors[node.name])) or "none"
                 before = ", ".join(sorted(predecessors[node.name])) or "none"
@@ -186,7 +186,7 @@ class Topology:
                     case Sink():
                         lines += [f"    Sink: {node.name} (topic: {node.topic})", f"      <-- {before}"]
             lines.append("")
-        return "\n".join(lines) + "\n"
+        return "Topologies:\n " + "\n".join(lines) + "\n"
 
     # -- building
 
