@@ -103,17 +103,20 @@ class EmbeddedKafka:
 
     def up(self, *, deadline_seconds: float = READY_SECONDS) -> str:
         """Start what is not running, wait until both brokers serve, and return the bootstrap servers."""
-        missing = [node for node in NODES if self.process(node) is None]
-        if missing:
-            # Both ports are settled before either starts: node 2 is told where the controller is.
-            for node in missing:
-                if node == 1:
-                    self._ports.choose(CONTROLLER, self._say)
-                self._ports.choose(_name(node), self._say)
-            for node in missing:
-                self.start(node)
+        self.start_missing()
         self.wait_until_ready(deadline_seconds=deadline_seconds)
         return self.bootstrap_servers
+
+    def start_missing(self) -> None:
+        """Start the nodes that are not running. Does not wait: see wait_until_ready."""
+        missing = [node for node in NODES if self.process(node) is None]
+        # Every port is settled before either starts: node 2 is told where the controller is.
+        for node in missing:
+            if node == 1:
+                self._ports.choose(CONTROLLER, self._say)
+            self._ports.choose(_name(node), self._say)
+        for node in missing:
+            self.start(node)
 
     def start(self, node: int) -> processes.ProcessRef:
         """Start one node, formatting its storage the first time. Does not wait until it serves."""
