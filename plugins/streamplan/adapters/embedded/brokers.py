@@ -111,9 +111,11 @@ class EmbeddedKafka:
         """Start the nodes that are not running. Does not wait: see wait_until_ready."""
         missing = [node for node in NODES if self.process(node) is None]
         # Every port is settled before either starts: node 2 is told where the controller is.
+        if 1 in missing:
+            before = self._ports[CONTROLLER]
+            if self._ports.choose(CONTROLLER, self._say) != before and self.stop(2):
+                missing = [*NODES]
         for node in missing:
-            if node == 1:
-                self._ports.choose(CONTROLLER, self._say)
             self._ports.choose(_name(node), self._say)
         for node in missing:
             self.start(node)

@@ -1,0 +1,44 @@
+# All paths are relative: the project works in a directory with a space in its name.
+ORDERS ?= 100000
+PIPELINE ?= orders
+PYTHON := .venv/bin/python
+# Any of these can run bootstrap.py, which then looks for a fit one itself.
+BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11) bootstrap.py
+
+export PYTHONPATH := plugins
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint down status clean lock
+
+help: ## what can be made
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: ## the environment, Java and the jars; the others call it
+	@$(BOOTSTRAP)
+
+demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; leaves it running
+	@$(PYTHON) -m streamplan demo --orders $(ORDERS) --pipeline $(PIPELINE)
+
+test: ## every check of the code and every test
+	@$(BOOTSTRAP) --oracle
+	@$(MAKE) --no-print-directory lint
+	$(PYTHON) -m pytest
+
+lint: setup ## ruff, mypy in strict mode, import contracts
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+
+status: setup ## what runs, where, and whether it is well
+	@$(PYTHON) -m streamplan status
+
+down: ## stop everything that was started
+	@if [ -x $(PYTHON) ]; then $(PYTHON) -m streamplan down; fi
+
+clean: down ## stop everything and remove what was made here (the jars shared among clones stay)
+	rm -rf .streamplan .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+lock: setup ## resolve requirements*.in anew
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U requirements.in -o requirements.txt
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U requirements-dev.in -o requirements-dev.txt

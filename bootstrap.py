@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Make `.venv`, find or install Java and fetch the jars; `make` calls it before everything else.
+
+Runs on any python3 with the standard library alone. Doing it again is quick and needs no network; what an
+interrupted call left half done, the next one mends.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+PROJECT = os.path.dirname(os.path.abspath(__file__))
+VENV = os.path.join(PROJECT, ".venv")
+PYTHON = os.path.join(VENV, "bin", "python")
+STAMP = os.path.join(VENV, "streamplan-stamp")
+REQUIREMENTS = ("requirements.txt", "requirements-dev.txt")
+FIT_PYTHONS = ((3, 11), (3, 12), (3, 13))
+INSTALL_SECONDS = 1800
+HOME = os.environ.get("STREAMPLAN_HOME") or os.path.join(PROJECT, ".streamplan")
+LOG = os.path.join(HOME, "logs", "bootstrap.log")
+BEGUN = time.time()
+
+
+class Failed(Exception):
+    """One line for the person."""
+
+
+def say(text):
+    sys.stdout.write("%7.1f s  %s\n" % (time.time() - BEGUN, text))
+    sys.stdout.flush()
+
+
+def run(argv, env=None):
+    """Run a step with its output in the log; True when it succeeded."""
+    with open(LOG, "ab") as log:
+        log.write(("\n$ %s\n" % " ".join(argv)).encode())
+        log.flush()
+        try:
+            return (
+                subprocess.call(
+                    argv,
+                    cwd=PROJECT,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=INSTALL_SECONDS,
+                )
+                == 0
+            )
+        except (OSError, subprocess.TimeoutExpired) as fault:
+            log.write(("%s\n" % fault).encode())
+            return False
+
+
+def version_of(python):
+    """(major, minor) of an interpreter that can make environments; None when it cannot, or does not run."""
+    code = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
+    try:
+        out = subprocess.run(
+            [python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return tuple(int(part) for part in out.split())
+
+
+def find_python():
+    """The environment's own interpreter while it works, else the first fit one."""
+    names = ["python%d.%d" % version for version in reversed(FIT_PYTHONS)] + ["python3", sys.executable]
+    for python in [PYTHON, *filter(None, map(shutil.which, names))]:
+        if version_of(python) in FIT_PYTHONS:
+            return python
+    raise Failed(
+        "Python 3.11, 3.12 or 3.13 with its venv module is needed and none was found on PATH: install one "
+        "(on Debian and Ubuntu the packages python3 and python3-venv)."
+    )
+
+
+def digest():
+    """Of what the environment is made from."""
+    whole = hashlib.sha256()
+    for name in REQUIREMENTS:
+        with open(os.path.join(PROJECT, name), "rb") as file:
+            whole.update(file.read())
+    # An environment does not survive being moved: its scripts name its path.
+    whole.update(repr((VENV, version_of(PYTHON))).encode())
+    return whole.hexdigest()
+
+
+def stamp():
+    try:
+        with open(STAMP) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def make_environment():
+    if stamp() is not None and stamp() == digest():
+        return
+    python = find_python()
+    if python != PYTHON or not run([PYTHON, "-m", "pip", "--version"]):
+        say("Making .venv with Python %d.%d (%s)." % (*version_of(python), python))
+        python = os.path.realpath(python)  # should it be the broken environment's, that one goes now
+        shutil.rmtree(VENV, ignore_errors=True)
+        if not run([python, "-m", "venv", VENV]):
+            raise Failed("`%s -m venv .venv` failed: see %s." % (python, LOG))
+    elif stamp() is not None:
+        os.unlink(STAMP)
+    count = 0
+    for name in REQUIREMENTS:
+        with open(os.path.join(PROJECT, name)) as file:
+            count += sum("==" in line for line in file)
+    wanted = [part for name in REQUIREMENTS for part in ("-r", name)]
+    say("Installing the %d pinned packages." % count)
+    uv = [PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON]
+    if not (run([PYTHON, "-m", "pip", "install", "uv"]) and run(uv + wanted, uv_environment())):
+        say("uv cannot do it here: with pip, which takes a minute or two.")
+        if not run([PYTHON, "-m", "pip", "install", *wanted]):
+            raise Failed("Installing the packages failed: see %s." % LOG)
+    with open(STAMP, "w") as file:
+        file.write(digest())
+
+
+def uv_environment():
+    """uv does not read pip's configuration: hand it over."""
+    listed = subprocess.run(
+        [PYTHON, "-m", "pip", "config", "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+    ).stdout.decode()
+    pip = {}
+    for line in listed.splitlines():
+        key, _, value = line.partition("=")
+        pip[key.rpartition(".")[2]] = value.strip("'\"")
+    env = dict(os.environ)
+    for option, variable in (
+        ("index-url", "UV_DEFAULT_INDEX"),
+        ("extra-index-url", "UV_INDEX"),
+        ("cert", "SSL_CERT_FILE"),
+        ("proxy", "HTTPS_PROXY"),
+        ("no-index", "UV_NO_INDEX"),
+    ):
+        if option in pip:
+            env.setdefault(variable, pip[option].replace("\\n", " ").strip())
+    places = pip.get("find-links", "").replace("\\n", " ").split()
+    places = [place for place in places if "://" in place or os.path.isdir(place)]
+    if places:
+        env.setdefault("UV_FIND_LINKS", ",".join(places))
+    # All versions are pinned: as for pip, it does not matter which index has them.
+    env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    env.setdefault("UV_LINK_MODE", "copy" if sys.platform == "darwin" else "hardlink")
+    return env
+
+
+def fetch_jars(sets):
+    """Java too: the package knows which it needs, and installs one where it can."""
+    env = dict(os.environ, PYTHONPATH=os.path.join(PROJECT, "plugins"))
+    if subprocess.call([PYTHON, "-m", "streamplan.adapters.embedded.jars", *sets], env=env, cwd=PROJECT) != 0:
+        raise Failed("Java or its jars are missing: the line above says what to do.")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--oracle", action="store_true", help="also fetch the Kafka Streams library (for tests)")
+    options = parser.parse_args()
+    os.makedirs(os.path.dirname(LOG), exist_ok=True)
+    with open(os.path.join(HOME, "bootstrap.lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("Another make prepares this directory: waiting for it.")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            make_environment()
+            fetch_jars(["brokers", "spark-kafka", *(["kafka-streams"] if options.oracle else [])])
+        except Failed as fault:
+            sys.exit(str(fault))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()
+        sys.exit(0)
+    sys.exit("Interrupted: the next make goes on from here.")
