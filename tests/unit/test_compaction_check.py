@@ -21,9 +21,13 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def application(cluster: FakeCluster) -> FakeApplication:
-    """A total an hour for 100 hours, segments of 10 hours."""
+    """A total an hour for 100 hours, segments of 10 hours, each record a batch."""
     application = FakeApplication(cluster, PIPELINE)
-    cluster.existing[application.changelog].configs["segment.ms"] = str(10 * HOUR)
+    cluster.existing[application.changelog].configs |= {
+        "segment.ms": str(10 * HOUR),
+        "max.message.bytes": "16",
+        "compression.type": "uncompressed",
+    }
     for n in range(100):
         cluster.produce(
             application.changelog, b"0", n.to_bytes(8, "big"), partition=0, timestamp=NOW + (n - 100) * HOUR
@@ -73,12 +77,8 @@ def test_max_compaction_lag_overrides_the_ratio(cluster: FakeCluster, applicatio
 
 
 def test_segment_bytes_close_a_segment_too(cluster: FakeCluster, application: FakeApplication) -> None:
-    """100 records of 9 bytes; segments of 90 bytes as they are stored, uncompressed."""
-    cluster.existing[application.changelog].configs |= {
-        "segment.ms": str(200 * HOUR),
-        "segment.bytes": "90",
-        "compression.type": "uncompressed",
-    }
+    """100 records of 16 bytes; segments of 160 bytes."""
+    cluster.existing[application.changelog].configs |= {"segment.ms": str(200 * HOUR), "segment.bytes": "160"}
     (row,) = wrong(cluster)
     assert row.observed == 88
     cluster.existing[application.changelog].configs["compression.type"] = "producer"  # ten times smaller, perhaps
@@ -90,6 +90,15 @@ def test_cleaner_at_work_is_given_time(cluster: FakeCluster, application: FakeAp
         cluster.compact(application.changelog, 0, 20)
 
     assert not wrong(cluster, Patience(seconds=60.0, interval=5.0, sleep=clean))
+
+
+def test_records_that_may_be_one_batch_prove_nothing(cluster: FakeCluster, application: FakeApplication) -> None:
+    """An application that catches up writes days of totals in one batch: that closes no segment."""
+    cluster.existing[application.changelog].configs["max.message.bytes"] = str(16 * 90)
+    assert not wrong(cluster)
+    cluster.existing[application.changelog].configs["max.message.bytes"] = str(16 * 20)
+    (row,) = wrong(cluster)
+    assert row.observed == 88 - 19
 
 
 def test_policy_delete_is_red(cluster: FakeCluster, application: FakeApplication) -> None:
@@ -120,7 +129,7 @@ def log(*records: tuple[int, bytes, bytes | None]) -> Columns:
 
 
 RULES = CompactionRules(
-    segment_bytes=1 << 30, segment_ms=10, dirty_ratio=0.5, min_lag_ms=0, max_lag_ms=2**63 - 1, compressed=True
+    segment_bytes=1 << 30, segment_ms=10, batch_bytes=1, dirty_ratio=0.5, min_lag_ms=0, max_lag_ms=2**63 - 1
 )
 
 

@@ -11,6 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from streamplan.checks.cuts import Patience
 from streamplan.checks.observation import Check, Observation, RecordsGone
@@ -22,7 +23,10 @@ CLEANER_PATIENCE = Patience(seconds=60.0, interval=5.0)
 """The cleaner wakes every ``log.cleaner.backoff.ms`` (15 s): what is due is overdue when it is still due after this."""
 
 MOST_COMPRESSION = 10
-"""What is read is uncompressed, and segments roll by what is stored: at most so much smaller."""
+"""What is read is uncompressed, and segments and batches are limited by what is stored: at most so much smaller."""
+
+RECORD_OVERHEAD = 7
+"""Bytes that a record takes at least beside its key and value (``org.apache.kafka.common.record.DefaultRecord``)."""
 
 LOOKS = 3
 
@@ -31,27 +35,28 @@ _FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class CompactionRules:
-    """The configs of a compacted topic that decide when a superseded record must go."""
+    """The configs of a compacted topic that decide when a superseded record must go. Bytes are uncompressed."""
 
     segment_bytes: int
     segment_ms: int
+    batch_bytes: int
     dirty_ratio: float
     min_lag_ms: int
     max_lag_ms: int
-    compressed: bool
 
     @classmethod
     def of(cls, configs: Mapping[str, str]) -> CompactionRules:
         """From a topic's effective configs; where one is not shown, Kafka's default."""
         max_lag_ms = int(configs.get("max.compaction.lag.ms", _FOREVER))
+        smaller = 1 if configs.get("compression.type") == "uncompressed" else MOST_COMPRESSION
         return cls(
-            segment_bytes=int(configs.get("segment.bytes", 1 << 30)),
+            segment_bytes=int(configs.get("segment.bytes", 1 << 30)) * smaller,
+            batch_bytes=int(configs.get("max.message.bytes", 1_048_588)) * smaller,
             # UnifiedLog.maybeRoll: a segment is closed in time for the greatest lag
             segment_ms=min(int(configs.get("segment.ms", 604_800_000)), max_lag_ms),
             dirty_ratio=float(configs.get("min.cleanable.dirty.ratio", "0.5")),
             min_lag_ms=int(configs.get("min.compaction.lag.ms", 0)),
             max_lag_ms=max_lag_ms,
-            compressed=configs.get("compression.type") != "uncompressed",
         )
 
 
@@ -92,7 +97,7 @@ class Columns:
         self.last[key] = (index, value is None)
         self.offsets.append(offset)
         self.timestamps.append(timestamp)
-        self.sizes.append(len(key or b"") + len(value or b""))
+        self.sizes.append(len(key or b"") + len(value or b"") + RECORD_OVERHEAD)
         self.superseded_by.append(-1)
 
     def repeated_below(self, until: int) -> int:
@@ -104,7 +109,8 @@ def examine(columns: Columns, rules: CompactionRules, now_ms: int) -> Pile:
     """Count what is there, and what is due.
 
     1. A record has left the active segment, which is never compacted, when a later one is more than ``segment.ms``
-       younger than it and all before it, or when more than ``segment.bytes`` (compressed or not) follow it.
+       younger than it, all before it and all that may share its batch (``max.message.bytes``), since a segment is
+       closed between batches; or when more than ``segment.bytes`` follow it.
     2. It may be removed when it has been there for ``min.compaction.lag.ms``.
     3. In what was cleaned each key stands once. So the cleaned part reaches at most to the first repetition of a key,
        and all after it is dirty. It must be cleaned when its share exceeds ``min.cleanable.dirty.ratio``; here, since
@@ -133,21 +139,21 @@ def examine(columns: Columns, rules: CompactionRules, now_ms: int) -> Pile:
 def _closed(columns: Columns, rules: CompactionRules, now_ms: int) -> int:
     """How many of the first records are certainly in closed segments and may be cleaned."""
     count = len(columns.offsets)
-    oldest_first = array("q")
-    newest = 0
-    for timestamp in columns.timestamps:
-        newest = max(newest, timestamp)
-        oldest_first.append(newest)
-    enough = rules.segment_bytes * (MOST_COMPRESSION if rules.compressed else 1)
+    newest = array("q", accumulate(columns.timestamps, max))
     following_bytes, following_newest = 0, 0
+    batch_end, batch_bytes = count, 0  # of the largest batch that can begin with the record
     for index in range(count - 1, -1, -1):
-        seen = oldest_first[index]
-        rolled = following_newest > seen + rules.segment_ms or following_bytes > enough
-        # A segment's records are at most segment.ms younger than its first.
-        settled = rules.min_lag_ms == 0 or seen + rules.segment_ms + rules.min_lag_ms < now_ms
+        size = columns.sizes[index]
+        batch_bytes += size
+        while batch_end > index + 1 and batch_bytes > rules.batch_bytes:
+            batch_end -= 1
+            batch_bytes -= columns.sizes[batch_end]
+        segment_first = newest[batch_end - 1]  # the segment's first batch, to which others are compared, is no younger
+        rolled = following_newest > segment_first + rules.segment_ms or following_bytes > rules.segment_bytes
+        settled = rules.min_lag_ms == 0 or segment_first + rules.segment_ms + rules.min_lag_ms < now_ms
         if rolled and settled:
             return index + 1
-        following_bytes += columns.sizes[index]
+        following_bytes += size
         following_newest = max(following_newest, columns.timestamps[index])
     return 0
 
