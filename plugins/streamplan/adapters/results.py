@@ -1,6 +1,7 @@
 """Results of checks as files: the last one of each check, and the history. Read without Airflow's database.
 
 ``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each.
+``reports/<pipeline>/state_store/totals.json`` is what the state store held when it was last read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplan.checks.observation import CheckResult, Observation, Outcome
+from streamplan.checks.totals import StoreTotals
 
 _HISTORY = "history.jsonl"
 
@@ -48,6 +50,23 @@ def read_history(reports: Path, pipeline: str, *, last: int = 100) -> list[Check
     if not path.exists():
         return []
     return [_result(json.loads(line)) for line in path.read_text().splitlines()[-last:]]
+
+
+def state_store_file(reports: Path, pipeline: str) -> Path:
+    """Where ``jobs/state_store.py`` writes what the state store of a pipeline holds."""
+    return reports / pipeline / "state_store" / "totals.json"
+
+
+def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
+    """What the state store held when it was last read; None when it never was."""
+    path = state_store_file(reports, pipeline)
+    if not path.exists():
+        return None
+    content = json.loads(path.read_text())
+    return StoreTotals(
+        positions={int(partition): position for partition, position in content["positions"].items()},
+        totals={key.encode(): total for key, total in content["totals"].items()},
+    )
 
 
 def _result(fields: Mapping[str, Any]) -> CheckResult:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from streamplan.errors import StreamplanError
 
-MODULES = ("stack",)
+MODULES = ("demo", "stack")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
