@@ -32,31 +32,23 @@ class Failed(Exception):
 
 
 def say(text):
-    sys.stdout.write("%7.1f s  %s\n" % (time.time() - BEGUN, text))
+    sys.stdout.write(f"{time.time() - BEGUN:7.1f} s  {text}\n")
     sys.stdout.flush()
 
 
 def run(argv, env=None):
     """Run a step with its output in the log; True when it succeeded."""
     with open(LOG, "ab") as log:
-        log.write(("\n$ %s\n" % " ".join(argv)).encode())
+        log.write(f"\n$ {' '.join(argv)}\n".encode())
         log.flush()
         try:
-            return (
-                subprocess.call(
-                    argv,
-                    cwd=PROJECT,
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    timeout=INSTALL_SECONDS,
-                )
-                == 0
+            status = subprocess.call(
+                argv, cwd=PROJECT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=INSTALL_SECONDS
             )
         except (OSError, subprocess.TimeoutExpired) as fault:
-            log.write(("%s\n" % fault).encode())
+            log.write(f"{fault}\n".encode())
             return False
+    return status == 0
 
 
 def version_of(python):
@@ -73,7 +65,7 @@ def version_of(python):
 
 def find_python():
     """The environment's own interpreter while it works, else the first fit one."""
-    names = ["python%d.%d" % version for version in reversed(FIT_PYTHONS)] + ["python3", sys.executable]
+    names = [f"python3.{minor}" for _, minor in reversed(FIT_PYTHONS)] + ["python3", sys.executable]
     for python in [PYTHON, *filter(None, map(shutil.which, names))]:
         if version_of(python) in FIT_PYTHONS:
             return python
@@ -107,11 +99,11 @@ def make_environment():
         return
     python = find_python()
     if python != PYTHON or not run([PYTHON, "-m", "pip", "--version"]):
-        say("Making .venv with Python %d.%d (%s)." % (*version_of(python), python))
+        say(f"Making .venv with {python}.")
         python = os.path.realpath(python)  # should it be the broken environment's, that one goes now
         shutil.rmtree(VENV, ignore_errors=True)
         if not run([python, "-m", "venv", VENV]):
-            raise Failed("`%s -m venv .venv` failed: see %s." % (python, LOG))
+            raise Failed(f"`{python} -m venv .venv` failed: see {LOG}.")
     elif stamp() is not None:
         os.unlink(STAMP)
     count = 0
@@ -119,12 +111,12 @@ def make_environment():
         with open(os.path.join(PROJECT, name)) as file:
             count += sum("==" in line for line in file)
     wanted = [part for name in REQUIREMENTS for part in ("-r", name)]
-    say("Installing the %d pinned packages." % count)
+    say(f"Installing the {count} pinned packages.")
     uv = [PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON]
-    if not (run([PYTHON, "-m", "pip", "install", "uv"]) and run(uv + wanted, uv_environment())):
+    if not (run([PYTHON, "-m", "pip", "install", "--only-binary", "uv", "uv"]) and run(uv + wanted, uv_environment())):
         say("uv cannot do it here: with pip, which takes a minute or two.")
         if not run([PYTHON, "-m", "pip", "install", *wanted]):
-            raise Failed("Installing the packages failed: see %s." % LOG)
+            raise Failed(f"Installing the packages failed: see {LOG}.")
     with open(STAMP, "w") as file:
         file.write(digest())
 
@@ -154,7 +146,6 @@ def uv_environment():
         env.setdefault("UV_FIND_LINKS", ",".join(places))
     # All versions are pinned: as for pip, it does not matter which index has them.
     env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
-    env.setdefault("UV_LINK_MODE", "copy" if sys.platform == "darwin" else "hardlink")
     return env
 
 
