@@ -215,8 +215,9 @@ def test_a_stopped_cleaner_is_found_until_it_works_again(application: Transactio
     try:
         alter(application, topic, segment_ms=1000, max_message_bytes=500, compression_type="uncompressed")
         time.sleep(1.0)  # the sleeping cleaner has no sign
+        now = int(time.time() * 1000)
         for n in range(200):  # 20 seconds
-            application.produce(topic, b"0", n.to_bytes(8, "big"), partition=0, timestamp=1_700_000_000_000 + 100 * n)
+            application.produce(topic, b"0", n.to_bytes(8, "big"), partition=0, timestamp=now + 100 * n)
 
         def overdue(seconds: float) -> int:
             patience = replace(CLEANER_PATIENCE, seconds=seconds, interval=0.5)
