@@ -1,0 +1,113 @@
+"""Topics on real brokers: planned, created, looked at again; what disagrees is refused whole."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from streamplan.adapters.kafka.admin import apply_topics, format_plan, observe_topics
+from streamplan.checks.observation import CouldNotLook
+from streamplan.errors import Refused
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.pipelines.orders import ORDER, PIPELINE, order, order_number
+from streamplan.topology import Topology
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers})
+
+
+@pytest.fixture
+def pipeline(admin: AdminClient) -> Iterator[Pipeline]:
+    """The orders pipeline under a name of its own."""
+    name = f"topics-{os.getpid()}-{next(_numbers)}"
+    topology = Topology(name)
+    topology.stream(f"{name}-orders", value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
+    made = Pipeline(name, topology, "", {f"{name}-orders": 2}, TestData(f"{name}-orders", order, order_number))
+    yield made
+    for future in admin.delete_topics([spec.name for spec in made.topics()]).values():
+        future.exception(10)
+
+
+def names(pipeline: Pipeline) -> list[str]:
+    return [spec.name for spec in pipeline.topics()]
+
+
+def test_created_as_declared(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    shown: list[str] = []
+    plan = apply_topics(bootstrap_servers, pipeline, show=shown.append)
+    assert [spec.name for spec in plan.create] == names(pipeline)
+    assert all(f"+ {name} (" in shown[0] for name in names(pipeline))
+    observed = observe_topics(bootstrap_servers, names(pipeline))
+    assert {name: topic.partitions for name, topic in observed.items()} == dict.fromkeys(names(pipeline), 2)
+    changelog = observed[f"{pipeline.name}-totals-changelog"]
+    assert changelog.configs["cleanup.policy"] == "compact"
+    assert observed[f"{pipeline.name}-quantities-repartition"].configs["retention.ms"] == "-1"
+    assert changelog.replication_factor == 2
+    assert changelog.configs["min.insync.replicas"] == "1"
+
+
+def test_applied_again_nothing_changes(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    apply_topics(bootstrap_servers, pipeline)
+    before = observe_topics(bootstrap_servers, names(pipeline))
+    plan = apply_topics(bootstrap_servers, pipeline)
+    assert not plan.create
+    assert len(plan.agree) == 4
+    assert "Nothing to create" in format_plan(plan)
+    assert observe_topics(bootstrap_servers, names(pipeline)) == before
+
+
+def test_what_is_missing_is_added(bootstrap_servers: str, pipeline: Pipeline, admin: AdminClient) -> None:
+    apply_topics(bootstrap_servers, pipeline)
+    gone = f"{pipeline.name}-dead-letter"
+    admin.delete_topics([gone])[gone].result(10)
+    plan = apply_topics(bootstrap_servers, pipeline)
+    assert [spec.name for spec in plan.create] in ([gone], [])  # [] when its deletion was not seen by all brokers yet
+    assert gone in observe_topics(bootstrap_servers, [gone])
+
+
+def test_every_difference_is_refused_and_nothing_is_created(
+    bootstrap_servers: str, pipeline: Pipeline, admin: AdminClient
+) -> None:
+    repartition, changelog = f"{pipeline.name}-quantities-repartition", f"{pipeline.name}-totals-changelog"
+    made = admin.create_topics(
+        [
+            NewTopic(repartition, 3, 2),
+            NewTopic(changelog, 2, 1, config={"cleanup.policy": "delete"}),
+        ]
+    )
+    for future in made.values():
+        future.result(10)
+    with pytest.raises(Refused) as refusal:
+        apply_topics(bootstrap_servers, pipeline)
+    text = str(refusal.value)
+    assert f"{repartition}: partitions: expected 2, observed 3" in text
+    assert f"{repartition}: retention.ms: expected -1, observed 604800000" in text
+    assert f"{changelog}: cleanup.policy: expected compact, observed delete" in text
+    assert f"{changelog}: replication: expected 2, observed 1" in text
+    assert "Nothing was created" in text
+    assert set(observe_topics(bootstrap_servers, names(pipeline))) == {repartition, changelog}
+    assert observe_topics(bootstrap_servers, [repartition])[repartition].partitions == 3
+
+
+def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_servers: str, admin: AdminClient) -> None:
+    name = "a" * 240  # with -dead-letter it is longer than Kafka's 249 characters
+    topology = Topology(name)
+    topology.stream(f"orders-{os.getpid()}", value=ORDER).group_by("ProductType", name="q").count(store="s")
+    pipeline = Pipeline("long", topology, "", {f"orders-{os.getpid()}": 2}, TestData("orders", order, order_number))
+    with pytest.raises(Refused, match="Nothing was created"):
+        apply_topics(bootstrap_servers, pipeline)
+    assert observe_topics(bootstrap_servers, names(pipeline)) == {}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:1,localhost:2"])
+def test_brokers_away(address: str) -> None:
+    with pytest.raises(CouldNotLook, match=r"within 0\.5 s.*Connection refused") as error:
+        apply_topics(address, PIPELINE, deadline_seconds=0.5)
+    assert address in str(error.value)

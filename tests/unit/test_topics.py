@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamplan.pipelines.orders import PIPELINE
+from streamplan.topics import ObservedTopic, TopicRole, plan_topics, resolve_configs, resolve_min_insync_replicas
+
+SPECS = PIPELINE.topics()
+AS_DECLARED = {
+    spec.name: ObservedTopic(spec.name, spec.partitions, 2, {**resolve_configs(spec, 2), "segment.ms": "604800000"})
+    for spec in SPECS
+}
+CHANGELOG = "orders-aggregator-orders-products-quantities-changelog"
+
+
+def test_topics_of_the_reference_example() -> None:
+    assert [(spec.name, spec.role, spec.partitions) for spec in SPECS] == [
+        ("orders", TopicRole.SOURCE, 2),
+        ("orders-aggregator-orders-products-quantities-repartition", TopicRole.REPARTITION, 2),
+        (CHANGELOG, TopicRole.CHANGELOG, 2),
+        ("orders-aggregator-dead-letter", TopicRole.DEAD_LETTER, 2),
+    ]
+
+
+def test_what_is_absent_is_created() -> None:
+    plan = plan_topics(SPECS, {}, replication_factor=2)
+    assert (plan.create, plan.agree, plan.differences) == (SPECS, (), ())
+
+
+def test_what_agrees_is_left_alone_whatever_its_other_configs() -> None:
+    plan = plan_topics(SPECS, AS_DECLARED, replication_factor=2)
+    assert (plan.create, plan.agree, plan.differences) == ((), SPECS, ())
+
+
+def test_every_difference_is_listed() -> None:
+    observed = dict(AS_DECLARED)
+    observed["orders"] = replace(observed["orders"], partitions=3, replication_factor=1)
+    observed[CHANGELOG] = replace(
+        observed[CHANGELOG], configs={**observed[CHANGELOG].configs, "cleanup.policy": "compact,delete"}
+    )
+    plan = plan_topics(SPECS, observed, replication_factor=2)
+    assert [str(difference) for difference in plan.differences] == [
+        "orders: partitions: expected 2, observed 3",
+        "orders: replication: expected 2, observed 1",
+        f"{CHANGELOG}: cleanup.policy: expected compact, observed compact,delete",
+    ]
+    assert len(plan.agree) == 2
+
+
+def test_the_order_of_policies_is_no_difference() -> None:
+    spec = replace(SPECS[2], configs={"cleanup.policy": "compact,delete"})
+    topic = ObservedTopic(spec.name, 2, 1, {"cleanup.policy": "delete, compact", "min.insync.replicas": "1"})
+    assert not plan_topics([spec], {spec.name: topic}, replication_factor=1).differences
+
+
+def test_one_replica_may_be_away() -> None:
+    assert [resolve_min_insync_replicas(factor) for factor in (1, 2, 3)] == [1, 1, 2]
