@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,9 @@ from streamplan.errors import StreamplanError
 
 START_TIME_TOLERANCE_SECONDS = 2.0
 """psutil derives the start time from the boot time, which follows small corrections of the clock."""
+
+KILL_SECONDS = 10.0
+"""How long the kernel may take to end a process after SIGKILL."""
 
 # Popen objects of processes that this very process started: polled so that they leave no zombies.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -103,16 +107,16 @@ def stop(ref: ProcessRef, *, grace_seconds: float = 10.0) -> None:
     spared = {other.pid for other in registered(ref.file.parent)} - {ref.pid} if ref.file else set()
     family = _family(ref, spared)
     _signal(family, signal.SIGTERM)
-    _, left = psutil.wait_procs(family, timeout=grace_seconds)
+    left = _wait(family, grace_seconds)
     # New children may have come meanwhile: look again before the kill.
-    _signal({*left, *_family(ref, spared)}, signal.SIGKILL)
-    _, left = psutil.wait_procs({*left, *_family(ref, spared)}, timeout=grace_seconds)
+    left |= _family(ref, spared)
+    _signal(left, signal.SIGKILL)
+    survivors = sorted(process.pid for process in _wait(left, KILL_SECONDS))
     is_alive(ref)  # reaps our own child
-    survivors = sorted(process.pid for process in left if process.is_running())
     if survivors:
         raise StreamplanError(
             f"Process {ref.name}",
-            expected=f"gone {grace_seconds:g} s after SIGKILL",
+            expected=f"gone {KILL_SECONDS:g} s after SIGKILL",
             observed=f"still there: {survivors}",
             remedy="It probably waits for a disk; look at it with `ps`.",
         )
@@ -162,7 +166,7 @@ def _family(ref: ProcessRef, spared: set[int]) -> set[psutil.Process]:
                 family.add(process)
         except (ProcessLookupError, PermissionError):
             continue
-    return {process for process in family if not _is_zombie(process)}
+    return {process for process in family if not _has_ended(process)}
 
 
 def _children_of(process: psutil.Process) -> list[psutil.Process]:
@@ -172,9 +176,19 @@ def _children_of(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _is_zombie(process: psutil.Process) -> bool:
+def _wait(family: set[psutil.Process], seconds: float) -> set[psutil.Process]:
+    """Wait until all have ended; those that have not after ``seconds``. A zombie has ended: its parent is just slow."""
+    deadline = time.monotonic() + seconds
+    left = {process for process in family if not _has_ended(process)}
+    while left and time.monotonic() < deadline:
+        time.sleep(0.02)
+        left = {process for process in left if not _has_ended(process)}
+    return left
+
+
+def _has_ended(process: psutil.Process) -> bool:
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 

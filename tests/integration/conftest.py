@@ -1,0 +1,65 @@
+"""Two real brokers for a whole test session, on random ports, in a temporary directory."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from streamplan.adapters import processes
+from streamplan.adapters.embedded.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
+from streamplan.adapters.embedded.ports import Ports
+from streamplan.settings import Settings
+
+NewTopicFactory = Callable[..., str]
+
+
+def embedded_kafka(home: Path, say: Callable[[str], None] = lambda text: None) -> EmbeddedKafka:
+    """Brokers in ``home``, not started; whoever starts them calls ``down``."""
+    # Below the range from which the kernel takes the ports of clients.
+    base = random.randrange(15_000, 30_000, 10)
+    ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
+    assert CONTROLLER in ports
+    settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
+    return EmbeddedKafka(settings, Ports(home / "stack.json", ports), say=say)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """The session's brokers. A test that stops one starts it again."""
+    home = tmp_path_factory.mktemp("kafka")
+    brokers = embedded_kafka(home)
+    try:
+        brokers.up()
+        yield brokers
+    finally:
+        brokers.down()
+    assert processes.registered(home / "run") == []
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(kafka: EmbeddedKafka) -> str:
+    """``host:port,host:port`` of the session's brokers."""
+    return kafka.bootstrap_servers
+
+
+@pytest.fixture
+def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
+    """Creates a topic of a name never used before (``<name>-<random>``) and deletes it after the test."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    created: list[str] = []
+
+    def create(
+        name: str = "topic", *, partitions: int = 2, replication: int = 2, configs: Mapping[str, str] | None = None
+    ) -> str:
+        topic = f"{name}-{uuid.uuid4().hex[:12]}"
+        admin.create_topics([NewTopic(topic, partitions, replication, config=dict(configs or {}))])[topic].result(30)
+        created.append(topic)
+        return topic
+
+    yield create
+    for future in (admin.delete_topics(created) if created else {}).values():
+        future.result(30)

@@ -1,0 +1,233 @@
+"""The embedded stack: real brokers and a real Airflow, broken and mended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from streamplan.adapters import processes
+from streamplan.adapters.embedded import airflow, brokers
+from streamplan.adapters.embedded.airflow import API_SERVER, PROCESSES
+from streamplan.adapters.embedded.airflow_rest import AirflowRest
+from streamplan.adapters.embedded.brokers import NODES, EmbeddedKafka
+from streamplan.adapters.embedded.jars import BROKERS, directory_of, fetch, require
+from streamplan.adapters.embedded.ports import LOOPBACK, Ports, is_free
+from streamplan.adapters.embedded.stack import Stack
+from streamplan.errors import StreamplanError
+from streamplan.settings import Settings
+
+from tests.integration.conftest import embedded_kafka
+
+
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """Brokers to break, in a directory with a space in its name."""
+    made = embedded_kafka(tmp_path_factory.mktemp("a home") / "of kafka")
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+def pids(kafka: EmbeddedKafka) -> dict[int, int]:
+    return {node: ref.pid for node in NODES if (ref := kafka.process(node)) is not None}
+
+
+def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
+    faults: list[object] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all", "delivery.timeout.ms": 30_000})
+    producer.produce(topic, value, on_delivery=lambda fault, _: faults.append(fault))
+    assert producer.flush(40) == 0
+    assert faults == [None]
+
+
+def read(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": uuid.uuid4().hex})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses on which a process and its children listen."""
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    connections = [connection for process in family for connection in process.net_connections("tcp")]
+    return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
+
+
+def test_two_brokers_serve_on_loopback_alone(own_kafka: EmbeddedKafka) -> None:
+    metadata = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers}).list_topics(timeout=10)
+    assert {(node, f"{broker.host}:{broker.port}") for node, broker in metadata.brokers.items()} == {
+        (node, own_kafka.address(node)) for node in NODES
+    }
+    for pid in pids(own_kafka).values():
+        assert listening(pid) <= {LOOPBACK, f"::ffff:{LOOPBACK}"}
+        assert listening(pid)
+
+
+def test_a_second_up_starts_nothing(own_kafka: EmbeddedKafka) -> None:
+    before = pids(own_kafka)
+    own_kafka.up()
+    assert pids(own_kafka) == before
+
+
+def test_up_mends_a_killed_node_and_nothing_is_lost(own_kafka: EmbeddedKafka) -> None:
+    topic = f"kept-{uuid.uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 2)])[topic].result(30)
+    write(own_kafka, topic, b"before")
+    before = pids(own_kafka)
+
+    os.kill(before[2], signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(before[2])] if psutil.pid_exists(before[2]) else [], timeout=10)
+    assert own_kafka.process(2) is None
+    assert own_kafka.probe(2) is not None
+    write(own_kafka, topic, b"with one broker")
+
+    own_kafka.up()
+    after = pids(own_kafka)
+    assert after[1] == before[1]
+    assert after[2] != before[2]
+    assert read(own_kafka, topic, 2) == [b"before", b"with one broker"]
+
+    # Down, and up again: the same data at the same addresses.
+    addresses = own_kafka.bootstrap_servers
+    assert own_kafka.down() == ["kafka-2", "kafka-1"]
+    assert own_kafka.down() == []
+    assert not any(psutil.pid_exists(pid) for pid in after.values())
+    assert own_kafka.up() == addresses
+    assert read(own_kafka, topic, 2) == [b"before", b"with one broker"]
+
+
+def test_a_node_that_cannot_start_is_named_with_its_address_and_log(own_kafka: EmbeddedKafka) -> None:
+    own_kafka.stop(2)
+    meta = own_kafka.log_file(2).parents[1] / "kafka-2" / "data" / "meta.properties"
+    good = meta.read_text()
+    meta.write_text(good.replace("node.id=2", "node.id=7"))
+    try:
+        with pytest.raises(StreamplanError) as caught:
+            own_kafka.up()
+    finally:
+        meta.write_text(good)
+    message = str(caught.value)
+    assert f"Kafka node 2 at {own_kafka.address(2)}" in message
+    assert "its process ended after" in message
+    assert str(own_kafka.log_file(2)) in message
+    own_kafka.up()
+
+
+def test_half_formatted_storage_is_formatted_anew(tmp_path: Path) -> None:
+    kafka = embedded_kafka(tmp_path)
+    data = tmp_path / "kafka-2" / "data"
+    data.mkdir(parents=True)
+    (data / "bootstrap.checkpoint").write_bytes(b"torn")
+    try:
+        kafka.up()
+    finally:
+        kafka.down()
+    assert processes.registered(tmp_path / "run") == []
+
+
+def test_taken_ports_are_passed_by_said_and_remembered(tmp_path: Path) -> None:
+    said: list[str] = []
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ports = Ports(tmp_path / "stack.json", {"server": port, "other": port + 100})
+        chosen = ports.choose("server", said.append)
+        assert chosen not in (port, port + 100)
+        assert is_free(chosen)
+        assert said == [f"Port {port} is taken: server listens on {chosen}."]
+    assert Ports(tmp_path / "stack.json", {"server": port})["server"] == chosen
+
+
+def test_missing_jars_are_named_with_the_way_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(StreamplanError, match=r"Jars brokers 4\.3\.1: expected in .*no such directory.*embedded\.jars"):
+        require(BROKERS, {"STREAMPLAN_CACHE": str(tmp_path)})
+
+
+def test_a_failed_fetch_leaves_nothing_that_looks_complete(tmp_path: Path) -> None:
+    environment = {**os.environ, "STREAMPLAN_CACHE": str(tmp_path), "STREAMPLAN_MAVEN": (tmp_path / "none").as_uri()}
+    java_home = brokers.require_java(os.environ)
+    with pytest.raises(StreamplanError, match=r"Jars brokers 4\.3\.1: .*fetch\.log") as caught:
+        fetch(BROKERS, environment, java_home=java_home, log_file=tmp_path / "fetch.log")
+    assert "STREAMPLAN_MAVEN" in str(caught.value)
+    assert not directory_of(BROKERS, environment).exists()
+
+
+def test_the_whole_stack_comes_up_is_mended_and_goes_down(tmp_path: Path) -> None:
+    defaults = {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS}
+    (tmp_path / "home").mkdir()
+    # Away from the defaults: a demo may be running beside the tests.
+    moved = {name: port + 20_000 + os.getpid() % 97 for name, port in defaults.items()}
+    (tmp_path / "home" / "stack.json").write_text(json.dumps(moved))
+    settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path / "home")})
+    stack = Stack(settings)
+    try:
+        stack.up()
+        assert {state.name: state.fault for state in stack.states()} == dict.fromkeys(
+            ["kafka-1", "kafka-2", *PROCESSES], ""
+        )
+        before = {state.name: state.pid for state in stack.states()}
+        for name in PROCESSES:
+            assert listening(before[name]) <= {LOOPBACK}
+        check_rest(stack)
+        check_secrets(settings.home / "airflow")
+
+        for name in ("airflow-scheduler", "kafka-2"):
+            os.kill(before[name], signal.SIGKILL)
+        job = processes.start(
+            "job",
+            [sys.executable, "-c", "import time; time.sleep(600)"],
+            env=os.environ,
+            log_file=settings.logs / "job.log",
+            run_dir=settings.run,
+        )
+        Stack(settings).up()
+        after = {state.name: state.pid for state in stack.states() if not state.fault}
+        assert {name for name in before if after[name] != before[name]} == {"airflow-scheduler", "kafka-2"}
+
+        stopped = stack.down()
+        assert sorted(stopped) == sorted([*PROCESSES, "job", "kafka-1", "kafka-2"])
+        assert stopped.index("job") == len(PROCESSES)
+        assert not processes.is_alive(job)
+        assert not any(psutil.pid_exists(pid) for pid in after.values())
+        assert stack.down() == []
+        assert processes.registered(settings.run) == []
+    finally:
+        stack.down()
+
+
+def check_rest(stack: Stack) -> None:
+    rest = stack.airflow.rest()
+    try:
+        assert rest.dag("no_such_dag") is None
+        assert rest.import_errors() == {}
+    finally:
+        rest.close()
+    stranger = AirflowRest(stack.airflow.url, airflow.USER, "wrong")
+    try:
+        with pytest.raises(StreamplanError, match="status 401"):
+            stranger.import_errors()
+    finally:
+        stranger.close()
+    assert stack.airflow.url.endswith(str(stack.airflow._ports[API_SERVER]))
+
+
+def check_secrets(home: Path) -> None:
+    for name in ("passwords.json", "environment.json"):
+        assert (home / name).stat().st_mode & 0o077 == 0, name
