@@ -122,6 +122,7 @@ def judge(
     import pandas as pd
     from great_expectations.core.run_identifier import RunIdentifier
     from great_expectations.exceptions import GreatExpectationsError
+    from great_expectations.expectations.row_conditions import Column
 
     directory = reports / pipeline.name
     root = (directory / "gx").resolve()
@@ -150,8 +151,7 @@ def judge(
                             gx.expectations.ExpectColumnPairValuesToBeEqual(
                                 column_A="expected",
                                 column_B="observed",
-                                row_condition=f"row == {number}",
-                                condition_parser="pandas",
+                                row_condition=Column("row") == number,
                                 description=f"{row.subject}: expected {row.expected}, observed {row.observed}",
                             )
                             for number, row in _shown(observations)
@@ -176,6 +176,8 @@ def judge(
                     result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["subject"]},
                 )
             )
+            for runs in (root / "validations", directory / "data_docs" / "validations"):
+                _make_room(runs / name)  # now, since the run writes the site's index anew
             # The name of a run is its directory and sorts by time; Great Expectations parses it, where it can, as one.
             run = RunIdentifier(run_name=f"{at:%Y%m%dT%H%M%S.%fZ}", run_time=at)
             result = checkpoint.run(batch_parameters={"dataframe": table}, run_id=run)
@@ -185,8 +187,6 @@ def judge(
                 observed=str(error),
                 remedy=f"Look into {root}.",
             ) from error
-        for kept in (root / "validations", directory / "data_docs" / "validations"):
-            _forget(kept / name)
         (identifier,) = result.run_results
         (site,) = context.get_docs_sites_urls(resource_identifier=identifier)
         return Verdict(passed=bool(result.success), page=_page(site["site_url"], reports))
@@ -205,10 +205,11 @@ def _page(url: str | None, reports: Path) -> str:
     return str(page.resolve().relative_to(reports.resolve()))
 
 
-def _forget(runs: Path) -> None:
-    if runs.is_dir():
-        for old in sorted(path for path in runs.iterdir() if path.is_dir())[:-KEPT_PAGES]:
-            shutil.rmtree(old)
+def _make_room(runs: Path) -> None:
+    """Of the directories of runs, which sort by time, the oldest go until one more makes ``KEPT_PAGES``."""
+    found = sorted(path for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
+    for old in found[: max(0, len(found) + 1 - KEPT_PAGES)]:
+        shutil.rmtree(old)
 
 
 @contextmanager

@@ -1,0 +1,123 @@
+"""Great Expectations as the judge, and its Data Docs. No brokers: the cluster is in memory, or away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from streamplan.adapters import expectations
+from streamplan.adapters.expectations import run_check
+from streamplan.adapters.results import read_history, read_latest
+from streamplan.checks import CHECKS, check_named, totals
+from streamplan.checks.observation import Check, CheckResult, Observation, Outcome
+from streamplan.pipelines.orders import PIPELINE
+from streamplan.settings import Settings
+
+from tests.fake_cluster import FakeApplication, FakeCluster
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path / "a home")})
+
+
+def application() -> FakeApplication:
+    made = FakeApplication(FakeCluster(), PIPELINE)
+    for n in range(19):
+        made.order(n)
+    made.drain()
+    return made
+
+
+def run(check: Check, settings: Settings, cluster: FakeCluster) -> CheckResult:
+    return run_check(PIPELINE, check, bootstrap_servers="", settings=settings, cluster=cluster)
+
+
+def test_green_and_red_with_a_page_each(settings: Settings) -> None:
+    healthy = application()
+    first = run(totals.CHECK, settings, healthy.cluster)
+    assert (first.outcome, first.reason) == (Outcome.PASSED, "4 of 4 as expected")
+    healthy.cluster.produce(healthy.changelog, b"0", (11).to_bytes(8, "big"))
+    second = run(totals.CHECK, settings, healthy.cluster)
+    assert second.outcome is Outcome.FAILED
+    assert second.reason.startswith("2 of 4 wrong: orders-products-quantities[0] Jackets: expected 10, observed 11")
+    assert first.data_docs is not None
+    assert second.data_docs is not None
+    assert "Jackets: expected 10, observed 10" in (settings.reports / first.data_docs).read_text()
+    assert "Jackets: expected 10, observed 11" in (settings.reports / second.data_docs).read_text()
+    index = (settings.reports / "orders" / "data_docs" / "index.html").read_text()
+    for page in (first.data_docs, second.data_docs):
+        assert page.removeprefix("orders/data_docs/") in index
+    assert read_latest(settings.reports, "orders") == {"totals": second}
+    assert [result.outcome for result in read_history(settings.reports, "orders")] == [first.outcome, second.outcome]
+
+
+def test_no_rows_are_red(settings: Settings) -> None:
+    empty = replace(totals.CHECK, observe=lambda pipeline, cluster: [])
+    result = run(empty, settings, FakeCluster())
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "nothing to look at: the check found no rows")
+
+
+def test_words_and_numbers_in_one_table(settings: Settings) -> None:
+    rows = [Observation("a", 1, 1), Observation("b", "compact", "compact"), Observation("c", 2, "2")]
+    mixed = replace(totals.CHECK, observe=lambda pipeline, cluster: rows)
+    assert run(mixed, settings, FakeCluster()).reason == "1 of 3 wrong: c: expected 2, observed 2"
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_brokers_away_is_neither_green_nor_red(
+    check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = expectations.KafkaCluster
+    monkeypatch.setattr(expectations, "KafkaCluster", lambda servers: cluster(servers, deadline_seconds=0.3))
+    result = run_check(PIPELINE, check, bootstrap_servers="127.0.0.1:1", settings=settings)
+    assert result.outcome is Outcome.COULD_NOT_LOOK
+    assert "127.0.0.1:1" in result.reason
+    assert "\n" not in result.reason
+    assert read_latest(settings.reports, "orders")[check.name] == result
+
+
+_RUN = """
+import sys
+from tests.integration.test_expectations import application, check_named, run, Settings
+for _ in range(3):
+    print(run(check_named(sys.argv[1]), Settings.from_environment(), application().cluster).data_docs)
+"""
+
+
+@pytest.fixture
+def processes(settings: Settings) -> Iterator[list[subprocess.Popen[str]]]:
+    root = Path(__file__).parents[2]
+    environment = {"STREAMPLAN_HOME": str(settings.home), "PYTHONPATH": f"{root / 'plugins'}:{root}", "PATH": ""}
+    started = [
+        subprocess.Popen([sys.executable, "-c", _RUN, check.name], env=environment, stdout=subprocess.PIPE, text=True)
+        for check in CHECKS
+    ]
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_checks_that_run_at_once_share_the_site(settings: Settings, processes: list[subprocess.Popen[str]]) -> None:
+    pages = [line for process in processes for line in process.communicate(timeout=120)[0].split()]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    index = (settings.reports / "orders" / "data_docs" / "index.html").read_text()
+    assert len(pages) == 9
+    for page in pages:
+        assert (settings.reports / page).is_file()
+        assert page.removeprefix("orders/data_docs/") in index
+    assert len(read_history(settings.reports, "orders")) == 9
+
+
+def test_old_pages_are_forgotten(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expectations, "KEPT_PAGES", 2)
+    cluster = application().cluster
+    pages = [run(check_named("totals"), settings, cluster).data_docs for _ in range(4)]
+    assert [(settings.reports / str(page)).exists() for page in pages] == [False, False, True, True]
+    index = (settings.reports / "orders" / "data_docs" / "index.html").read_text()
+    assert [str(page).removeprefix("orders/data_docs/") in index for page in pages] == [False, False, True, True]

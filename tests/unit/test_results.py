@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from streamplan.adapters.expectations import explain
+from streamplan.adapters.results import read_history, read_latest, write_result
+from streamplan.checks.observation import CheckResult, Observation, Outcome
+
+GOOD, BAD = Observation("a topic: partitions", 2, 2), Observation("the other: policy", "compact", "delete")
+RESULT = CheckResult(
+    pipeline="orders",
+    check="totals",
+    outcome=Outcome.FAILED,
+    reason="1 of 2 wrong: …",
+    at="2026-01-01T00:00:00+00:00",
+    observations=(GOOD, BAD),
+    data_docs="orders/data_docs/index.html",
+)
+
+
+def test_the_last_result_of_each_check(tmp_path: Path) -> None:
+    write_result(tmp_path, RESULT)
+    later = replace(RESULT, outcome=Outcome.PASSED, observations=(GOOD,), at="2026-01-01T00:10:00+00:00")
+    write_result(tmp_path, later)
+    other = replace(RESULT, check="compaction", outcome=Outcome.COULD_NOT_LOOK, observations=(), data_docs=None)
+    write_result(tmp_path, other)
+    write_result(tmp_path, replace(RESULT, pipeline="another"))
+    assert read_latest(tmp_path, "orders") == {"totals": later, "compaction": other}
+
+
+def test_the_history_has_every_result_with_what_was_wrong(tmp_path: Path) -> None:
+    for minute in range(5):
+        write_result(tmp_path, replace(RESULT, at=f"2026-01-01T00:0{minute}:00+00:00"))
+    history = read_history(tmp_path, "orders", last=3)
+    assert [result.at[14:16] for result in history] == ["02", "03", "04"]
+    assert history[0].observations == (BAD,)
+    assert sorted(path.name for path in (tmp_path / "orders").iterdir()) == ["history.jsonl", "totals.json"]
+
+
+def test_nothing_has_run_yet(tmp_path: Path) -> None:
+    assert read_latest(tmp_path, "orders") == {}
+    assert read_history(tmp_path, "orders") == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ((GOOD, BAD, BAD), "2 of 3 wrong: the other: policy: expected compact, observed delete"),
+        ((GOOD,), "1 of 1 as expected"),
+        ((), "nothing to look at: the check found no rows"),
+    ],
+)
+def test_the_reason_is_one_line(rows: tuple[Observation, ...], line: str) -> None:
+    assert explain(rows) == line
