@@ -39,7 +39,8 @@ USER = "admin"
 READY_SECONDS = 120.0
 MIGRATE_SECONDS = 180.0
 GRACE_SECONDS = 15.0
-SPARK_DEFAULT = {"conn_type": "spark", "host": "local[2]"}
+SPARK_DEFAULT = {"conn_type": "spark", "host": "local[2,4]"}
+"""Two cores, four tries of a task: plain ``local[2]`` would end the query at the first failed one."""
 
 
 class EmbeddedAirflow:

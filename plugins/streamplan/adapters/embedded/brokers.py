@@ -163,13 +163,15 @@ class EmbeddedKafka:
         for node in NODES:
             while (fault := self.probe(node)) is not None:
                 waited = time.monotonic() - begun
-                alive = self.process(node) is not None
-                if not alive or waited > deadline_seconds:
+                # A node that is gone makes the other one complain too: name the cause.
+                gone = [other for other in NODES if self.process(other) is None]
+                if gone or waited > deadline_seconds:
+                    culprit = gone[0] if gone else node
                     raise StreamplanError(
-                        f"Kafka node {node} at {self.address(node)}",
+                        f"Kafka node {culprit} at {self.address(culprit)}",
                         expected="both brokers and the controller serve",
-                        observed=f"{fault if alive else 'its process ended'} after {waited:.1f} s",
-                        remedy=f"See {self.log_file(node)}.",
+                        observed=f"{'its process ended' if gone else fault} after {waited:.1f} s",
+                        remedy=f"See {self.log_file(culprit)}.",
                     )
                 time.sleep(0.1)
 

@@ -1,0 +1,230 @@
+"""The four DAGs of a declared pipeline."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup
+
+from streamplan.adapters.airflow.operators import (
+    CheckOperator,
+    EnsureDagRunOperator,
+    PlanProductionOperator,
+    ProcessedOperator,
+    StateStoreOperator,
+    TopicsOperator,
+)
+from streamplan.adapters.airflow.supervisor import AggregatorOperator, ProducerOperator
+from streamplan.checks import CHECKS
+from streamplan.pipeline import Pipeline
+
+OWNER = "streamplan"
+MAX_RECORDS = 1_000_000_000
+RESTARTS = 10_000
+"""An aggregator is meant to run for ever: Airflow's retries are its restarts."""
+
+
+def records_asset(pipeline: Pipeline) -> Asset:
+    """Updated when a producer run has finished."""
+    return Asset(
+        name=f"{pipeline.topology.application_id} records",
+        uri=f"streamplan://{pipeline.topology.application_id}/records",
+    )
+
+
+def totals_asset(pipeline: Pipeline) -> Asset:
+    """Updated whenever the totals were verified; a DAG of a user's own can be scheduled on it."""
+    return Asset(
+        name=f"{pipeline.topology.application_id} verified totals",
+        uri=f"streamplan://{pipeline.topology.application_id}/totals",
+    )
+
+
+def deploy_dag(pipeline: Pipeline) -> DAG:
+    """``<name>_deploy``: topics, then producer and aggregator, then verification."""
+    with _dag(
+        pipeline,
+        "deploy",
+        f"""
+        Deploys **{pipeline.name}** and verifies it. {pipeline.description}
+
+        1. `topics` creates what does not exist; when something is not as declared it refuses and lists all differences.
+        2. `producer` writes the records asked for; `aggregator` sees to it that one streaming aggregator runs.
+        3. `processed` waits until everything written so far is aggregated.
+        4. `state_store` reads the totals Spark holds; the checks in `verify` compare them with the topics.
+
+        Run it as often as you like: it leaves alone what is there and adds as many records again.
+        """,
+        params=_production_params(endless=False),
+        max_active_runs=1,
+    ) as dag:
+        topics = TopicsOperator(
+            task_id="topics",
+            pipeline=pipeline.name,
+            doc_md="Plan, show the plan, create, observe again. Nothing is widened or deleted.",
+            execution_timeout=timedelta(minutes=2),
+        )
+        producer = TriggerDagRunOperator(
+            task_id="producer",
+            trigger_dag_id=f"{pipeline.name}_producer",
+            conf={"records": "{{ params.records }}", "rate": "{{ params.rate }}"},
+            wait_for_completion=True,
+            deferrable=True,
+            poke_interval=1,
+            doc_md=f"Triggers {pipeline.name}_producer and waits for it.",
+        )
+        aggregator = EnsureDagRunOperator(
+            task_id="aggregator",
+            trigger_dag_id=f"{pipeline.name}_aggregator",
+            doc_md=f"Triggers {pipeline.name}_aggregator, unless it has an active run.",
+        )
+        processed = ProcessedOperator(
+            task_id="processed",
+            pipeline=pipeline.name,
+            records="{{ params.records }}",
+            doc_md="Waits until the consumer group's positions are at the ends of the topics.",
+        )
+        state_store = StateStoreOperator(
+            task_id="state_store",
+            pipeline=pipeline.name,
+            execution_timeout=timedelta(minutes=5),
+            doc_md="Reads the state store with a Spark job of its own; the query goes on meanwhile.",
+        )
+        with TaskGroup("verify", tooltip="The health checks, with the state store as a third opinion") as verify:
+            _check_tasks(pipeline, with_state_store=True)
+        topics >> [producer, aggregator] >> processed >> state_store >> verify
+    return dag
+
+
+def producer_dag(pipeline: Pipeline) -> DAG:
+    """``<name>_producer``: writes test data, each record once across kills and retries."""
+    with _dag(
+        pipeline,
+        "producer",
+        f"""
+        Writes test data for **{pipeline.name}** into `{pipeline.test_data.topic}`.
+
+        Record numbers go on where the topic ends, and each is there exactly once, also when the job is killed and
+        retried: `plan` decides the numbers of this run, `produce` writes those that are missing.
+        """,
+        params=_production_params(endless=True),
+        max_active_runs=1,
+        render_template_as_native_obj=True,
+    ) as dag:
+        plan = PlanProductionOperator(
+            task_id="plan",
+            pipeline=pipeline.name,
+            records="{{ params.records }}",
+            rate="{{ params.rate }}",
+            doc_md="Reads from the topic which number comes next. Writes nothing.",
+            execution_timeout=timedelta(minutes=2),
+        )
+        produce = ProducerOperator(
+            task_id="produce",
+            pipeline=pipeline.name,
+            plan_task_id="plan",
+            retries=RESTARTS,
+            retry_delay=timedelta(seconds=3),
+            outlets=[records_asset(pipeline)],
+            doc_md="The supervised producer. Ends when all are written; an endless one when it is stopped.",
+        )
+        plan >> produce
+    return dag
+
+
+def aggregator_dag(pipeline: Pipeline) -> DAG:
+    """``<name>_aggregator``: one supervised streaming aggregator."""
+    with _dag(
+        pipeline,
+        "aggregator",
+        f"""
+        Keeps the streaming aggregator of **{pipeline.name}** alive on Spark (connection `spark_default`).
+
+        The run has no end. The job holds no worker slot: the triggerer watches it, a dead one is started again by a
+        retry, and it survives restarts of Airflow. Mark the run as failed or success and the job is stopped.
+        """,
+        max_active_runs=1,
+    ) as dag:
+        AggregatorOperator(
+            task_id="aggregate",
+            pipeline=pipeline.name,
+            retries=RESTARTS,
+            retry_delay=timedelta(seconds=3),
+            inlets=[records_asset(pipeline)],
+            doc_md="Exit status 78 of the job is a refusal that a retry cannot mend: the task fails with its reason.",
+        )
+    return dag
+
+
+def health_dag(pipeline: Pipeline) -> DAG:
+    """``<name>_health``: the checks, each a task of its own."""
+    with _dag(
+        pipeline,
+        "health",
+        f"""
+        Checks **{pipeline.name}** on a schedule and after each run of its producer. A task is green only when its check
+        passed; *failed* and *could not look* are told apart in its first log line and in XCom. Read-only.
+
+        Paused until the first deployment: there is nothing to look at before.
+        """,
+        schedule=AssetOrTimeSchedule(
+            timetable=CronTriggerTimetable(pipeline.health_schedule, timezone="UTC"),
+            assets=[records_asset(pipeline)],
+        ),
+        max_active_runs=1,
+        is_paused_upon_creation=True,
+    ) as dag:
+        _check_tasks(pipeline, with_state_store=False)
+    return dag
+
+
+def _check_tasks(pipeline: Pipeline, *, with_state_store: bool) -> None:
+    for check in CHECKS:
+        is_totals = check.name == "totals"
+        CheckOperator(
+            task_id=check.name,
+            pipeline=pipeline.name,
+            check=check.name,
+            with_state_store=with_state_store and is_totals,
+            retries=1,  # for could not look; a failed check fails at once
+            retry_delay=timedelta(seconds=10),
+            execution_timeout=timedelta(minutes=15),
+            outlets=[totals_asset(pipeline)] if is_totals else [],
+            doc_md=f"**{check.title}.** {check.healthy}",
+        )
+
+
+def _production_params(*, endless: bool) -> dict[str, Param]:
+    return {
+        "records": Param(
+            None if endless else 100_000,
+            type=["null", "integer"] if endless else "integer",
+            description="How many to produce; empty: without end." if endless else "How many to produce.",
+            minimum=0,
+            maximum=MAX_RECORDS,
+            title="Records",
+        ),
+        "rate": Param(
+            0,
+            type="integer",
+            minimum=0,
+            maximum=10_000_000,
+            title="Records a second",
+            description="0 is as fast as the brokers take them.",
+        ),
+    }
+
+
+def _dag(pipeline: Pipeline, what: str, doc: str, **arguments: Any) -> DAG:
+    return DAG(
+        dag_id=f"{pipeline.name}_{what}",
+        dag_display_name=f"{pipeline.name}_{what}",
+        description=" ".join(doc.split(".")[0].replace("**", "").split()) + ".",
+        doc_md="\n".join(line.strip() for line in doc.strip().splitlines()),
+        catchup=False,
+        tags=["streamplan", pipeline.name, what],
+        default_args={"owner": OWNER, "retries": 0},
+        **({"schedule": None, "is_paused_upon_creation": False, "render_template_as_native_obj": True} | arguments),
+    )

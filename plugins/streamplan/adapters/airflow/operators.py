@@ -1,0 +1,193 @@
+"""The tasks of a deployment besides the supervised jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from streamplan.adapters.airflow.connections import bootstrap_servers
+from streamplan.adapters.airflow.supervisor import job_environment, job_file, spark_hook
+from streamplan.adapters.airflow.triggers import ProcessedTrigger
+from streamplan.checks import check_named
+from streamplan.checks.observation import CheckResult, CouldNotLook, Outcome
+from streamplan.errors import Refused
+from streamplan.pipelines import pipeline_named
+from streamplan.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+ACTIVE_STATES = ["queued", "running"]
+PROCESSED_SECONDS = 300.0
+RECORDS_PER_SECOND = 5_000
+"""Far below what the aggregator does; only deadlines are reckoned with it."""
+
+
+class TopicsOperator(BaseOperator):
+    """Creates the topics of a pipeline, or refuses and lists every difference. Shows the plan first."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, int]:
+        from streamplan.adapters.kafka.admin import apply_topics
+
+        try:
+            plan = apply_topics(bootstrap_servers(), pipeline_named(self.pipeline), show=self.log.info)
+        except Refused as error:
+            raise AirflowFailException(str(error)) from error
+        return {"created": len(plan.create), "agreed": len(plan.agree)}
+
+
+class PlanProductionOperator(BaseOperator):
+    """Decides, once for all tries of ``produce``, which record numbers this run writes."""
+
+    template_fields = ("records", "rate")
+
+    def __init__(self, *, pipeline: str, records: Any, rate: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.records = records
+        self.rate = rate
+
+    def execute(self, context: Context) -> dict[str, int | None]:
+        from streamplan.adapters.kafka.producer import next_number
+
+        first = next_number(pipeline_named(self.pipeline), bootstrap_servers())
+        until = None if self.records is None else first + int(self.records)
+        self.log.info("Records %s to %s", f"{first:,}", "without end" if until is None else f"{until - 1:,}")
+        return {"first": first, "until": until, "rate": int(self.rate or 0)}
+
+
+class EnsureDagRunOperator(TriggerDagRunOperator):
+    """Triggers a run of a DAG unless one is active; does not wait for it."""
+
+    def execute(self, context: Context) -> None:
+        active = context["ti"].get_dr_count(dag_id=self.trigger_dag_id, states=ACTIVE_STATES)
+        if active:
+            self.log.info("%s has an active run: it goes on", self.trigger_dag_id)
+            return
+        super().execute(context)
+
+
+class ProcessedOperator(BaseOperator):
+    """Waits until the aggregator has committed positions at the ends that the topics had when this task began."""
+
+    template_fields = ("records",)
+
+    def __init__(self, *, pipeline: str, records: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.records = records
+
+    def execute(self, context: Context) -> None:
+        from streamplan.adapters.kafka.reader import KafkaCluster
+
+        pipeline = pipeline_named(self.pipeline)
+        topology = pipeline.topology
+        servers = bootstrap_servers()
+        cluster = KafkaCluster(servers)
+        targets: dict[str, Mapping[str, int] | None] = {
+            topic: {str(partition): found.stable for partition, found in cluster.offsets(topic).items()}
+            for topic in topology.source_topics
+        }
+        targets |= {topology.decorate(topic): None for topic in topology.repartition_topics}
+        seconds = PROCESSED_SECONDS + int(self.records or 0) / RECORDS_PER_SECOND
+        group = topology.application_id
+        self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
+        self.defer(
+            trigger=ProcessedTrigger(
+                bootstrap_servers=servers,
+                group=group,
+                targets=targets,
+                job=f"{self.pipeline}-aggregator",
+                run_dir=str(Settings.from_environment().run),
+                deadline=time.time() + seconds,
+            ),
+            method_name="resume",
+        )
+
+    def resume(self, context: Context, event: Mapping[str, Any]) -> None:
+        if not event["processed"]:
+            raise AirflowException(
+                f"{self.pipeline}: expected all records processed by now, observed {event['state']}. "
+                f"Look at the run of {self.pipeline}_aggregator and its log."
+            )
+        self.log.info("All processed")
+
+
+class StateStoreOperator(BaseOperator):
+    """Reads what the state store holds, with a Spark job, for the totals check to compare."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self._hook: SparkSubmitHook | None = None
+
+    def on_kill(self) -> None:
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def execute(self, context: Context) -> None:
+        from streamplan.adapters.results import state_store_file
+
+        settings = Settings.from_environment()
+        job = f"{self.pipeline}-state-store"
+        output = state_store_file(settings.reports, self.pipeline)
+        arguments = ["--pipeline", self.pipeline, "--checkpoints", settings.checkpoints, "--output", str(output)]
+        output.unlink(missing_ok=True)
+        self._hook = spark_hook(settings, job, arguments)
+        self._hook.submit(job_file("state_store.py"), env=job_environment())
+
+
+class CheckOperator(BaseOperator):
+    """Runs one check. Green only when it passed; failed and could not look are told apart.
+
+    The reason is the first line of the log and stands in XCom; all rows are in the Data Docs. ``with_state_store``
+    compares with what the state store held when it was last read, too.
+    """
+
+    def __init__(self, *, pipeline: str, check: str, with_state_store: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.check = check
+        self.with_state_store = with_state_store
+
+    def execute(self, context: Context) -> dict[str, str | None]:
+        from streamplan.adapters.expectations import run_check
+        from streamplan.adapters.results import read_state_store
+        from streamplan.checks.totals import check_with
+
+        settings = Settings.from_environment()
+        check = check_named(self.check)
+        store = read_state_store(settings.reports, self.pipeline) if self.with_state_store else None
+        if store is not None:
+            check = check_with(store)
+        result = run_check(
+            pipeline_named(self.pipeline), check, bootstrap_servers=bootstrap_servers(), settings=settings
+        )
+        return self._tell(context, result)
+
+    def _tell(self, context: Context, result: CheckResult) -> dict[str, str | None]:
+        line = f"{result.outcome}: {result.reason}"
+        told: dict[str, str | None] = {
+            "outcome": str(result.outcome),
+            "reason": result.reason,
+            "at": result.at,
+            "data_docs": result.data_docs,
+        }
+        context["ti"].xcom_push(key="result", value=told)
+        if result.outcome is Outcome.PASSED:
+            self.log.info("%s", line)
+            return told
+        self.log.error("%s", line)
+        if result.outcome is Outcome.FAILED:
+            raise AirflowFailException(line)
+        raise CouldNotLook(line)

@@ -1,0 +1,201 @@
+"""A long process, supervised: started by the worker, watched by the triggerer, restarted by Airflow's retries.
+
+It holds no worker slot, survives restarts of Airflow's processes, and ends when its run is stopped in the UI.
+The triggerer watches pids, so it must see the worker's processes (one machine, or one PID namespace).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.execution_time.context import NEVER_EXPIRE
+
+from streamplan.adapters import processes
+from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_servers
+from streamplan.adapters.airflow.triggers import GRACE_SECONDS, ProcessTrigger
+from streamplan.settings import PROJECT, Settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+EX_CONFIG = 78
+"""Exit status of our jobs for what a retry cannot mend (sysexits.h)."""
+
+_TAIL_LINES = 20
+
+# Leaves the exit status in a file: the triggerer that reads it is not the parent of the process.
+_WRAPPER = '"$@"; status=$?; echo $status > "$0.part" && mv "$0.part" "$0"; exit $status'
+
+
+class SupervisedJobOperator(BaseOperator):
+    """Runs :meth:`command` as a process in a process group of its own and defers until it has ended.
+
+    Exit status 0 is success, 78 a failure without retry, anything else (a kill too) a failure that Airflow retries.
+    ``job`` names the process in the deployment's ``run/``: while one of that name is alive, no second is started and
+    the task goes on with the one there is.
+    """
+
+    def __init__(self, *, job: str, poll_seconds: float = 0.5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.poll_seconds = poll_seconds
+
+    def command(self, context: Context, settings: Settings) -> list[str]:
+        """The program and its arguments."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> None:
+        settings = Settings.from_environment()
+        process = self._running(settings)
+        if process is not None:
+            self.log.info("%s is alive already (pid %d): watching it", self.job, process.pid)
+        else:
+            process = self._start(context, settings)
+            self.log.info("%s runs as pid %d; its log is %s", self.job, process.pid, self._log_file(settings))
+        context["task_state_store"].set(
+            "process", {"pid": process.pid, "started": process.started}, retention=NEVER_EXPIRE
+        )
+        self.defer(
+            trigger=ProcessTrigger(
+                name=process.name,
+                pid=process.pid,
+                started=process.started,
+                run_dir=str(settings.run),
+                status_file=str(self._status_file(settings)),
+                poll_seconds=self.poll_seconds,
+            ),
+            method_name="resume",
+        )
+
+    def resume(self, context: Context, event: Mapping[str, Any]) -> None:
+        """Called when the process has ended."""
+        log_file = self._log_file(Settings.from_environment())
+        status = event["status"]
+        if status == 0:
+            self.log.info("%s is done; its log is %s", self.job, log_file)
+            return
+        how = "was killed" if status is None else f"ended with exit status {status}"
+        message = f"{self.job} {how}. Its log is {log_file} and ends:\n{_tail(log_file)}"
+        raise AirflowFailException(message) if status == EX_CONFIG else AirflowException(message)
+
+    def on_kill(self) -> None:
+        """Called while the task runs on a worker; once it is deferred the trigger's own is."""
+        process = self._running(Settings.from_environment())
+        if process is not None:
+            processes.stop(process, grace_seconds=GRACE_SECONDS)
+
+    def _start(self, context: Context, settings: Settings) -> processes.ProcessRef:
+        for left in processes.registered(settings.run):
+            if left.name == self.job:
+                processes.stop(left, grace_seconds=GRACE_SECONDS)  # what a killed one has left of its group
+        command = self.command(context, settings)
+        status_file = self._status_file(settings)
+        status_file.unlink(missing_ok=True)
+        return processes.start(
+            self.job,
+            ["/bin/sh", "-c", _WRAPPER, str(status_file), *command],
+            env=job_environment(),
+            log_file=self._log_file(settings),
+            run_dir=settings.run,
+        )
+
+    def _running(self, settings: Settings) -> processes.ProcessRef | None:
+        for process in processes.registered(settings.run):
+            if process.name == self.job and processes.is_alive(process):
+                return process
+        return None
+
+    def _status_file(self, settings: Settings) -> Path:
+        return settings.run / f"{self.job}.status"
+
+    def _log_file(self, settings: Settings) -> Path:
+        return settings.logs / f"{self.job}.log"
+
+
+class ProducerOperator(SupervisedJobOperator):
+    """The producer of a pipeline's test data, as far as the task ``plan`` says."""
+
+    def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
+        super().__init__(job=f"{pipeline}-producer", **kwargs)
+        self.pipeline = pipeline
+        self.plan_task_id = plan_task_id
+
+    def command(self, context: Context, settings: Settings) -> list[str]:
+        plan = context["ti"].xcom_pull(task_ids=self.plan_task_id)
+        extent = ["--endless"] if plan["until"] is None else ["--until", str(plan["until"])]
+        rate = ["--rate", str(plan["rate"])] if plan["rate"] else []
+        return [
+            *(sys.executable, job_file("producer.py"), "--pipeline", self.pipeline),
+            *("--bootstrap-servers", bootstrap_servers(), *extent, *rate),
+        ]
+
+
+class AggregatorOperator(SupervisedJobOperator):
+    """The streaming aggregator of a pipeline, submitted to the Spark of the connection ``spark_default``."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(job=f"{pipeline}-aggregator", **kwargs)
+        self.pipeline = pipeline
+
+    def command(self, context: Context, settings: Settings) -> list[str]:
+        arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", bootstrap_servers()]
+        hook = spark_hook(settings, self.job, [*arguments, "--checkpoints", settings.checkpoints])
+        return hook._build_spark_submit_command(job_file("aggregator.py"))
+
+
+def spark_hook(settings: Settings, name: str, arguments: list[str]) -> SparkSubmitHook:
+    """The Spark provider's hook: it resolves the connection and builds the spark-submit call."""
+    jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
+    return SparkSubmitHook(
+        conn_id=SPARK_CONNECTION,
+        jars=",".join(map(str, jars)) or None,
+        py_files=str(_zipped_package(settings)),
+        driver_memory="1g",
+        name=name,
+        application_args=arguments,
+    )
+
+
+def job_file(name: str) -> str:
+    """The path of a file in ``jobs/``."""
+    return str(PROJECT / "jobs" / name)
+
+
+def job_environment() -> dict[str, str]:
+    """The environment of a job: ours without Airflow's settings and secrets, spark-submit of our Python first."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
+    bin_directory = str(Path(sys.executable).parent)
+    kept["PATH"] = os.pathsep.join([bin_directory, kept.get("PATH", os.defpath)])
+    kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROJECT / "plugins"), kept.get("PYTHONPATH", "")]))
+    kept.setdefault("PYSPARK_PYTHON", shutil.which("python", path=kept["PATH"]) or sys.executable)
+    return kept
+
+
+def _zipped_package(settings: Settings) -> Path:
+    """The package as a zip for ``--py-files``, so that executors elsewhere run the code of this driver."""
+    target = settings.run / "streamplan.zip"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{os.getpid()}-{target.name}")
+    package = PROJECT / "plugins" / "streamplan"
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(package.rglob("*.py")):
+            archive.write(file, file.relative_to(package.parent))
+    part.replace(target)
+    return target
+
+
+def _tail(log_file: Path) -> str:
+    try:
+        lines = log_file.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return "(no log)"
+    return "\n".join(lines[-_TAIL_LINES:])
