@@ -47,7 +47,7 @@ def observe(pipeline: Pipeline, cluster: Cluster) -> Iterable[Observation]:
         if spec.name not in observed:
             continue  # its row above is red
         offsets = cluster.offsets(spec.name)
-        written += sum(found.end for found in offsets.values())
+        written += sum(found.stable for found in offsets.values())
         yield from _placement(cluster, spec.name, observed[spec.name].partitions, offsets)
     if not written:
         yield Observation(f"{pipeline.topology.application_id}: records in repartition topics", "at least 1", "none")
