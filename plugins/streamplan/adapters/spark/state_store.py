@@ -47,6 +47,8 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
             observed="none",
             remedy=f"Has {pipeline.name}_aggregator run?",
         )
+    # The source asks the state store coordinator, which a session without a query of its own has only after this.
+    assert spark.streams.active is not None
     rows = (
         spark.read.format("statestore")
         .option("batchId", batch)
