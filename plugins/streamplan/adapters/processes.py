@@ -92,7 +92,7 @@ def is_alive(ref: ProcessRef) -> bool:
         del _children[ref.pid]
     try:
         process = psutil.Process(ref.pid)
-        return _same(process, ref) and process.status() != psutil.STATUS_ZOMBIE
+        return _same(process, ref) and not _has_ended(process)
     except psutil.NoSuchProcess:
         return False
 
@@ -188,7 +188,8 @@ def _wait(family: set[psutil.Process], seconds: float) -> set[psutil.Process]:
 
 def _has_ended(process: psutil.Process) -> bool:
     try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        # While a JVM ends, its first thread is a zombie before the others are gone and files are let go.
+        return not process.is_running() or (process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
     except psutil.NoSuchProcess:
         return True
 

@@ -175,7 +175,7 @@ class EmbeddedKafka:
                     )
                 time.sleep(0.1)
 
-    def probe(self, node: int, *, timeout_seconds: float = 2.0) -> str | None:
+    def probe(self, node: int, *, timeout_seconds: float = 5.0) -> str | None:
         """Ask one broker, and through it the controller. None when all is well, else what is not."""
         admin = AdminClient({"bootstrap.servers": self.address(node), "log_level": 0})
         try:
