@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from streamplan.adapters.expectations import explain
-from streamplan.adapters.results import read_history, read_latest, write_result
+from streamplan.adapters.results import read_history, read_latest, read_state_store, write_result
 from streamplan.checks.observation import CheckResult, Observation, Outcome
+from streamplan.checks.totals import StoreTotals
 
 GOOD, BAD = Observation("a topic: partitions", 2, 2), Observation("the other: policy", "compact", "delete")
 RESULT = CheckResult(
@@ -39,7 +40,16 @@ def test_the_history_has_every_result_with_what_was_wrong(tmp_path: Path) -> Non
     assert sorted(path.name for path in (tmp_path / "orders").iterdir()) == ["history.jsonl", "totals.json"]
 
 
+def test_the_state_store_beside_the_results(tmp_path: Path) -> None:
+    write_result(tmp_path, RESULT)
+    content = '{"batch": 7, "positions": {"0": 12, "1": 9}, "totals": {"0": 10, "1": 9}}'
+    (tmp_path / "orders" / "state_store.json").write_text(content)
+    assert read_state_store(tmp_path, "orders") == StoreTotals({0: 12, 1: 9}, {b"0": 10, b"1": 9})
+    assert list(read_latest(tmp_path, "orders")) == ["totals"]
+
+
 def test_nothing_has_run_yet(tmp_path: Path) -> None:
+    assert read_state_store(tmp_path, "orders") is None
     assert read_latest(tmp_path, "orders") == {}
     assert read_history(tmp_path, "orders") == []
 

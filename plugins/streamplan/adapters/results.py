@@ -14,7 +14,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from streamplan.checks import CHECKS
 from streamplan.checks.observation import CheckResult, Observation, Outcome
+from streamplan.checks.totals import StoreTotals
 from streamplan.checks.totals import StoreTotals
 
 _HISTORY = "history.jsonl"
@@ -40,8 +42,8 @@ def write_result(reports: Path, result: CheckResult) -> None:
 
 def read_latest(reports: Path, pipeline: str) -> dict[str, CheckResult]:
     """The last result of each check that has run, by the check's name."""
-    results = (_result(json.loads(path.read_text())) for path in sorted((reports / pipeline).glob("*.json")))
-    return {result.check: result for result in results}
+    paths = {check.name: reports / pipeline / f"{check.name}.json" for check in CHECKS}
+    return {name: _result(json.loads(path.read_text())) for name, path in paths.items() if path.exists()}
 
 
 def read_history(reports: Path, pipeline: str, *, last: int = 100) -> list[CheckResult]:
@@ -66,6 +68,18 @@ def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
     return StoreTotals(
         positions={int(partition): position for partition, position in content["positions"].items()},
         totals={key.encode(): total for key, total in content["totals"].items()},
+    )
+
+
+def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
+    """What jobs/state_store.py wrote to ``reports/<pipeline>/state_store.json``; None where it has not run."""
+    path = reports / pipeline / "state_store.json"
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text())
+    return StoreTotals(
+        positions={int(partition): offset for partition, offset in found["positions"].items()},
+        totals={key.encode(): total for key, total in found["totals"].items()},
     )
 
 
