@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from streamplan.adapters.expectations import explain
-from streamplan.adapters.results import read_history, read_latest, read_state_store, write_result
+from streamplan.adapters.results import read_history, read_latest, read_state_store, state_store_file, write_result
 from streamplan.checks.observation import CheckResult, Observation, Outcome
 from streamplan.checks.totals import StoreTotals
 
@@ -43,7 +43,9 @@ def test_the_history_has_every_result_with_what_was_wrong(tmp_path: Path) -> Non
 def test_the_state_store_beside_the_results(tmp_path: Path) -> None:
     write_result(tmp_path, RESULT)
     content = '{"batch": 7, "positions": {"0": 12, "1": 9}, "totals": {"0": 10, "1": 9}}'
-    (tmp_path / "orders" / "state_store.json").write_text(content)
+    path = state_store_file(tmp_path, "orders")
+    path.parent.mkdir()
+    path.write_text(content)
     assert read_state_store(tmp_path, "orders") == StoreTotals({0: 12, 1: 9}, {b"0": 10, b"1": 9})
     assert list(read_latest(tmp_path, "orders")) == ["totals"]
 

@@ -17,7 +17,6 @@ from typing import Any
 from streamplan.checks import CHECKS
 from streamplan.checks.observation import CheckResult, Observation, Outcome
 from streamplan.checks.totals import StoreTotals
-from streamplan.checks.totals import StoreTotals
 
 _HISTORY = "history.jsonl"
 
@@ -68,18 +67,6 @@ def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
     return StoreTotals(
         positions={int(partition): position for partition, position in content["positions"].items()},
         totals={key.encode(): total for key, total in content["totals"].items()},
-    )
-
-
-def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
-    """What jobs/state_store.py wrote to ``reports/<pipeline>/state_store.json``; None where it has not run."""
-    path = reports / pipeline / "state_store.json"
-    if not path.exists():
-        return None
-    found = json.loads(path.read_text())
-    return StoreTotals(
-        positions={int(partition): offset for partition, offset in found["positions"].items()},
-        totals={key.encode(): total for key, total in found["totals"].items()},
     )
 
 
