@@ -9,7 +9,6 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -45,6 +44,7 @@ class KafkaCluster:
         self.bootstrap_servers = bootstrap_servers
         self.deadline_seconds = deadline_seconds
         self._admin_client: AdminClient | None = None
+        self._consumers: dict[str, Consumer] = {}
         self._partition_counts: dict[str, int] = {}
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
@@ -61,11 +61,10 @@ class KafkaCluster:
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         partitions = [TopicPartition(topic, number) for number in range(self._partitions(topic))]
 
+        consumer = self._consumer_of(group)
+
         def question(left: float) -> dict[int, int]:
-            future: Future[ConsumerGroupTopicPartitions] = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, partitions)], require_stable=True, request_timeout=left
-            )[group]
-            found = future.result(left + _GRACE_SECONDS).topic_partitions or []
+            found = consumer.committed(partitions, left)
             for partition in found:
                 if partition.error is not None:
                     raise KafkaException(partition.error)
@@ -139,6 +138,23 @@ class KafkaCluster:
                     observed="none",
                     remedy="Has each partition a leader, and is no transaction left open?",
                 )
+
+    def _consumer_of(self, group: str) -> Consumer:
+        """A consumer that never joins the group: it only asks for positions.
+
+        Not the admin client: librdkafka 2.16 crashes in ``list_consumer_group_offsets`` when a broker answers that it
+        is not the coordinator, as it does while the group's first positions are on their way.
+        """
+        if group not in self._consumers:
+            self._consumers[group] = Consumer(
+                client_config(
+                    self.bootstrap_servers,
+                    group_id=group,
+                    enable_auto_commit=False,
+                    isolation_level="read_committed",  # positions inside an open transaction are waited for
+                )
+            )
+        return self._consumers[group]
 
     @property
     def _admin(self) -> AdminClient:
