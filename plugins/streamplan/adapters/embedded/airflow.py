@@ -146,11 +146,15 @@ class EmbeddedAirflow:
         """What is not well now, by the name of the process; empty when all four are healthy."""
         running = self.running()
         faults = {name: f"{name} is not running" for name in PROCESSES if name not in running}
-        rest = AirflowRest(self.url, USER, "", timeout_seconds=5.0)
+        if faults:
+            return faults
+        rest = self.rest()
         try:
+            # With the password of this deployment: another Airflow that took the port meanwhile is not ours.
+            rest.import_errors()
             health = rest.health()
         except StreamplanError as fault:
-            return {API_SERVER: str(fault), **faults}
+            return {API_SERVER: str(fault)}
         finally:
             rest.close()
         for name, ref in running.items():

@@ -179,7 +179,10 @@ class EmbeddedKafka:
         """Ask one broker, and through it the controller. None when all is well, else what is not."""
         admin = AdminClient({"bootstrap.servers": self.address(node), "log_level": 0})
         try:
-            ids = sorted(admin.list_topics(timeout=timeout_seconds).brokers)
+            metadata = admin.list_topics(timeout=timeout_seconds)
+            if metadata.cluster_id != self._cluster_id():
+                return f"another cluster there ({metadata.cluster_id}): it took the port meanwhile"
+            ids = sorted(metadata.brokers)
             if ids != list(NODES):
                 return f"brokers {ids} of {list(NODES)}"
             # Metadata may be old news. Only the controller can say whether a topic could be created.

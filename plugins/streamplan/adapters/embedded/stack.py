@@ -80,7 +80,7 @@ class Stack:
         return stopped
 
     def states(self) -> list[ProcessState]:
-        """Every process that should run or is registered, with what is wrong with it now."""
+        """Every process that should run, and every job that does, with what is wrong with it now."""
         faults = dict(self.airflow.faults())
         addresses = {airflow.API_SERVER: self.airflow.url}
         for node in NODES:
@@ -89,7 +89,9 @@ class Stack:
             if self.kafka.process(node) is not None and (fault := self.kafka.probe(node)) is not None:
                 faults[name] = fault
         known = {ref.name: ref for ref in processes.registered(self.settings.run)}
-        names = dict.fromkeys([*(f"kafka-{node}" for node in NODES), *airflow.PROCESSES, *known])
+        # A job that has ended is Airflow's to judge: it may just be done.
+        jobs = [name for name, ref in known.items() if processes.is_alive(ref)]
+        names = dict.fromkeys([*(f"kafka-{node}" for node in NODES), *airflow.PROCESSES, *jobs])
         states = []
         for name in names:
             ref = known.get(name)
