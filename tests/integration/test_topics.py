@@ -55,7 +55,9 @@ def test_created_as_declared(bootstrap_servers: str, pipeline: Pipeline) -> None
 
 def test_applied_again_nothing_changes(bootstrap_servers: str, pipeline: Pipeline) -> None:
     apply_topics(bootstrap_servers, pipeline)
+    apply_topics(bootstrap_servers, pipeline)
     before = observe_topics(bootstrap_servers, names(pipeline))
+    assert len(before) == 4
     plan = apply_topics(bootstrap_servers, pipeline)
     assert not plan.create
     assert len(plan.agree) == 4

@@ -59,9 +59,23 @@ def apply_topics(
     specs = pipeline.topics()
     names = [spec.name for spec in specs]
     admin = admin_client(bootstrap_servers)
-    before = _observe(admin, bootstrap_servers, names, deadline_seconds)
-    replication_factor = min(len(before.brokers), MAX_REPLICATION_FACTOR)
-    plan = plan_topics(specs, before.topics, replication_factor=replication_factor)
+    deadline = time.monotonic() + CREATED_SECONDS
+    while True:
+        before = _observe(admin, bootstrap_servers, names, deadline_seconds)
+        replication_factor = min(len(before.brokers), MAX_REPLICATION_FACTOR)
+        plan = plan_topics(specs, before.topics, replication_factor=replication_factor)
+        # A broker may not know yet of a topic that was made a moment ago. The controller does, and what it knows must
+        # be seen and compared before anything is created.
+        if plan.differences or not _create(admin, bootstrap_servers, plan, deadline_seconds, validate_only=True):
+            break
+        if time.monotonic() > deadline:
+            raise StreamplanError(
+                f"topics of {pipeline.name} exist for the controller and not for the brokers",
+                expected=f"the same for all within {CREATED_SECONDS:g} s",
+                observed=f"only {', '.join(before.topics) or 'none'} is seen",
+                remedy="Look into the brokers' logs. Nothing was created.",
+            )
+        time.sleep(0.1)
     if show is not None:
         show(format_plan(plan))
     if plan.differences:
@@ -74,7 +88,7 @@ def apply_topics(
             f"Stop the application, delete the internal topics named here and reset {pipeline.topology.application_id}"
             " so that they are built anew, or declare the number that is there.",
         )
-    _create(admin, bootstrap_servers, plan, deadline_seconds)
+    _create(admin, bootstrap_servers, plan, deadline_seconds, validate_only=False)
     _await_agreement(admin, bootstrap_servers, specs, replication_factor, deadline_seconds)
     return plan
 
@@ -148,9 +162,12 @@ def _observe_configs(
     return configs
 
 
-def _create(admin: AdminClient, bootstrap_servers: str, plan: TopicPlan, seconds: float) -> None:
+def _create(
+    admin: AdminClient, bootstrap_servers: str, plan: TopicPlan, seconds: float, *, validate_only: bool
+) -> list[str]:
+    """Create what the plan says, or have the brokers check all of it first. Returns topics that exist already."""
     if not plan.create:
-        return
+        return []
     new = [
         NewTopic(
             spec.name,
@@ -160,23 +177,25 @@ def _create(admin: AdminClient, bootstrap_servers: str, plan: TopicPlan, seconds
         )
         for spec in plan.create
     ]
-    for validate_only in (True, False):  # the brokers see all of them before the first is made
-        refused: list[str] = []
-        for name, future in admin.create_topics(new, validate_only=validate_only, request_timeout=seconds).items():
-            try:
-                future.result(seconds + 1.0)
-            except (KafkaException, TimeoutError) as error:
-                code = code_of(error)
-                if code is None or code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-                    raise_no_answer(error, f"the creation of {name}", bootstrap_servers, seconds)
-                # A topic made by someone else since the plan is looked at afterwards.
-                if code != KafkaError.TOPIC_ALREADY_EXISTS:
-                    refused.append(f"{name}: {error.args[0].str()}")
-        if refused:
-            raise Refused(
-                f"the brokers refuse to create {len(refused)} of {len(new)} topics: {'; '.join(refused)}",
-                remedy="Nothing was created." if validate_only else "The other topics were created.",
-            )
+    existing: list[str] = []
+    refused: list[str] = []
+    for name, future in admin.create_topics(new, validate_only=validate_only, request_timeout=seconds).items():
+        try:
+            future.result(seconds + 1.0)
+        except (KafkaException, TimeoutError) as error:
+            code = code_of(error)
+            if code is None or code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise_no_answer(error, f"the creation of {name}", bootstrap_servers, seconds)
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                existing.append(name)
+            else:
+                refused.append(f"{name}: {error.args[0].str()}")
+    if refused:
+        raise Refused(
+            f"the brokers refuse to create {len(refused)} of {len(new)} topics: {'; '.join(refused)}",
+            remedy="Nothing was created." if validate_only else "The other topics were created.",
+        )
+    return existing
 
 
 def _await_agreement(
@@ -184,14 +203,17 @@ def _await_agreement(
 ) -> None:
     names = [spec.name for spec in specs]
     deadline = time.monotonic() + CREATED_SECONDS
+    agreeing = 0
     while True:
         found = _observe(admin, bootstrap_servers, names, seconds)
         after = plan_topics(specs, found.topics, replication_factor=replication_factor)
-        if not (after.create or after.differences or found.leaderless):
+        # Each look may be answered by another broker, and they learn of a topic one after the other.
+        agreeing = 0 if after.create or after.differences or found.leaderless else agreeing + 1
+        if agreeing > len(found.brokers):
             return
         if time.monotonic() > deadline:
             break
-        time.sleep(0.1)
+        time.sleep(0.05)
     waiting = [f"{spec.name} is not there" for spec in after.create]
     waiting += [str(difference) for difference in after.differences]
     waiting += [f"{name} has a partition without a leader" for name in sorted(found.leaderless)]
