@@ -17,7 +17,7 @@ setup: ## the environment, Java and the jars; the others call it
 	@$(BOOTSTRAP)
 
 demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; leaves it running
-	@$(PYTHON) -m streamplan demo --orders $(ORDERS) --pipeline $(PIPELINE)
+	@$(PYTHON) -m streamplan demo --records $(ORDERS) --pipeline $(PIPELINE)
 
 test: ## every check of the code and every test
 	@$(BOOTSTRAP) --oracle

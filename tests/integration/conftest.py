@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from streamplan.adapters import processes
 from streamplan.adapters.embedded.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
+from streamplan.adapters.embedded.jars import SPARK_KAFKA, require
+from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import Ports
-from streamplan.settings import Settings
+from streamplan.adapters.spark.session import open_session
+from streamplan.settings import PROJECT, Settings
 
 NewTopicFactory = Callable[..., str]
 
@@ -63,3 +70,41 @@ def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
     yield create
     for future in (admin.delete_topics(created) if created else {}).values():
         future.result(30)
+
+
+@pytest.fixture(scope="session")
+def spark_jars() -> Path:
+    """The directory of Spark's Kafka connector."""
+    return require(SPARK_KAFKA, os.environ)
+
+
+@pytest.fixture(scope="session")
+def spark_environment() -> Mapping[str, str]:
+    """The environment of a spark-submit: our Python, our package, loopback."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(PROJECT / "plugins"),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_HOME": str(require_java(os.environ)),
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[SparkSession]:
+    """One Spark in this process for all tests of queries."""
+    os.environ.update(spark_environment)
+    builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
+    builder.config("spark.driver.memory", "1g").config(
+        "spark.jars", ",".join(map(str, sorted(spark_jars.glob("*.jar"))))
+    ).getOrCreate()
+    session = open_session("tests")
+    yield session
+    session.stop()
+    # The gateway's JVM would outlive its session until this process ends.
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(30)
+        SparkContext._gateway = SparkContext._jvm = None

@@ -17,7 +17,7 @@ from streamplan.adapters.results import read_latest, read_state_store
 from streamplan.checks import CHECKS
 from streamplan.checks.observation import CouldNotLook, Outcome
 from streamplan.checks.totals import Recount, aggregations, look_at_totals
-from streamplan.console.tables import checks_table, topics_table, totals_table
+from streamplan.console.tables import checks_table, topics_text, totals_table
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES, pipeline_named
@@ -69,10 +69,10 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     for suffix in ("deploy", "producer", "aggregator"):
         rest.unpause(f"{pipeline.name}_{suffix}")
     run_id = rest.trigger(deploy, {"records": records})
-    console.print(f"Run {run_id} of {deploy}: {rest.run_url(deploy, run_id)}")
+    console.print(f"Deploying {pipeline.name}: {rest.run_url(deploy, run_id)}", highlight=False, soft_wrap=True)
     state = _watch(stack, rest, pipeline, run_id, records, console)
     console.print()
-    console.print(pipeline.topology.describe().rstrip(), highlight=False, markup=False)
+    console.print(pipeline.topology.describe().rstrip(), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\nStream tasks: {', '.join(map(str, pipeline.tasks()))}\n")
     if state == "success":
         rest.unpause(f"{pipeline.name}_health")
@@ -141,7 +141,7 @@ def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
 def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     cluster = KafkaCluster(stack.kafka.bootstrap_servers)
     specs = pipeline.topics()
-    console.print(topics_table(specs, cluster.topics([spec.name for spec in specs])))
+    console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])))
     store = read_state_store(stack.settings.reports, pipeline.name)
     for aggregation in aggregations(pipeline):
         console.print(totals_table(look_at_totals(aggregation, cluster, Recount(aggregation), store=store)))
