@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.adapters.kafka.positions import begin_positions
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.queries import Deployment
 from streamplan.adapters.spark.sink import SinkTarget, TaskTransaction
+from streamplan.adapters.spark.stages import changelog_writer, repartition_writer
 from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline, TestData
@@ -61,20 +64,22 @@ class Application:
                 "partitioner": "murmur2_random",
                 "message.max.bytes": 4_000_000,
                 "compression.type": "lz4",
+                "queue.buffering.max.messages": 1_000_000,
             }
         )
         for key, value in records:
+            producer.poll(0)
             producer.produce(self.orders, key=key, value=value, **more)
         assert producer.flush(30) == 0
 
-    def drain(self, *, max_offsets: int = 500_000) -> None:
+    def drain(self, *, max_offsets: int = 500_000, stop: threading.Event | None = None) -> None:
         deployment = Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), max_offsets)
         run(
             self.spark,
             deployment,
             available_now=True,
             trigger_interval_ms=100,
-            stop=threading.Event(),
+            stop=stop or threading.Event(),
             report=lambda line: None,
         )
 
@@ -327,3 +332,75 @@ def test_a_history_torn_apart_is_refused(
 def test_missing_topics_are_named(application: Application) -> None:
     with pytest.raises(Refused, match=rf"{application.orders} does not exist.*{application.changelog} does not exist"):
         application.drain()
+
+
+def _truncated(
+    application: Application, output_topic: str, subtopology: int
+) -> tuple[SinkTarget, list[pa.RecordBatch]]:
+    """A micro-batch of 10 orders in partition 0, of which only the first 4 rows reach the worker."""
+    application.create_topics()
+    producer = Producer({"bootstrap.servers": application.bootstrap_servers})
+    for n in range(10):
+        producer.produce(application.orders, key=order(n)[0], value=order(n)[1], partition=0)
+    assert producer.flush(30) == 0
+    begin_positions(application.bootstrap_servers, application.topology.application_id, application.orders, new=True)
+    target = SinkTarget(
+        bootstrap_servers=application.bootstrap_servers,
+        application_id=application.topology.application_id,
+        subtopology=subtopology,
+        source_topic=application.orders,
+        ranges={0: (0, 10)},
+        output_topic=output_topic,
+        dead_letter_topic=application.dead_letter,
+        dead_letter_partitions=2,
+    )
+    rows = pa.table(
+        {
+            "key": [order(n)[0] for n in range(4)],
+            "value": [order(n)[1] for n in range(4)],
+            "partition": pa.array([0] * 4, pa.int32()),
+            "offset": pa.array(range(4), pa.int64()),
+            "timestamp": pa.array([1] * 4, pa.int64()),
+            "headers": pa.nulls(4),
+        }
+    )
+    return target, rows.to_batches()
+
+
+def test_input_that_ends_early_is_not_taken_for_complete(application: Application) -> None:
+    """Spark ends the input of a killed task as it ends a complete one."""
+    target, batches = _truncated(application, application.repartition, 0)
+    with pytest.raises(StreamplanError, match="its input ended early"):
+        list(repartition_writer(target, ORDER, "ProductType")(iter(batches)))
+    assert application.committed(application.repartition) == []
+    application.drain()
+    assert len(application.committed(application.repartition)) == 10
+    assert application.totals() == {b"0": 5, b"1": 5}
+
+
+def test_counts_that_end_early_are_not_taken_for_complete(application: Application) -> None:
+    target, _ = _truncated(application, application.changelog, 1)
+    counts = pa.table(
+        {
+            "key": [b"0"],
+            "value": pa.array([5], pa.int64()),
+            "partition": pa.array([0], pa.int32()),
+            "timestamp": pa.array([1], pa.int64()),
+            "last": [False],
+        }
+    )
+    with pytest.raises(StreamplanError, match="its input ended early"):
+        list(changelog_writer(target)(iter(counts.to_batches())))
+    assert application.committed(application.changelog) == []
+
+
+@pytest.mark.parametrize("seconds", [1.5, 3.0])
+def test_stopped_in_a_micro_batch_it_goes_on_where_it_was(application: Application, seconds: float) -> None:
+    application.create_topics()
+    application.produce(numbered(0, 200_000))
+    stop = threading.Event()
+    threading.Timer(seconds, stop.set).start()
+    application.drain(stop=stop)
+    application.drain()
+    assert len(application.committed(application.repartition)) == 200_000
+    assert application.totals() == {b"0": 100_000, b"1": 100_000}

@@ -81,7 +81,9 @@ def build_query(
             dead_letter_partitions=dead_letters.partitions,
         )
         if frame.aggregated:  # one Spark task, and no other, writes for a stream task
-            batch = batch.repartitionById(partitions, F.col("partition"))
+            batch = (
+                _ended(batch, partitions).repartitionById(partitions, F.col("partition")).sortWithinPartitions("last")
+            )
         rows = batch.mapInArrow(writer_of(target), WRITTEN_SCHEMA).collect()
         commit_empty(target, target.ranges.keys() - {row["partition"] for row in rows})
         written(
@@ -138,6 +140,17 @@ class _Repartition:
 
     def __call__(self, target: SinkTarget) -> Writer:
         return repartition_writer(target, self.serde, self.field)
+
+
+def _ended(batch: DataFrame, partitions: int) -> DataFrame:
+    """With a row for each partition that, sorted last, tells the writer that it has seen all of them."""
+    types = {name: kind for name, kind in batch.dtypes if name != "partition"}
+    ends = batch.sparkSession.range(0, partitions, 1, 1).select(
+        F.col("id").cast("int").alias("partition"),
+        *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),
+        F.lit(True).alias("last"),
+    )
+    return batch.withColumn("last", F.lit(False)).unionByName(ends)
 
 
 def _records(source: DataFrame) -> DataFrame:

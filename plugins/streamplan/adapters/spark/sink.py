@@ -7,6 +7,7 @@ commit. A run of the same micro-batch after a crash finds the position and skips
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -153,6 +154,23 @@ class TaskTransaction:
             headers=[*letter.headers, *origin.items()],
         )
 
+    def prove_complete(self, next_offset: int) -> None:
+        """No committed record lies from ``next_offset`` to the end of the micro-batch; raises StreamplanError else.
+
+        Spark ends a killed task's input as it ends a complete one: to commit on the word of an iterator would skip
+        the rest. What may lie there are transaction markers and aborted records.
+        """
+        if next_offset >= self.until:
+            return
+        found = _next_record(self.target, self.partition, next_offset, self.until)
+        if found is not None:
+            raise StreamplanError(
+                f"task {self.target.task(self.partition)}: its input ended early",
+                expected=f"the record at {self.target.source_topic}-{self.partition} offset {found}",
+                observed=f"no record after offset {next_offset - 1}",
+                remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
+            )
+
     def commit(self) -> None:
         """Commit the records together with the position past the micro-batch."""
         position = TopicPartition(self.target.source_topic, self.partition, self.until)
@@ -228,10 +246,33 @@ def _consumer(target: SinkTarget) -> Consumer:
                 "group.id": target.application_id,
                 "isolation.level": "read_committed",  # positions inside an open transaction are waited for
                 "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 10,
                 "log_level": 2,
             }
         )
     return _consumers[of]
+
+
+def _next_record(target: SinkTarget, partition: int, first: int, until: int) -> int | None:
+    """The offset of the first committed record in ``first <= offset < until``; None when there is none."""
+    consumer = _consumer(target)
+    consumer.assign([TopicPartition(target.source_topic, partition, first)])
+    try:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.1)
+            if message is None:
+                continue
+            error, offset = message.error(), message.offset()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            if offset is not None and (error is None or offset >= until):
+                return offset if error is None and offset < until else None
+    finally:
+        consumer.unassign()
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target.source_topic}-{partition} from {first}"))
 
 
 def commit_empty(target: SinkTarget, partitions: Iterable[int]) -> None:

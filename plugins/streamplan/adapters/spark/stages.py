@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from streamplan.adapters.spark.deserialize import select_keys
 from streamplan.adapters.spark.sink import DeadLetter, Headers, SinkTarget, TaskTransaction
+from streamplan.errors import StreamplanError
 from streamplan.serdes import Json
 
 WRITTEN_SCHEMA = "partition int, written long, dead_lettered long"
@@ -26,6 +27,7 @@ Writer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 @dataclass
 class _Account:
     transaction: TaskTransaction
+    next_offset: int
     written: int = 0
     dead_lettered: int = 0
 
@@ -36,23 +38,23 @@ class _Tasks:
     def __init__(self, target: SinkTarget, stack: ExitStack) -> None:
         self._target = target
         self._stack = stack
-        self._accounts: dict[int, _Account] = {}
+        self.accounts: dict[int, _Account] = {}
 
     def of(self, partition: int) -> _Account:
-        if partition not in self._accounts:
+        if partition not in self.accounts:
             transaction = self._stack.enter_context(TaskTransaction(self._target, partition))
-            self._accounts[partition] = _Account(transaction)
-        return self._accounts[partition]
+            self.accounts[partition] = _Account(transaction, transaction.first)
+        return self.accounts[partition]
 
     def commit(self) -> pa.RecordBatch:
-        for account in self._accounts.values():
+        for account in self.accounts.values():
             if not account.transaction.already_committed:
                 account.transaction.commit()
         return pa.RecordBatch.from_arrays(
             [
-                pa.array(list(self._accounts), pa.int32()),
-                pa.array([account.written for account in self._accounts.values()], pa.int64()),
-                pa.array([account.dead_lettered for account in self._accounts.values()], pa.int64()),
+                pa.array(list(self.accounts), pa.int32()),
+                pa.array([account.written for account in self.accounts.values()], pa.int64()),
+                pa.array([account.dead_lettered for account in self.accounts.values()], pa.int64()),
             ],
             names=["partition", "written", "dead_lettered"],
         )
@@ -70,9 +72,12 @@ def repartition_writer(target: SinkTarget, serde: Json, field: str) -> Writer:
             for whole in batches:
                 for partition, batch in by_partition(whole):
                     account = tasks.of(partition)
+                    account.next_offset = batch["offset"][-1].as_py() + 1
                     rows = batch.filter(pa.compute.greater_equal(batch["offset"], account.transaction.position))
                     if rows.num_rows:
                         _forward(rows, partition, account, serde, field)
+            for account in tasks.accounts.values():
+                account.transaction.prove_complete(account.next_offset)
             yield tasks.commit()
 
     return write
@@ -105,7 +110,8 @@ def _forward(rows: pa.RecordBatch, partition: int, account: _Account, serde: Jso
 def changelog_writer(target: SinkTarget) -> Writer:
     """Write a count's new values to the changelog: 8 bytes, big-endian, into the partition of the key.
 
-    Takes ``key: binary, value: long, partition: int, timestamp: long (ms)``, each key once.
+    Takes ``key: binary, value: long, partition: int, timestamp: long (ms), last: boolean``, each key once. The row
+    with ``last`` ends a partition and has no key: only it proves that all rows of the partition have come.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,9 +119,14 @@ def changelog_writer(target: SinkTarget) -> Writer:
             tasks = _Tasks(target, stack)
             for whole in batches:
                 for partition, batch in by_partition(whole):
+                    if partition not in target.ranges:
+                        continue
                     account = tasks.of(partition)
+                    if batch["last"][-1].as_py():
+                        account.next_offset = account.transaction.until
                     if account.transaction.already_committed:
                         continue
+                    batch = batch.filter(pa.compute.invert(batch["last"]))
                     packed = batch["value"].to_numpy().astype(">i8").tobytes()
                     values = (packed[at : at + 8] for at in range(0, len(packed), 8))
                     account.transaction.produce(
@@ -126,6 +137,12 @@ def changelog_writer(target: SinkTarget) -> Writer:
                         partition,
                     )
                     account.written += batch.num_rows
+            for account in tasks.accounts.values():
+                if account.next_offset != account.transaction.until:
+                    raise StreamplanError(
+                        f"task {target.task(account.transaction.partition)}: its input ended early",
+                        remedy="The task was killed; nothing of this try is committed, and the next one reads it again.",
+                    )
             yield tasks.commit()
 
     return write
