@@ -23,6 +23,14 @@ KEY_TYPES = ("string", "int", "bigint", "boolean")
 """Types of which a key can be made: each value has one text. A double has many."""
 
 
+def _refuse_constant(constant: str) -> Never:
+    raise ValueError(f"{constant} is not JSON")  # json.loads would take NaN and Infinity
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+"""Made once: ``json.loads`` with an argument makes one for each record."""
+
+
 class Rejected(ValueError):
     """A record that cannot be aggregated. ``str()`` is the reason, as it stands in the dead-letter record."""
 
@@ -68,7 +76,7 @@ class Json:
         if value is None:
             raise Rejected("the value is null")
         try:
-            document = json.loads(value.decode("utf-8"), parse_constant=_refuse_constant)
+            document = _DECODER.decode(value.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise Rejected("the value is not JSON") from error
         if not isinstance(document, dict):
@@ -103,7 +111,3 @@ def key_of(serde: Json, name: str, value: bytes | None) -> bytes:
     if len(key) + len(value or b"") > serde.max_bytes:
         raise Rejected(f"value and key are larger than {serde.max_bytes} bytes")
     return key
-
-
-def _refuse_constant(constant: str) -> Never:
-    raise ValueError(f"{constant} is not JSON")  # json.loads would take NaN and Infinity

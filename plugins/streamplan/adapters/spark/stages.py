@@ -141,7 +141,7 @@ def changelog_writer(target: SinkTarget) -> Writer:
                 if account.next_offset != account.transaction.until:
                     raise StreamplanError(
                         f"task {target.task(account.transaction.partition)}: its input ended early",
-                        remedy="The task was killed; nothing of this try is committed, and the next one reads it again.",
+                        remedy="The task was killed; nothing of this try is committed, the next one reads it again.",
                     )
             yield tasks.commit()
 
