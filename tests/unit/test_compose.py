@@ -1,0 +1,439 @@
+"""docker-compose.yml, Dockerfile and .env.example: valid, at one with themselves, and at one with the code.
+
+No engine is needed. What others define is asked of them: the Compose schema, Airflow's own configuration and
+connections, the broker settings of the embedded stack.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import inspect
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from streamplan import settings
+from streamplan.adapters.embedded import java
+from streamplan.adapters.embedded.brokers import HEAP, NODES, SERVER_PROPERTIES
+from streamplan.adapters.embedded.jars import BROKERS, JAR_SETS
+
+PROJECT = settings.PROJECT
+COMPOSE_FILE = PROJECT / "docker-compose.yml"
+DOCKERFILE = (PROJECT / "Dockerfile").read_text()
+VARIABLE = re.compile(r"\$\{(\w+):\?[^}]+\}")
+SECRET = re.compile(r"password|secret|fernet_key|token", re.IGNORECASE)
+
+
+def parse_dockerfile(text: str) -> list[tuple[str, str]]:
+    """(instruction, arguments), with continued lines joined and comments left out."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [(name, " ".join(rest.split())) for name, _, rest in (line.partition(" ") for line in joined.splitlines())]
+
+
+COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+INSTRUCTIONS = parse_dockerfile(DOCKERFILE)
+IMAGE_ENVIRONMENT = {
+    name: value
+    for instruction, arguments in INSTRUCTIONS
+    if instruction == "ENV"
+    for name, _, value in (pair.partition("=") for pair in shlex.split(arguments))
+}
+OURS = {name for name, service in SERVICES.items() if "build" in service}
+AIRFLOW = {name for name in OURS if name.startswith("airflow-")}
+WORKERS = {name for name in OURS if name.startswith("spark-worker-")}
+KAFKA = {name for name, service in SERVICES.items() if service["image"].startswith("apache/kafka")}
+ONE_SHOT = {name for name, service in SERVICES.items() if service["restart"] == "no"}
+
+
+def environment(service: str) -> dict[str, str]:
+    """What a container of the service sees: the image's variables and Compose's, with every secret set to ``x``."""
+    own = {name: VARIABLE.sub("x", value) for name, value in SERVICES[service].get("environment", {}).items()}
+    return (IMAGE_ENVIRONMENT if service in OURS else {}) | own
+
+
+def mounts(service: str) -> dict[str, str]:
+    """Volume by the path it is mounted at."""
+    return {path: volume for volume, path in (text.split(":") for text in SERVICES[service].get("volumes", []))}
+
+
+def published(service: str) -> dict[int, int]:
+    """Host port by the container's port."""
+    return {int(inner): int(outer) for _, outer, inner in (text.split(":") for text in SERVICES[service]["ports"])}
+
+
+def listeners(service: str, variable: str) -> dict[str, tuple[str, int]]:
+    """Host and port by the name of the Kafka listener."""
+    found = (re.fullmatch(r"(\w+)://(.*):(\d+)", text) for text in environment(service)[variable].split(","))
+    return {match[1]: (match[2], int(match[3])) for match in found if match}
+
+
+def command(service: str) -> str:
+    return " ".join(SERVICES[service]["command"])
+
+
+def option(text: str, name: str) -> str:
+    """The value of a command line's option."""
+    found = re.search(rf"--{name}[ =](\S+)", text)
+    assert found, f"--{name} in: {text}"
+    return found[1]
+
+
+def spark_defaults() -> dict[str, str]:
+    lines = COMPOSE["configs"]["spark-defaults"]["content"].splitlines()
+    return dict(line.split() for line in lines if not line.startswith("#"))
+
+
+def test_is_valid_by_the_compose_specification() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE_FILE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_images_are_pinned() -> None:
+    images = {service["image"] for service in SERVICES.values()}
+    bases = {arguments for instruction, arguments in INSTRUCTIONS if instruction == "FROM"}
+    for image in images | bases:
+        assert re.search(r":\d+\.\d+", image), f"{image}: expected a version as its tag"
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    assert {SERVICES[name]["image"] for name in OURS} == {f"streamplan:{project['version']}"}
+    assert {SERVICES[name]["image"] for name in KAFKA} == {f"apache/kafka:{BROKERS.version}"}
+
+
+def test_every_volume_is_declared_and_used() -> None:
+    assert {volume for name in SERVICES for volume in mounts(name).values()} == set(COMPOSE["volumes"])
+    configs = {config["source"] for service in SERVICES.values() for config in service.get("configs", [])}
+    assert configs == set(COMPOSE["configs"])
+
+
+def test_volumes_of_our_image_belong_to_its_user() -> None:
+    """A named volume takes its owner from the directory of the image that it is mounted on."""
+    users = [arguments for instruction, arguments in INSTRUCTIONS if instruction == "USER"]
+    assert users
+    assert users[-1] not in ("root", "0")
+    assert re.search(rf"useradd .*\b{users[-1]}\b", DOCKERFILE)
+    made = next(arguments for instruction, arguments in INSTRUCTIONS if "install --directory" in arguments)
+    owned = shlex.split(made.partition(f"--owner={users[-1]} --group={users[-1]}")[2])
+    for name in OURS:
+        assert set(mounts(name)) <= set(owned)
+    workdir = [arguments for instruction, arguments in INSTRUCTIONS if instruction == "WORKDIR"][-1]
+    assert {workdir, IMAGE_ENVIRONMENT["AIRFLOW_HOME"]} <= set(owned)
+
+
+def test_every_service_that_stays_is_watched_and_restarted() -> None:
+    for name, service in SERVICES.items():
+        assert ("healthcheck" in service) == (name not in ONE_SHOT), name
+        assert service["restart"] == ("no" if name in ONE_SHOT else "unless-stopped"), name
+
+
+def test_dependencies_can_come_true() -> None:
+    for name, service in SERVICES.items():
+        for other, dependency in service.get("depends_on", {}).items():
+            assert other in SERVICES, f"{name} waits for {other}"
+            condition = dependency["condition"]
+            assert (condition == "service_completed_successfully") == (other in ONE_SHOT), f"{name} waits for {other}"
+            assert condition != "service_healthy" or "healthcheck" in SERVICES[other], f"{name} waits for {other}"
+
+
+def test_dependencies_have_no_cycle() -> None:
+    waiting = {name: set(service.get("depends_on", {})) for name, service in SERVICES.items()}
+    while waiting:
+        ready = {name for name, others in waiting.items() if not others & set(waiting)}
+        assert ready, f"wait for each other: {sorted(waiting)}"
+        for name in ready:
+            del waiting[name]
+
+
+def test_publishes_on_loopback_alone_and_no_port_twice() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert ports
+    for port in ports:
+        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
+    outer = [port.split(":")[1] for port in ports]
+    assert len(set(outer)) == len(outer)
+    assert not any(service.get("network_mode") == "host" or "privileged" in service for service in SERVICES.values())
+
+
+def test_holds_no_secret() -> None:
+    for name, service in SERVICES.items():
+        for variable, value in service.get("environment", {}).items():
+            if SECRET.search(variable) and not variable.endswith("_FILE"):
+                assert VARIABLE.fullmatch(value), f"{name}: {variable} is {value}"
+            if "://" in value and (password := re.search(r"://[^/@\s]*:([^/\s]*)@", value)):
+                assert VARIABLE.fullmatch(password[1]), f"{name}: {variable}"
+    text = COMPOSE_FILE.read_text()
+    # Every reference insists on a value: none has a default, none may be empty.
+    assert len(VARIABLE.findall(text)) == len(re.findall(r"(?<!\$)\$(?!\$)", text))
+
+
+def test_env_example_names_exactly_what_is_required() -> None:
+    lines = (PROJECT / ".env.example").read_text().splitlines()
+    assigned = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    assert set(assigned) == set(VARIABLE.findall(COMPOSE_FILE.read_text()))
+    assert set(assigned.values()) == {""}, "an example's secret would be used"
+    assert ".env" in (PROJECT / ".gitignore").read_text().splitlines(), "it would be committed"
+
+
+def test_brokers_are_those_of_the_embedded_stack() -> None:
+    assert {f"kafka-{node}" for node in NODES} == KAFKA
+    for name in KAFKA:
+        variables = environment(name)
+        expected = {f"KAFKA_{key.upper().replace('.', '_')}": value for key, value in SERVER_PROPERTIES.items()}
+        assert {key: variables.get(key) for key in expected} == expected
+        assert tuple(variables["KAFKA_HEAP_OPTS"].split()) == HEAP
+        assert variables["KAFKA_NODE_ID"] == name.removeprefix("kafka-")
+        assert variables["KAFKA_PROCESS_ROLES"] == ("broker,controller" if name == "kafka-1" else "broker")
+        assert variables["KAFKA_LOG_DIRS"] in mounts(name)
+    assert len({environment(name)["CLUSTER_ID"] for name in KAFKA}) == 1
+    assert not set.intersection(*(set(mounts(name).values()) for name in KAFKA))
+
+
+@pytest.mark.parametrize("name", sorted(KAFKA))
+def test_listeners_of_a_broker_agree(name: str) -> None:
+    variables = environment(name)
+    bound, advertised = listeners(name, "KAFKA_LISTENERS"), listeners(name, "KAFKA_ADVERTISED_LISTENERS")
+    controller = variables["KAFKA_CONTROLLER_LISTENER_NAMES"]
+    internal = variables["KAFKA_INTER_BROKER_LISTENER_NAME"]
+    secured = {text.partition(":")[0] for text in variables["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(",")}
+    assert set(bound) | {controller} == secured
+    assert set(advertised) == set(bound) - {controller}
+    assert (controller in bound) == ("controller" in variables["KAFKA_PROCESS_ROLES"])
+
+    assert advertised[internal] == (name, bound[internal][1])
+    (outer,) = set(advertised) - {internal}
+    assert advertised[outer] == ("localhost", published(name)[bound[outer][1]])
+
+    voter, _, address = variables["KAFKA_CONTROLLER_QUORUM_VOTERS"].partition("@")
+    host, port = address.split(":")
+    assert environment(host)["KAFKA_NODE_ID"] == voter
+    assert listeners(host, "KAFKA_LISTENERS")[controller][1] == int(port)
+
+    assert option(" ".join(SERVICES[name]["healthcheck"]["test"]), "bootstrap-server") == f"{name}:{bound[internal][1]}"
+
+
+def test_addresses_in_health_checks_and_urls_are_served() -> None:
+    """Every http://service:port that the file names is a service's own server."""
+    served = {
+        "spark-master": int(option(command("spark-master"), "webui-port")),
+        "airflow-api-server": int(environment("airflow-api-server")["AIRFLOW__API__PORT"]),
+    }
+    named = set(re.findall(r"http://([a-z][\w.-]*):(\d+)", yaml.safe_dump(SERVICES)))
+    (outer,) = published("airflow-api-server").values()
+    assert named == {(host, str(port)) for host, port in served.items()} | {("localhost", str(outer))}
+    for name in AIRFLOW:
+        assert environment(name)["AIRFLOW__API__BASE_URL"] == f"http://localhost:{outer}"
+    for host, port in served.items():
+        assert port in published(host)
+
+
+def test_spark_is_one_cluster_with_room_for_a_second_application() -> None:
+    master = f"spark://{option(command('spark-master'), 'host')}:{option(command('spark-master'), 'port')}"
+    assert option(command("spark-master"), "host") in SERVICES
+    assert WORKERS
+    for name in WORKERS:
+        assert command(name).endswith(f" {master}")
+        assert SERVICES[name]["hostname"] == name  # what the health check asks the master for
+        assert SERVICES[name]["healthcheck"]["test"][-1] == name
+    cores = sum(int(option(command(name), "cores")) for name in WORKERS)
+    assert int(spark_defaults()["spark.cores.max"]) < cores
+    memory = int(spark_defaults()["spark.executor.memory"].removesuffix("g"))
+    assert all(int(option(command(name), "memory").removesuffix("g")) >= 2 * memory for name in WORKERS)
+    for main_class in ("master.Master", "worker.Worker"):
+        assert any(f"spark-class org.apache.spark.deploy.{main_class} " in command(name) for name in OURS - AIRFLOW)
+
+
+def test_executors_reach_the_driver_and_the_checkpoints() -> None:
+    scheduler = SERVICES["airflow-scheduler"]
+    assert spark_defaults()["spark.driver.host"] == scheduler["hostname"] == "airflow-scheduler"
+    assert spark_defaults()["spark.driver.bindAddress"] == "0.0.0.0"
+    target = Path(scheduler["configs"][0]["target"])
+    assert target == Path(environment("airflow-scheduler")["SPARK_CONF_DIR"]) / "spark-defaults.conf"
+    assert not any("SPARK_LOCAL_IP" in environment(name) for name in OURS)
+    path = environment("airflow-scheduler")["STREAMPLAN_CHECKPOINTS"]
+    assert {mounts(name).get(path) for name in {"airflow-scheduler", *WORKERS}} == {"checkpoints"}
+
+
+def test_triggerer_sees_the_processes_of_the_tasks() -> None:
+    shared = {SERVICES[name]["pid"] for name in ("airflow-scheduler", "airflow-triggerer")}
+    assert len(shared) == 1
+    owner = shared.pop().removeprefix("service:")
+    assert SERVICES[owner]["init"] is True, "somebody must reap what the jobs leave"
+    assert not any(SERVICES[name].get("init") for name in SERVICES if "pid" in SERVICES[name])
+    for name in ("airflow-scheduler", "airflow-triggerer"):
+        assert owner in SERVICES[name]["depends_on"]
+        assert SERVICES[name]["image"] == SERVICES[owner]["image"]
+
+
+def test_streamplan_variables_are_read_by_the_code() -> None:
+    strings = {
+        node.value
+        for file in (PROJECT / "plugins").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    used = {name for service in OURS for name in environment(service) if name.startswith("STREAMPLAN_")}
+    used |= set(re.findall(r"\bSTREAMPLAN_[A-Z]+\b", DOCKERFILE))
+    assert used <= strings, "a variable that nobody reads"
+    wanted = set(re.findall(r"STREAMPLAN_[A-Z]+", inspect.getsource(settings)))
+    for name in AIRFLOW:
+        assert wanted <= set(environment(name)), name
+        found = settings.Settings.from_environment(environment(name))
+        assert str(found.home) in mounts(name)
+        assert found.checkpoints in mounts(name)
+        assert any(found.reports.is_relative_to(path) for path in mounts(name))
+        logs = environment(name)["AIRFLOW__LOGGING__BASE_LOG_FOLDER"]
+        assert Path(logs).is_relative_to(found.logs), "the API server reads the log files of the others"
+
+
+ASK_AIRFLOW = """
+import inspect, json, os, sys
+from airflow.api_fastapi.core_api.datamodels.monitor import HealthInfoResponse
+from airflow.cli.cli_parser import get_parser
+from airflow.configuration import conf
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_servers
+
+known = conf.configuration_description
+options = [name.removeprefix("AIRFLOW__").lower() for name in os.environ if name.startswith("AIRFLOW__")]
+for command in json.loads(sys.argv[1]):
+    get_parser().parse_args(command)
+spark = SparkSubmitHook(conn_id=SPARK_CONNECTION)._connection
+print(json.dumps({
+    "unknown": [name for name in options
+                if name.partition("__")[2] not in known.get(name.partition("__")[0], {}).get("options", {})],
+    "bootstrap.servers": bootstrap_servers(),
+    "master": spark["master"],
+    "deploy mode": spark["deploy_mode"],
+    "components": list(HealthInfoResponse.model_fields),
+}))
+"""
+
+
+def test_airflow_knows_its_options_and_connections_lead_to_the_services(tmp_path: Path) -> None:
+    """Asked of Airflow itself, in a process of its own with the scheduler's environment."""
+    commands = [shlex.split(words)[1:] for words in re.findall(r"airflow [a-z-]+.*", "\n".join(map(command, AIRFLOW)))]
+    assert len(commands) == len(AIRFLOW)
+    here = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AIRFLOW_HOME": str(tmp_path)}
+    paths = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(tmp_path), "PYTHONPATH": str(PROJECT / "plugins")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_AIRFLOW, json.dumps(commands)],
+        env=environment("airflow-scheduler") | here | paths,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["unknown"] == []
+    brokers = {f"{name}:{listeners(name, 'KAFKA_LISTENERS')['PLAINTEXT'][1]}" for name in KAFKA}
+    assert set(answer["bootstrap.servers"].split(",")) == brokers
+    assert answer["master"] == command("spark-worker-1").split()[-1]
+    assert answer["deploy mode"] == "client", "a standalone cluster takes no Python application in cluster mode"
+    for name in AIRFLOW - ONE_SHOT:
+        component = SERVICES[name]["healthcheck"]["test"][-1]
+        assert component in answer["components"]
+        expected = name.removeprefix("airflow-").replace("-", "_")
+        assert component == ("metadatabase" if name == "airflow-api-server" else expected)
+
+
+def test_airflow_services_share_one_environment() -> None:
+    """But for what one of them alone needs: a secret differs nowhere, or their tokens would be worth nothing."""
+    common = environment("airflow-init")
+    extra = {name: set(environment(name).items()) - set(common.items()) for name in AIRFLOW}
+    assert {name: {variable for variable, _ in items} for name, items in extra.items() if items} == {
+        "airflow-api-server": {"AIRFLOW_ADMIN_PASSWORD"},
+        "airflow-scheduler": {"SPARK_CONF_DIR"},
+    }
+    url = urlsplit(common["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
+    postgres = environment("postgres")
+    assert SERVICES["postgres"]["image"].startswith("postgres:")
+    assert url.hostname == "postgres"
+    assert (url.username, url.password) == (postgres["POSTGRES_USER"], postgres["POSTGRES_PASSWORD"])
+    assert url.path == f"/{postgres['POSTGRES_DB']}"
+    check = " ".join(SERVICES["postgres"]["healthcheck"]["test"])
+    assert (option(check, "port"), option(check, "dbname")) == (str(url.port), postgres["POSTGRES_DB"])
+    api = urlsplit(common["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"])
+    assert (api.hostname, str(api.port), api.path) == (
+        "airflow-api-server",
+        common["AIRFLOW__API__PORT"],
+        "/execution/",
+    )
+
+
+def test_the_password_from_the_environment_becomes_the_file_that_airflow_reads(tmp_path: Path) -> None:
+    """The API server's own command is run, with a stand-in for ``airflow`` that shows what it was left."""
+    service = environment("airflow-api-server")
+    assert service["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] == "admin:admin"
+    passwords = tmp_path / Path(service["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]).name
+    stand_in = tmp_path / "airflow"
+    stand_in.write_text('#!/bin/sh\necho "$@ ${AIRFLOW_ADMIN_PASSWORD-unset}"\n')
+    stand_in.chmod(0o755)
+    done = subprocess.run(
+        [words.replace("$$", "$") for words in SERVICES["airflow-api-server"]["command"]],
+        env={
+            "PATH": os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "AIRFLOW_ADMIN_PASSWORD": 'a "quoted" $ecret\\',
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "api-server unset\n"
+    assert json.loads(passwords.read_text()) == {"admin": 'a "quoted" $ecret\\'}
+    assert passwords.stat().st_mode & 0o077 == 0
+
+
+def test_dockerfile_copies_what_exists_and_is_not_ignored() -> None:
+    rules = [line for line in (PROJECT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert rules[0] == "*"
+    copied = {Path(source) for name, rest in INSTRUCTIONS if name == "COPY" for source in rest.split()[:-1]}
+    assert {str(path) for path in copied} == {rule.removeprefix("!") for rule in rules if rule.startswith("!")}
+    for path in copied:
+        assert (PROJECT / path).exists(), path
+    used = {"dags", "jobs", "plugins", "requirements.txt"}
+    assert {str(path) for path in copied} == used
+    assert any(fnmatch.fnmatch("plugins/__pycache__", rule) for rule in rules)
+
+
+def test_paths_in_the_image_are_those_of_the_project() -> None:
+    workdir = next(arguments for instruction, arguments in INSTRUCTIONS if instruction == "WORKDIR")
+    for name in AIRFLOW:
+        variables = environment(name)
+        assert variables["AIRFLOW__CORE__DAGS_FOLDER"] == f"{workdir}/dags"
+        assert variables["AIRFLOW__CORE__PLUGINS_FOLDER"] == variables["PYTHONPATH"] == f"{workdir}/plugins"
+        assert variables["STREAMPLAN_JARS"] == f"{workdir}/jars"
+
+
+def test_image_has_the_java_the_python_and_the_jars_of_the_project() -> None:
+    assert java.DEBIAN_PACKAGE in DOCKERFILE.split()
+    base = next(arguments for instruction, arguments in INSTRUCTIONS if instruction == "FROM")
+    minor = re.fullmatch(r"python:3\.(\d+)\.\d+-slim-bookworm", base)
+    assert minor
+    requires = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["requires-python"]
+    low, high = (int(bound) for bound in re.findall(r"3\.(\d+)", requires))
+    assert low <= int(minor[1]) < high
+    module, name = re.findall(r"python -m (\S+) (\S+)", DOCKERFILE)[0]
+    assert find_spec(module)
+    assert f"mv /tmp/cache/jars/{JAR_SETS[name].name}-* jars" in DOCKERFILE
+    assert "pip install --no-cache-dir --requirement requirements.txt" in DOCKERFILE
+    spark = re.search(r"^pyspark==(\S+)$", (PROJECT / "requirements.txt").read_text(), re.MULTILINE)
+    assert spark
+    assert JAR_SETS[name].version == spark[1]
