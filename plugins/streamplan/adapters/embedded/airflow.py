@@ -20,7 +20,7 @@ from pathlib import Path
 
 from streamplan.adapters import processes
 from streamplan.adapters.embedded.airflow_rest import AirflowRest
-from streamplan.adapters.embedded.jars import SPARK_KAFKA, require
+from streamplan.adapters.embedded.jars import SPARK_KAFKA, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import LOOPBACK, Ports
 from streamplan.errors import StreamplanError
@@ -241,6 +241,8 @@ class EmbeddedAirflow:
             "PYTHONPATH": str(PROJECT / "plugins"),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
+            # Left alone, spark-submit looks for it and stumbles over a space in the path.
+            "SPARK_HOME": str(pyspark_home()),
             "SPARK_LOCAL_IP": LOOPBACK,
             "JAVA_HOME": str(require_java(self._outer)),
             "SCARF_ANALYTICS": "false",

@@ -161,13 +161,18 @@ def _module(jars: JarSet) -> str:
 """
 
 
-def _ivy_jar() -> Path:
-    # Found without importing pyspark, which would take a second.
+def pyspark_home() -> Path:
+    """PySpark's directory, which is also its ``SPARK_HOME``. Found without the second that importing it takes."""
     spec = importlib.util.find_spec("pyspark")
     for location in (spec.submodule_search_locations or ()) if spec else ():
-        for jar in Path(location).glob("jars/ivy-*.jar"):
-            return jar
-    raise StreamplanError("Ivy", expected="in PySpark's jars", observed="none", remedy="Run `make` again.")
+        return Path(location)
+    raise StreamplanError("PySpark", expected="installed", observed="not found", remedy="Run `make setup`.")
+
+
+def _ivy_jar() -> Path:
+    for jar in pyspark_home().glob("jars/ivy-*.jar"):
+        return jar
+    raise StreamplanError("Ivy", expected=f"in {pyspark_home()}/jars", observed="none", remedy="Run `make setup`.")
 
 
 def _proxy_options(environment: Mapping[str, str]) -> list[str]:
