@@ -50,6 +50,14 @@ def kill(pid: int) -> None:
     process.wait(timeout=20)
 
 
+def group_of(process: psutil.Process) -> int | None:
+    """The process group of a process that still runs."""
+    try:
+        return None if process.status() == psutil.STATUS_ZOMBIE else os.getpgid(process.pid)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return None
+
+
 def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
     faults: list[object] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all", "delivery.timeout.ms": 30_000})
@@ -205,6 +213,7 @@ def test_the_whole_stack_comes_up_is_mended_and_goes_down(tmp_path: Path) -> Non
         Stack(settings).up()
         assert [state for state in stack.states() if state.fault and state.name != "job"] == []
         after = {state.name: state.pid for state in stack.states()}
+        groups = {*before.values(), *after.values()}
         assert {name for name in before if after[name] != before[name]} == {"airflow-scheduler", "kafka-2"}
 
         stopped = stack.down()
@@ -212,6 +221,7 @@ def test_the_whole_stack_comes_up_is_mended_and_goes_down(tmp_path: Path) -> Non
         assert stopped.index("job") == len(PROCESSES)
         assert not processes.is_alive(job)
         assert not any(psutil.pid_exists(pid) for pid in after.values())
+        assert [process for process in psutil.process_iter() if group_of(process) in groups] == []
         assert stack.down() == []
         assert processes.registered(settings.run) == []
     finally:

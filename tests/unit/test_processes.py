@@ -133,6 +133,16 @@ def test_stop_ends_what_a_dead_leader_left_in_its_group(start: Starter, tmp_path
     assert has_ended(orphan)
 
 
+def test_a_successor_does_not_leave_what_its_predecessor_left(start: Starter, tmp_path: Path) -> None:
+    """As the idle workers of a scheduler that was killed."""
+    ref = start(spawns(SLEEPER, tmp_path / "pid"))
+    orphan = psutil.Process(pid_in(tmp_path / "pid"))
+    psutil.Process(ref.pid).kill()
+    wait_for(lambda: not processes.is_alive(ref), "the end of the leader")
+    start(SLEEPER)
+    assert has_ended(orphan)
+
+
 def test_stop_spares_a_descendant_with_an_entry_of_its_own(start: Starter, run_dir: Path, tmp_path: Path) -> None:
     """As a supervised job, started by a task of Airflow, outlives a restart of Airflow."""
     code = (

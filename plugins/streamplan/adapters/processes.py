@@ -52,14 +52,17 @@ def start(
     """Start ``argv`` in a session (and process group) of its own and register it as ``run_dir/<name>.json``.
 
     ``env`` is the whole environment. Output is appended to ``log_file``. Raises StreamplanError when the program
-    cannot be started, or when a process of that name is registered and alive.
+    cannot be started, or when a process of that name is registered and alive. What a dead one of that name left
+    in its group is stopped first: with its entry gone, nobody would know of it any more.
     """
     file = run_dir / f"{name}.json"
-    running = _read(file)
-    if running is not None and is_alive(running):
+    known = _read(file)
+    if known is not None and is_alive(known):
         raise StreamplanError(
-            f"Process {name}", expected="none running", observed=f"pid {running.pid} alive", remedy="Stop it first."
+            f"Process {name}", expected="none running", observed=f"pid {known.pid} alive", remedy="Stop it first."
         )
+    if known is not None:
+        stop(known)
     run_dir.mkdir(parents=True, exist_ok=True)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     try:
