@@ -11,6 +11,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,10 @@ def job_environment() -> dict[str, str]:
     bin_directory = str(Path(sys.executable).parent)
     kept["PATH"] = os.pathsep.join([bin_directory, kept.get("PATH", os.defpath)])
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROJECT / "plugins"), kept.get("PYTHONPATH", "")]))
+    # Without it, spark-submit looks for its home with a script that breaks on a space in the path.
+    pyspark = find_spec("pyspark")
+    if pyspark is not None and pyspark.origin is not None:
+        kept.setdefault("SPARK_HOME", str(Path(pyspark.origin).parent))
     kept.setdefault("PYSPARK_PYTHON", shutil.which("python", path=kept["PATH"]) or sys.executable)
     return kept
 

@@ -15,6 +15,11 @@ from streamplan.checks.observation import CouldNotLook
 
 GRACE_SECONDS = 20.0
 
+SETTLE_SECONDS = 3.0
+"""No trigger fires sooner. The worker reports a deferred task a moment after it was deferred (at most
+``workers.min_heartbeat_interval``); were it resumed by then, the scheduler would take that report for the end of the
+resumed one and fail it."""
+
 
 class ProcessTrigger(BaseTrigger):
     """Fires when a supervised process has ended, with its exit status; ends the process when the task is stopped.
@@ -43,6 +48,7 @@ class ProcessTrigger(BaseTrigger):
         return processes.ProcessRef(self.name, self.pid, self.started, Path(self.run_dir) / f"{self.name}.json")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        await asyncio.sleep(SETTLE_SECONDS)
         while processes.is_alive(self.process):
             await asyncio.sleep(self.poll_seconds)
         yield TriggerEvent({"status": read_status(Path(self.status_file))})
@@ -91,6 +97,7 @@ class ProcessedTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         from streamplan.adapters.kafka.reader import KafkaCluster
 
+        await asyncio.sleep(SETTLE_SECONDS)
         cluster = KafkaCluster(self.bootstrap_servers)
         state = "nothing was read yet"
         for topic, given in self.targets.items():
