@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from streamplan.adapters import processes
 from streamplan.adapters.embedded.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
-from streamplan.adapters.embedded.jars import SPARK_KAFKA, require
+from streamplan.adapters.embedded.jars import SPARK_KAFKA, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import Ports
 from streamplan.adapters.spark.session import open_session
@@ -85,6 +85,7 @@ def spark_environment() -> Mapping[str, str]:
         **os.environ,
         "PYTHONPATH": str(PROJECT / "plugins"),
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(pyspark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "JAVA_HOME": str(require_java(os.environ)),
     }

@@ -132,7 +132,7 @@ def recount(orders: Sequence[Message]) -> Counter[bytes]:
 
 @pytest.fixture
 def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Application]:
-    made = Application(bootstrap_servers, tmp_path / "checkpoints", spark)
+    made = Application(bootstrap_servers, tmp_path / "check points", spark)
     yield made
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():

@@ -11,7 +11,6 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from streamplan.adapters import processes
 from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_servers
+from streamplan.adapters.airflow.owner import Owner, read_owner, write_owner
 from streamplan.adapters.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.settings import PROJECT, Settings
 
@@ -41,8 +41,8 @@ class SupervisedJobOperator(BaseOperator):
     """Runs :meth:`command` as a process in a process group of its own and defers until it has ended.
 
     Exit status 0 is success, 78 a failure without retry, anything else (a kill too) a failure that Airflow retries.
-    ``job`` names the process in the deployment's ``run/``: while one of that name is alive, no second is started and
-    the task goes on with the one there is.
+    ``job`` names the process in the deployment's ``run/``: while one of that name is alive no second is started. One
+    that this dag run started is watched on; one that another left behind is stopped first, for it does other work.
     """
 
     def __init__(self, *, job: str, poll_seconds: float = 0.5, **kwargs: Any) -> None:
@@ -56,11 +56,12 @@ class SupervisedJobOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         settings = Settings.from_environment()
+        owner = Owner(context["ti"].dag_id, context["ti"].run_id)
         process = self._running(settings)
-        if process is not None:
+        if process is not None and read_owner(settings.run, self.job) == owner:
             self.log.info("%s is alive already (pid %d): watching it", self.job, process.pid)
         else:
-            process = self._start(context, settings)
+            process = self._start(context, settings, owner)
             self.log.info("%s runs as pid %d; its log is %s", self.job, process.pid, self._log_file(settings))
         context["task_state_store"].set(
             "process", {"pid": process.pid, "started": process.started}, retention=NEVER_EXPIRE
@@ -94,13 +95,15 @@ class SupervisedJobOperator(BaseOperator):
         if process is not None:
             processes.stop(process, grace_seconds=GRACE_SECONDS)
 
-    def _start(self, context: Context, settings: Settings) -> processes.ProcessRef:
+    def _start(self, context: Context, settings: Settings, owner: Owner) -> processes.ProcessRef:
+        command = self.command(context, settings)
         for left in processes.registered(settings.run):
             if left.name == self.job:
-                processes.stop(left, grace_seconds=GRACE_SECONDS)  # what a killed one has left of its group
-        command = self.command(context, settings)
+                # Another run's that nobody stopped, or what a killed one has left of its group.
+                processes.stop(left, grace_seconds=GRACE_SECONDS)
         status_file = self._status_file(settings)
         status_file.unlink(missing_ok=True)
+        write_owner(settings.run, self.job, owner)
         return processes.start(
             self.job,
             ["/bin/sh", "-c", _WRAPPER, str(status_file), *command],
@@ -177,10 +180,6 @@ def job_environment() -> dict[str, str]:
     bin_directory = str(Path(sys.executable).parent)
     kept["PATH"] = os.pathsep.join([bin_directory, kept.get("PATH", os.defpath)])
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROJECT / "plugins"), kept.get("PYTHONPATH", "")]))
-    # Without it, spark-submit looks for its home with a script that breaks on a space in the path.
-    pyspark = find_spec("pyspark")
-    if pyspark is not None and pyspark.origin is not None:
-        kept.setdefault("SPARK_HOME", str(Path(pyspark.origin).parent))
     kept.setdefault("PYSPARK_PYTHON", shutil.which("python", path=kept["PATH"]) or sys.executable)
     return kept
 

@@ -51,6 +51,8 @@ class ProcessTrigger(BaseTrigger):
         await asyncio.sleep(SETTLE_SECONDS)
         while processes.is_alive(self.process):
             await asyncio.sleep(self.poll_seconds)
+        # It may have been killed alone. A run that is stopped between two tries has no trigger: leave nothing to it.
+        await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
         yield TriggerEvent({"status": read_status(Path(self.status_file))})
 
     async def on_kill(self) -> None:
@@ -64,6 +66,10 @@ def read_status(file: Path) -> int | None:
         return int(file.read_text())
     except FileNotFoundError:
         return None
+
+
+STALLED_SECONDS = 120.0
+"""An aggregator that starts needs less; one that commits nothing for so long is not going to."""
 
 
 class ProcessedTrigger(BaseTrigger):
@@ -100,6 +106,7 @@ class ProcessedTrigger(BaseTrigger):
         await asyncio.sleep(SETTLE_SECONDS)
         cluster = KafkaCluster(self.bootstrap_servers)
         state = "nothing was read yet"
+        behind, moved = -1, time.time()
         for topic, given in self.targets.items():
             target = {int(partition): offset for partition, offset in given.items()} if given is not None else None
             while True:
@@ -108,13 +115,16 @@ class ProcessedTrigger(BaseTrigger):
                         offsets = await asyncio.to_thread(cluster.offsets, topic)
                         target = {partition: found.stable for partition, found in offsets.items()}
                     positions = await asyncio.to_thread(cluster.positions, self.group, topic)
+                    before = behind
                     behind = sum(max(0, end - positions.get(partition, 0)) for partition, end in target.items())
+                    if behind != before:
+                        moved = time.time()
                     state = f"{topic}: {behind:,} offsets before the end"
                     if not behind:
                         break
                 except CouldNotLook as error:
                     state = str(error)
-                if time.time() > self.deadline:
+                if time.time() > min(self.deadline, moved + STALLED_SECONDS):
                     alive = any(
                         found.name == self.job and processes.is_alive(found)
                         for found in processes.registered(Path(self.run_dir))

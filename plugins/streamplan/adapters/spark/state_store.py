@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -13,6 +16,18 @@ from pyspark.sql import functions as F
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.errors import StreamplanError
 from streamplan.pipeline import Pipeline
+
+
+@contextmanager
+def _loadable(location: str) -> Iterator[str]:
+    """The location, by a link where it is a path that a URI would encode: Spark's state source does not decode it."""
+    if "://" in location or quote(location) == location:
+        yield location
+        return
+    with tempfile.TemporaryDirectory(prefix="streamplan-") as directory:
+        link = Path(directory) / "checkpoint"
+        link.symlink_to(location)
+        yield str(link)
 
 
 @dataclass(frozen=True)
@@ -49,13 +64,14 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
         )
     # The source asks the state store coordinator, which a session without a query of its own has only after this.
     assert spark.streams.active is not None
-    rows = (
-        spark.read.format("statestore")
-        .option("batchId", batch)
-        .load(checkpoint.location)
-        .select(F.decode("key.key", "UTF-8").alias("key"), F.col("value.count").alias("total"))
-        .collect()
-    )
+    with _loadable(checkpoint.location) as location:
+        rows = (
+            spark.read.format("statestore")
+            .option("batchId", batch)
+            .load(location)
+            .select(F.decode("key.key", "UTF-8").alias("key"), F.col("value.count").alias("total"))
+            .collect()
+        )
     return StoreContent(
         batch=batch,
         positions={str(partition): end for partition, end in checkpoint.ends(batch, topic).items()},
