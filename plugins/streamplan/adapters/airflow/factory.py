@@ -79,6 +79,7 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
             task_id="aggregator",
             trigger_dag_id=f"{pipeline.name}_aggregator",
             doc_md=f"Triggers {pipeline.name}_aggregator, unless it has an active run.",
+            execution_timeout=timedelta(minutes=2),
         )
         processed = ProcessedOperator(
             task_id="processed",
@@ -111,7 +112,6 @@ def producer_dag(pipeline: Pipeline) -> DAG:
         """,
         params=_production_params(endless=True),
         max_active_runs=1,
-        render_template_as_native_obj=True,
     ) as dag:
         plan = PlanProductionOperator(
             task_id="plan",

@@ -1,13 +1,18 @@
-"""Stops supervised processes whose run ended while nobody watched them.
+"""Stops supervised processes as soon as their run has ended, whether anybody watches them or not.
 
-The triggerer stops the process of a run that a person stops. When it is down at that moment, Airflow forgets the
-trigger, and the process would go on for ever. So whenever the scheduler or the triggerer starts, it looks once.
+When a person stops a run, the triggerer stops its process. But Airflow forgets the trigger of a stopped run that no
+triggerer has in its hands at that moment: while the triggerer is down, and for half a minute after one that was killed
+came back (``triggerer_health_check_threshold``). So Airflow's own announcement of a run's end is listened to as well.
+
+It is made by the API server for a run that a person marks, by the scheduler for one whose tasks have all ended. Either
+acts only on processes that it sees. Airflow announces no deletion of a run; then the next run of the DAG cleans up.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+import threading
+from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
 
@@ -16,39 +21,33 @@ from streamplan.adapters.airflow.owner import Owner, read_owner
 from streamplan.adapters.airflow.triggers import GRACE_SECONDS
 from streamplan.settings import Settings
 
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
+
 log = logging.getLogger(__name__)
 
 
 @hookimpl
-def on_starting(component: Any) -> None:
-    """Airflow's hook: one of its processes, or a task, starts. Only its own processes see the database."""
-    from airflow.jobs.job import Job
-
-    if isinstance(component, Job):
-        stop_strays(Settings.from_environment())
+def on_dag_run_failed(dag_run: DagRun, msg: str) -> None:
+    stop_processes_of(Owner(dag_run.dag_id, dag_run.run_id))
 
 
-def stop_strays(settings: Settings) -> list[str]:
-    """Stop each living process whose dag run is finished or gone; their names."""
-    stopped = []
-    for process in processes.registered(settings.run):
-        owner = read_owner(settings.run, process.name)
-        # Where this process cannot see the job (another container) it is not alive, and its entry must stay.
-        if owner is None or not processes.is_alive(process) or is_active(owner):
-            continue
-        log.warning("%s (pid %d): its run %s has ended. Stopping it.", process.name, process.pid, owner)
-        processes.stop(process, grace_seconds=GRACE_SECONDS)
-        stopped.append(process.name)
-    return stopped
+@hookimpl
+def on_dag_run_success(dag_run: DagRun, msg: str) -> None:
+    stop_processes_of(Owner(dag_run.dag_id, dag_run.run_id))
 
 
-def is_active(owner: Owner) -> bool:
-    """Whether the dag run is there and unfinished."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-    from airflow.utils.state import State
-    from sqlalchemy import select
-
-    with create_session() as session:
-        state = session.scalar(select(DagRun.state).where(DagRun.dag_id == owner.dag_id, DagRun.run_id == owner.run_id))
-    return state in State.unfinished_dr_states
+def stop_processes_of(owner: Owner) -> list[threading.Thread]:
+    """Begin to stop what lives of this dag run. Does not wait: a request, or the scheduler's loop, would."""
+    run_dir = Settings.from_environment().run
+    threads = []
+    for process in processes.registered(run_dir):
+        # Where this process cannot see the job (another container), its entry must stay: hence the look at alive.
+        if read_owner(run_dir, process.name) == owner and processes.is_alive(process):
+            log.info("Run %s has ended: stopping %s (pid %d)", owner.run_id, process.name, process.pid)
+            thread = threading.Thread(
+                target=processes.stop, args=(process,), kwargs={"grace_seconds": GRACE_SECONDS}, daemon=True
+            )
+            thread.start()
+            threads.append(thread)
+    return threads

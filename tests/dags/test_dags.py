@@ -1,0 +1,197 @@
+"""The DAGs as Airflow parses them: what there is, how it hangs together, and the rules each of them keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
+from streamplan.adapters.airflow.operators import ProcessedOperator
+from streamplan.adapters.airflow.supervisor import SupervisedJobOperator
+from streamplan.checks import CHECKS
+from streamplan.pipelines import PIPELINES
+
+from tests.dags.conftest import DAGS, PROJECT
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+CHECK_NAMES = {check.name for check in CHECKS}
+KINDS = ("deploy", "producer", "aggregator", "health")
+DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
+SUPERVISED = {"produce", "aggregate"}
+HEAVY = ("pyspark", "great_expectations", "confluent_kafka", "pandas")
+
+every_pipeline = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
+every_dag = pytest.mark.parametrize("dag_id", DAG_IDS)
+
+
+def edges(dag: DAG) -> set[tuple[str, str]]:
+    return {(task.task_id, downstream) for task in dag.tasks for downstream in task.downstream_task_ids}
+
+
+def test_every_file_is_parsed(dagbag: DagBag) -> None:
+    assert dagbag.import_errors == {}
+    assert set(dagbag.dags) == set(DAG_IDS)
+
+
+@every_pipeline
+def test_deploy_verifies_last(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+    checks = {f"verify.{name}" for name in CHECK_NAMES}
+    assert edges(dagbag.dags[f"{pipeline.name}_deploy"]) == {
+        ("topics", "producer"),
+        ("topics", "aggregator"),
+        ("producer", "processed"),
+        ("aggregator", "processed"),
+        ("processed", "state_store"),
+        *(("state_store", check) for check in checks),
+    }
+
+
+@every_pipeline
+def test_the_other_dags(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+    assert edges(dagbag.dags[f"{pipeline.name}_producer"]) == {("plan", "produce")}
+    assert set(dagbag.dags[f"{pipeline.name}_aggregator"].task_dict) == {"aggregate"}
+    health = dagbag.dags[f"{pipeline.name}_health"]
+    assert set(health.task_dict) == CHECK_NAMES
+    assert edges(health) == set()  # one red check hides no other
+
+
+@every_pipeline
+def test_what_deploy_triggers_is_there(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+    triggers = [
+        task for task in dagbag.dags[f"{pipeline.name}_deploy"].tasks if isinstance(task, TriggerDagRunOperator)
+    ]
+    assert {task.trigger_dag_id for task in triggers} == {f"{pipeline.name}_producer", f"{pipeline.name}_aggregator"}
+    for task in triggers:
+        handed = set(task.conf or {})
+        assert handed <= set(dagbag.dags[task.trigger_dag_id].params)
+
+
+@every_pipeline
+def test_health_waits_for_what_the_producer_announces(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+    (announced,) = dagbag.dags[f"{pipeline.name}_producer"].get_task("produce").outlets
+    schedule = dagbag.dags[f"{pipeline.name}_health"].timetable
+    assert [asset.uri for asset in schedule.asset_condition.objects] == [announced.uri]
+    assert schedule.timetable.expression == pipeline.health_schedule
+
+
+@every_dag
+def test_every_dag_explains_itself(dagbag: DagBag, dag_id: str) -> None:
+    dag = dagbag.dags[dag_id]
+    pipeline, kind = dag_id.rsplit("_", 1)
+    assert set(dag.tags) == {"streamplan", pipeline, kind}
+    assert len(dag.doc_md or "") > 80
+    assert dag.description
+    assert dag.description.count(".") == 1
+    for task in dag.tasks:
+        assert task.doc_md, task.task_id
+        assert task.owner == "streamplan", task.task_id
+
+
+@every_dag
+def test_every_dag_runs_one_at_a_time_and_never_for_the_past(dagbag: DagBag, dag_id: str) -> None:
+    dag = dagbag.dags[dag_id]
+    assert dag.max_active_runs == 1
+    assert dag.catchup is False
+    # There is nothing to look at before the first deployment; all else starts when a person says so.
+    assert dag.is_paused_upon_creation is dag_id.endswith("_health")
+
+
+@every_dag
+def test_no_task_holds_a_worker_for_ever(dagbag: DagBag, dag_id: str) -> None:
+    for task in dagbag.dags[dag_id].tasks:
+        waits_in_the_triggerer = isinstance(task, SupervisedJobOperator | ProcessedOperator) or getattr(
+            task, "deferrable", False
+        )
+        assert waits_in_the_triggerer or task.execution_timeout, task.task_id
+
+
+@every_dag
+def test_retries_are_restarts_or_a_second_look(dagbag: DagBag, dag_id: str) -> None:
+    for task in dagbag.dags[dag_id].tasks:
+        if task.task_id in SUPERVISED:
+            assert task.retries >= 1000  # as good as always
+            assert task.retry_delay.total_seconds() < 30
+        elif task.task_id.removeprefix("verify.") in CHECK_NAMES:
+            assert task.retries == 1
+        else:
+            assert task.retries == 0, task.task_id
+
+
+@pytest.mark.parametrize("kind", ["deploy", "producer"])
+@every_pipeline
+def test_params(dagbag: DagBag, pipeline, kind: str) -> None:  # noqa: ANN001
+    params = dagbag.dags[f"{pipeline.name}_{kind}"].params
+    params.validate()
+    for param in map(params.get_param, params):
+        assert param.description
+        assert {"title", "type", "minimum", "maximum"} <= set(param.schema)
+    good = [("records", 0), ("records", 19), ("records", 1_000_000_000), ("rate", 0), ("rate", 500)]
+    bad = [("records", -1), ("records", 1_000_000_001), ("records", "many"), ("records", 1.5), ("rate", -1)]
+    bad += [("rate", None), ("rate", "fast"), ("rate", 10_000_001)]
+    (good if kind == "producer" else bad).append(("records", None))
+    for name, value in good:
+        assert params.get_param(name).resolve(value) == value
+    for name, value in bad:
+        with pytest.raises(ParamValidationError):
+            params.get_param(name).resolve(value)
+
+
+def python(code: str, **environment: str) -> dict[str, object]:
+    """What code prints as its last line of JSON, run by a fresh interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(PROJECT / "plugins"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("file", sorted(DAGS.glob("*.py")), ids=lambda file: file.name)
+def test_parsing_a_file_imports_nothing_heavy(file: Path, tmp_path: Path) -> None:
+    told = python(
+        "import json, runpy, sys, time\n"
+        "import airflow.sdk, airflow.providers.standard.operators.trigger_dagrun\n"
+        "began = time.perf_counter()\n"
+        f"found = runpy.run_path({str(file)!r})\n"
+        "seconds = time.perf_counter() - began\n"
+        "dags = [name for name, value in found.items() if type(value).__name__ == 'DAG']\n"
+        "print(json.dumps({'modules': sorted({name.partition('.')[0] for name in sys.modules}), 'dags': dags,"
+        " 'seconds': seconds}))",
+        AIRFLOW_HOME=str(tmp_path),
+    )
+    print(f"{file.name}: {told['seconds']:.2f} s")  # noqa: T201
+    assert len(told["dags"]) == len(PIPELINES)
+    assert not set(HEAVY) & set(told["modules"])
+
+
+def test_the_package_is_one_plugin(tmp_path: Path) -> None:
+    told = python(
+        "import json, sys\n"
+        "from airflow import plugins_manager\n"
+        "plugins, errors = plugins_manager._get_plugins()\n"
+        "files = {name: getattr(module, '__file__', None) or '' for name, module in sys.modules.items()}\n"
+        "print(json.dumps({'errors': errors, 'files': files,"
+        " 'plugins': [[plugin.name, str(plugin.source)] for plugin in plugins]}))",
+        AIRFLOW_HOME=str(tmp_path),
+    )
+    assert told["errors"] == {}
+    ours = [name for name, source in told["plugins"] if "$PLUGINS_FOLDER" in source]
+    assert ours == ["streamplan"]
+    # Executed as a plugin, a file of the package would be there a second time, under its bare name.
+    package = str(PROJECT / "plugins" / "streamplan") + os.sep
+    modules = [name for name, file in told["files"].items() if file.startswith(package)]
+    assert "streamplan.adapters.processes" in modules
+    assert [name for name in modules if not f"{name}.".startswith("streamplan.")] == []
