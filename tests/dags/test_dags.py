@@ -43,7 +43,7 @@ def test_every_file_is_parsed(dagbag: DagBag) -> None:
 
 
 @every_pipeline
-def test_deploy_verifies_last(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+def test_deploy_verifies_last(dagbag: DagBag, pipeline) -> None:
     checks = {f"verify.{name}" for name in CHECK_NAMES}
     assert edges(dagbag.dags[f"{pipeline.name}_deploy"]) == {
         ("topics", "producer"),
@@ -56,7 +56,7 @@ def test_deploy_verifies_last(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
 
 
 @every_pipeline
-def test_the_other_dags(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+def test_the_other_dags(dagbag: DagBag, pipeline) -> None:
     assert edges(dagbag.dags[f"{pipeline.name}_producer"]) == {("plan", "produce")}
     assert set(dagbag.dags[f"{pipeline.name}_aggregator"].task_dict) == {"aggregate"}
     health = dagbag.dags[f"{pipeline.name}_health"]
@@ -65,7 +65,7 @@ def test_the_other_dags(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
 
 
 @every_pipeline
-def test_what_deploy_triggers_is_there(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+def test_what_deploy_triggers_is_there(dagbag: DagBag, pipeline) -> None:
     triggers = [
         task for task in dagbag.dags[f"{pipeline.name}_deploy"].tasks if isinstance(task, TriggerDagRunOperator)
     ]
@@ -76,7 +76,7 @@ def test_what_deploy_triggers_is_there(dagbag: DagBag, pipeline) -> None:  # noq
 
 
 @every_pipeline
-def test_health_waits_for_what_the_producer_announces(dagbag: DagBag, pipeline) -> None:  # noqa: ANN001
+def test_health_waits_for_what_the_producer_announces(dagbag: DagBag, pipeline) -> None:
     (announced,) = dagbag.dags[f"{pipeline.name}_producer"].get_task("produce").outlets
     schedule = dagbag.dags[f"{pipeline.name}_health"].timetable
     assert [asset.uri for asset in schedule.asset_condition.objects] == [announced.uri]
@@ -128,7 +128,7 @@ def test_retries_are_restarts_or_a_second_look(dagbag: DagBag, dag_id: str) -> N
 
 @pytest.mark.parametrize("kind", ["deploy", "producer"])
 @every_pipeline
-def test_params(dagbag: DagBag, pipeline, kind: str) -> None:  # noqa: ANN001
+def test_params(dagbag: DagBag, pipeline, kind: str) -> None:
     params = dagbag.dags[f"{pipeline.name}_{kind}"].params
     params.validate()
     for param in map(params.get_param, params):

@@ -1,0 +1,351 @@
+"""The supervisor with scripts in place of jobs: real processes, real triggers, no service of Airflow's."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from airflow.sdk import BaseOperator
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow.triggers.base import TriggerEvent
+from streamplan.adapters import processes
+from streamplan.adapters.airflow import strays, triggers
+from streamplan.adapters.airflow.owner import Owner
+from streamplan.adapters.airflow.supervisor import (
+    AggregatorOperator,
+    ProducerOperator,
+    SupervisedJobOperator,
+    job_environment,
+)
+from streamplan.adapters.airflow.triggers import ProcessTrigger
+from streamplan.settings import PROJECT, Settings
+
+from tests.dags.conftest import VARIABLES
+
+JOB = "a-job"
+SLEEPER = "import time; time.sleep(600)"
+FAMILY = (
+    "import subprocess, sys, time\n"
+    f"child = subprocess.Popen([sys.executable, '-c', {SLEEPER!r}])\n"
+    "print('child', child.pid, flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+class Script(SupervisedJobOperator):
+    """Runs Python code."""
+
+    def __init__(self, *, code: str, **kwargs: Any) -> None:
+        super().__init__(job=JOB, poll_seconds=0.02, **kwargs)
+        self.code = code
+
+    def command(self, context: Any, settings: Settings) -> list[str]:
+        return [sys.executable, "-c", self.code]
+
+
+def script(code: str) -> Script:
+    return Script(task_id="script", code=code)
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests call ``execute`` themselves, and nothing is deferred through a worker."""
+    monkeypatch.setattr(ExecutorSafeguard, "test_mode", True)
+    monkeypatch.setattr(triggers, "SETTLE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def settings(home: Path) -> Iterator[Settings]:
+    found = Settings.from_environment()
+    yield found
+    for ref in processes.registered(found.run):
+        processes.stop(ref, grace_seconds=0.1)
+
+
+class Run:
+    """One dag run of an operator."""
+
+    def __init__(self, run_id: str = "manual__1", *, xcom: Any = None) -> None:
+        self.stored: dict[str, Any] = {}
+        ti = SimpleNamespace(dag_id="a_dag", run_id=run_id, xcom_pull=lambda task_ids: xcom)
+        store = SimpleNamespace(set=lambda key, value, retention: self.stored.update({key: value}))
+        self.context: Any = {"ti": ti, "task_state_store": store}
+
+    def defer(self, operator: SupervisedJobOperator) -> ProcessTrigger:
+        """The trigger the task defers to, as the triggerer gets it: through its serialization."""
+        with pytest.raises(TaskDeferred) as deferred:
+            operator.execute(self.context)
+        assert deferred.value.method_name == "resume"
+        path, arguments = deferred.value.trigger.serialize()
+        assert path == "streamplan.adapters.airflow.triggers.ProcessTrigger"
+        return ProcessTrigger(**json.loads(json.dumps(arguments)))
+
+    def resume(self, operator: SupervisedJobOperator, trigger: ProcessTrigger) -> None:
+        operator.resume(self.context, event(trigger))
+
+
+def event(trigger: ProcessTrigger) -> dict[str, Any]:
+    async def first() -> TriggerEvent:
+        return await asyncio.wait_for(anext(trigger.run()), 30)
+
+    return asyncio.run(first()).payload
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + 20
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within 20 s"
+        time.sleep(0.02)
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def child_of(settings: Settings) -> int:
+    """The pid that a FAMILY prints."""
+
+    def printed() -> str:
+        log = settings.logs / f"{JOB}.log"
+        return log.read_text().rpartition("child ")[2] if log.exists() else ""
+
+    return int(wait_for(lambda: printed().strip(), "the child's pid"))
+
+
+def test_status_0_is_success(settings: Settings) -> None:
+    run, operator = Run(), script("print('all is well')")
+    trigger = run.defer(operator)
+    run.resume(operator, trigger)
+    assert (settings.logs / f"{JOB}.log").read_text() == "all is well\n"
+    assert run.stored["process"] == {"pid": trigger.pid, "started": trigger.started}
+    assert processes.registered(settings.run) == []
+
+
+def test_status_78_is_not_retried(settings: Settings) -> None:
+    operator = script("print('why'); raise SystemExit(78)")
+    run = Run()
+    with pytest.raises(AirflowFailException, match=r"a-job ended with exit status 78.*\nwhy"):
+        run.resume(operator, run.defer(operator))
+
+
+def test_a_crash_is_retried_and_tells_the_end_of_the_log(settings: Settings) -> None:
+    operator = script("for n in range(100): print('line', n)\nraise ValueError('the last word')")
+    run = Run()
+    with pytest.raises(AirflowException, match="exit status 1") as failure:
+        run.resume(operator, run.defer(operator))
+    assert not isinstance(failure.value, AirflowFailException)
+    told = str(failure.value)
+    assert "ValueError: the last word" in told
+    assert str(settings.logs / f"{JOB}.log") in told
+    assert "line 99" in told
+    assert "line 50\n" not in told
+
+
+def test_a_killed_job_is_retried(settings: Settings) -> None:
+    run, operator = Run(), script(SLEEPER)
+    trigger = run.defer(operator)
+    os.killpg(trigger.pid, signal.SIGKILL)
+    assert event(trigger) == {"status": None}
+    with pytest.raises(AirflowException, match="a-job was killed") as failure:
+        operator.resume(run.context, {"status": None})
+    assert not isinstance(failure.value, AirflowFailException)
+
+
+def test_a_status_is_the_one_of_this_try(settings: Settings) -> None:
+    run = Run()
+    assert event(run.defer(script("raise SystemExit(78)"))) == {"status": 78}
+    trigger = run.defer(script(SLEEPER))
+    os.killpg(trigger.pid, signal.SIGKILL)
+    assert event(trigger) == {"status": None}
+
+
+def test_the_same_run_goes_on_with_a_living_process(settings: Settings) -> None:
+    run, operator = Run(), script(SLEEPER)
+    first = run.defer(operator)
+    again = run.defer(operator)
+    assert (again.pid, again.started) == (first.pid, first.started)
+    assert len(processes.registered(settings.run)) == 1
+
+
+def test_another_run_starts_its_own_and_stops_what_was_left(settings: Settings) -> None:
+    """A producer that an ended run left behind writes other records than this run is to write."""
+    left = Run("manual__1").defer(script(FAMILY))
+    child = child_of(settings)
+    mine = Run("manual__2").defer(script(SLEEPER))
+    assert mine.pid != left.pid
+    assert is_gone(left.pid)
+    assert is_gone(child)
+    assert [ref.pid for ref in processes.registered(settings.run)] == [mine.pid]
+
+
+def test_what_a_dead_leader_left_ends_before_the_next_start(settings: Settings) -> None:
+    run, operator = Run(), script(FAMILY)
+    first = run.defer(operator)
+    child = child_of(settings)
+    os.kill(first.pid, signal.SIGKILL)  # the leader alone, and no trigger looks
+    wait_for(lambda: is_gone(first.pid), "the leader is gone")
+    assert not is_gone(child)
+    second = run.defer(operator)
+    assert second.pid != first.pid
+    assert is_gone(child)
+
+
+def test_what_a_dead_leader_left_ends_before_the_task_fails(settings: Settings) -> None:
+    """A run that is stopped between two tries has no trigger that would stop anything."""
+    trigger = Run().defer(script(FAMILY))
+    child = child_of(settings)
+    os.kill(trigger.pid, signal.SIGKILL)
+    assert event(trigger) == {"status": None}
+    assert is_gone(child)
+
+
+def test_on_kill_of_the_trigger_ends_the_family(settings: Settings) -> None:
+    trigger = Run().defer(script(FAMILY))
+    child = child_of(settings)
+    asyncio.run(trigger.on_kill())
+    assert is_gone(trigger.pid)
+    assert is_gone(child)
+    assert processes.registered(settings.run) == []
+
+
+def test_on_kill_of_the_operator_ends_the_family(settings: Settings) -> None:
+    operator = script(FAMILY)
+    trigger = Run().defer(operator)
+    child = child_of(settings)
+    operator.on_kill()
+    assert is_gone(trigger.pid)
+    assert is_gone(child)
+
+
+def test_a_cancelled_trigger_leaves_the_process_alone(settings: Settings) -> None:
+    """So a triggerer ends: its successor goes on watching."""
+    trigger = Run().defer(script(SLEEPER))
+
+    async def watch_and_cancel() -> None:
+        watching = asyncio.ensure_future(anext(trigger.run()))
+        await asyncio.sleep(0.2)
+        assert not watching.done()
+        watching.cancel("EOF - shutting down")
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+
+    asyncio.run(watch_and_cancel())
+    assert processes.is_alive(trigger.process)
+
+
+@pytest.mark.parametrize("hook", [strays.on_dag_run_failed, strays.on_dag_run_success])
+def test_the_end_of_its_run_ends_the_family(settings: Settings, hook: Callable[..., None]) -> None:
+    trigger = Run("manual__1").defer(script(FAMILY))
+    child = child_of(settings)
+    for other in (Owner("a_dag", "manual__2"), Owner("another_dag", "manual__1")):
+        hook(SimpleNamespace(dag_id=other.dag_id, run_id=other.run_id), "")
+    assert strays.stop_processes_of(Owner("another_dag", "manual__1")) == []
+    assert processes.is_alive(trigger.process)
+    hook(SimpleNamespace(dag_id="a_dag", run_id="manual__1"), "")
+    wait_for(lambda: is_gone(trigger.pid) and is_gone(child), "the family is gone")
+
+
+def test_processes_of_nobody_are_let_be(settings: Settings) -> None:
+    """Brokers and Airflow's own processes are registered in the same place."""
+    ref = processes.start(
+        "kafka-1", [sys.executable, "-c", SLEEPER], env=os.environ, log_file=settings.logs / "x", run_dir=settings.run
+    )
+    assert strays.stop_processes_of(Owner("a_dag", "manual__1")) == []
+    assert processes.is_alive(ref)
+
+
+def test_a_job_sees_no_secret_of_airflow(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*VARIABLES, "AIRFLOW__CORE__FERNET_KEY", "AIRFLOW_CONN_OTHER", "_AIRFLOW_PROCESS_CONTEXT"):
+        monkeypatch.setenv(name, "a secret")
+    monkeypatch.setenv("KEPT", "yes")
+    run = Run()
+    operator = script("import json, os; print(json.dumps(dict(os.environ)))")
+    run.resume(operator, run.defer(operator))
+    seen = json.loads((settings.logs / f"{JOB}.log").read_text())
+    assert seen["KEPT"] == "yes"
+    assert [name for name, value in seen.items() if "AIRFLOW" in name or value == "a secret"] == []
+
+
+def test_a_job_finds_our_python_and_our_package(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    environment = job_environment()
+    assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/nowhere"]
+    assert environment["PYTHONPATH"].split(os.pathsep) == [str(PROJECT / "plugins"), "/theirs"]
+
+
+def call(operator: BaseOperator, settings: Settings, xcom: Any = None) -> list[str]:
+    assert isinstance(operator, SupervisedJobOperator)
+    return operator.command(Run(xcom=xcom).context, settings)
+
+
+def options(words: list[str]) -> dict[str, str]:
+    return {word: following for word, following in itertools.pairwise(words) if word.startswith("--")}
+
+
+@pytest.mark.parametrize(
+    ("connection", "master", "more"),
+    [
+        ({"host": "local[2,4]"}, "local[2,4]", {}),
+        ({"host": "spark://spark-master", "port": 7077}, "spark://spark-master:7077", {}),
+        (
+            {"host": "yarn", "extra": {"deploy-mode": "client", "queue": "streams"}},
+            "yarn",
+            {"--deploy-mode": "client", "--queue": "streams"},
+        ),
+    ],
+)
+def test_the_connection_makes_the_spark_submit_call(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    connection: dict[str, Any],
+    master: str,
+    more: dict[str, str],
+) -> None:
+    jars = tmp_path / "some jars"
+    jars.mkdir()
+    for name in ("b.jar", "a.jar", "a.txt"):
+        (jars / name).touch()
+    monkeypatch.setenv("STREAMPLAN_JARS", str(jars))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", **connection}))
+    words = call(AggregatorOperator(task_id="aggregate", pipeline="orders"), Settings.from_environment())
+    assert Path(words[0]).name == "spark-submit"
+    found = options(words)
+    assert found["--master"] == master
+    assert {name: found.get(name) for name in more} == more
+    assert "a.txt" not in shlex.join(words)
+    assert found["--name"] == "orders-aggregator"
+    job = words.index(str(PROJECT / "jobs" / "aggregator.py"))
+    assert options(words[job:]) == {
+        "--pipeline": "orders",
+        "--bootstrap-servers": "127.0.0.1:1",
+        "--checkpoints": settings.checkpoints,
+    }
+
+
+@pytest.mark.parametrize(
+    ("plan", "extent"),
+    [
+        ({"first": 0, "until": 19, "rate": 0}, ["--until", "19"]),
+        ({"first": 19, "until": None, "rate": 500}, ["--endless", "--rate", "500"]),
+    ],
+)
+def test_the_plan_makes_the_call_of_the_producer(settings: Settings, plan: dict[str, Any], extent: list[str]) -> None:
+    words = call(ProducerOperator(task_id="produce", pipeline="orders", plan_task_id="plan"), settings, xcom=plan)
+    assert words[:2] == [sys.executable, str(PROJECT / "jobs" / "producer.py")]
+    assert words[2:] == ["--pipeline", "orders", "--bootstrap-servers", "127.0.0.1:1", *extent]
