@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -84,6 +85,12 @@ def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
         topic = f"{name}-{uuid.uuid4().hex[:12]}"
         admin.create_topics([NewTopic(topic, partitions, replication, config=dict(configs or {}))])[topic].result(30)
         created.append(topic)
+        for address in bootstrap_servers.split(","):  # the brokers hear of it one after the other
+            one = AdminClient({"bootstrap.servers": address})
+            deadline = time.monotonic() + 30
+            while topic not in one.list_topics(timeout=10).topics:
+                assert time.monotonic() < deadline, f"{address} does not know {topic} after 30 s"
+                time.sleep(0.02)
         return topic
 
     yield create

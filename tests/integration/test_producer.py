@@ -1,0 +1,153 @@
+"""The producer on real brokers: numbers 0 to N-1, each exactly once, whatever happens to its process."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message, Producer
+from streamplan.adapters.kafka.producer import Pace, next_number, produce
+from streamplan.errors import Refused, StreamplanError
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.pipelines.orders import ORDER, order, order_number
+from streamplan.topology import Topology
+
+from tests.integration.test_aggregator import read_committed
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def pipeline_of(topic: str) -> Pipeline:
+    """The orders pipeline on a topic of its own."""
+    topology = Topology(f"app-{topic}")
+    topology.stream(topic, value=ORDER).group_by("ProductType", name="q").count(store="s")
+    return Pipeline("orders", topology, "", {topic: 2}, TestData(topic, order, order_number))
+
+
+def write(pipeline: Pipeline, bootstrap_servers: str, **extent: int) -> None:
+    produce(pipeline, bootstrap_servers, stop=threading.Event(), progress=lambda number, until: None, **extent)
+
+
+def numbers(messages: list[Message]) -> list[int]:
+    return sorted(int(message.key().removeprefix(b"order_")) for message in messages)
+
+
+def test_numbers_go_on_where_the_topic_ends(bootstrap_servers: str, new_topic: Callable[..., str]) -> None:
+    pipeline = pipeline_of(new_topic("orders"))
+    topic = pipeline.test_data.topic
+    assert next_number(pipeline, bootstrap_servers) == 0
+    write(pipeline, bootstrap_servers, records=19)
+    write(pipeline, bootstrap_servers, records=6)
+    write(pipeline, bootstrap_servers, until=25)  # reached already
+    write(pipeline, bootstrap_servers, until=30)
+    found = read_committed(bootstrap_servers, topic)
+    assert numbers(found) == list(range(30))
+    # Where the JVM's default partitioner puts them; 4 known ones of the 30.
+    assert {m.key(): m.partition() for m in found}.items() >= {
+        (b"order_0", _PLACES["order_0"]),
+        (b"order_1", _PLACES["order_1"]),
+        (b"order_17", _PLACES["order_17"]),
+        (b"order_18", _PLACES["order_18"]),
+    }
+
+
+def test_records_of_others_in_the_tail_do_not_disturb(bootstrap_servers: str, new_topic: Callable[..., str]) -> None:
+    pipeline = pipeline_of(new_topic("orders"))
+    topic = pipeline.test_data.topic
+    write(pipeline, bootstrap_servers, records=10)
+    stranger = Producer({"bootstrap.servers": bootstrap_servers})
+    for n in range(3000):
+        stranger.produce(topic, key=f"order_x{n}" if n % 2 else None, value="not json", partition=n % 2)
+    assert stranger.flush(30) == 0
+    write(pipeline, bootstrap_servers, records=5)
+    ours = [m for m in read_committed(bootstrap_servers, topic) if m.value() != b"not json"]
+    assert numbers(ours) == list(range(15))
+
+
+_KILLED = """
+import sys, threading
+from streamplan.adapters.kafka.producer import produce
+from tests.integration.test_producer import pipeline_of
+produce(pipeline_of(sys.argv[1]), sys.argv[2], until=int(sys.argv[3]), rate=40_000, stop=threading.Event(),
+        progress=lambda number, until: print(number, flush=True))
+"""
+
+
+def test_each_number_once_after_kills_at_any_moment(
+    bootstrap_servers: str, new_topic: Callable[..., str], spark_environment: Mapping[str, str]
+) -> None:
+    topic = new_topic("orders")
+    chosen = random.Random(5)
+    environment = {**spark_environment, "PYTHONPATH": f"{PROJECT / 'plugins'}:{PROJECT}"}
+    argv = [sys.executable, "-c", _KILLED, topic, bootstrap_servers, "60000"]
+    for _ in range(4):
+        with subprocess.Popen(argv, env=environment, cwd=PROJECT, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # the first transaction is committed, the next ones are on their way
+            time.sleep(chosen.uniform(0.0, 0.4))
+            process.kill()
+    subprocess.run(argv, env=environment, cwd=PROJECT, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    assert numbers(read_committed(bootstrap_servers, topic)) == list(range(60_000))
+
+
+def test_a_second_producer_fences_the_first(bootstrap_servers: str, new_topic: Callable[..., str]) -> None:
+    pipeline = pipeline_of(new_topic("orders"))
+    caught: list[BaseException] = []
+    started = threading.Event()
+    stop = threading.Event()
+
+    def endless() -> None:
+        try:
+            produce(pipeline, bootstrap_servers, rate=500, stop=stop, progress=lambda number, until: started.set())
+        except StreamplanError as error:
+            caught.append(error)
+
+    first = threading.Thread(target=endless)
+    first.start()
+    try:
+        assert started.wait(60)
+        write(pipeline, bootstrap_servers, records=5)
+        first.join(30)
+    finally:
+        stop.set()
+        first.join(30)
+    assert [type(error) for error in caught] == [Refused]
+    assert "was fenced" in str(caught[0])
+    found = numbers(read_committed(bootstrap_servers, pipeline.test_data.topic))
+    assert found == list(range(len(found)))
+
+
+def test_a_missing_topic_is_named(bootstrap_servers: str) -> None:
+    with pytest.raises(Refused, match=r"topic nowhere: expected at .*orders_deploy creates it"):
+        write(pipeline_of("nowhere"), bootstrap_servers, records=1)
+
+
+def test_brokers_away_are_named_with_the_time_tried(spark_environment: Mapping[str, str]) -> None:
+    argv = [sys.executable, str(PROJECT / "jobs" / "producer.py"), "--pipeline", "orders"]
+    argv += ["--bootstrap-servers", "127.0.0.1:9", "--records", "1"]
+    done = subprocess.run(argv, env=dict(spark_environment), capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 1
+    assert re.search(r"Kafka at 127\.0\.0\.1:9, .*within \d+ s", done.stderr)
+
+
+def test_the_pace_follows_the_clock_and_forgives_what_was_lost() -> None:
+    now = 100.0
+    pace = Pace(1000, clock=lambda: now)
+    assert pace.delay(200) == pytest.approx(0.2)
+    now = 100.15  # writing took a while: that is part of the pace
+    assert pace.delay(200) == pytest.approx(0.25)
+    now = 200.0  # a long halt is not made up for with a burst
+    assert pace.delay(200) == 0.0
+    assert pace.delay(200) == pytest.approx(0.2)
+    assert Pace(0).delay(50_000) == 0.0
+
+
+# Computed by org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.3.1 over 2 partitions.
+_PLACES = {"order_0": 0, "order_1": 0, "order_17": 0, "order_18": 1}
