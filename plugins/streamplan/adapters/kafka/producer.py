@@ -19,11 +19,12 @@ from streamplan.errors import Refused
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER
 from streamplan.pipeline import Pipeline
 
-TRANSACTION_RECORDS = 50_000
+TRANSACTION_RECORDS = 100_000
 TRANSACTION_SECONDS = 0.2
 """With a rate, so much of a second goes into one transaction: records are seen when theirs is committed."""
 
 _COMMIT_SECONDS = 60.0
+_CHUNK = 5_000
 _TAIL = 1_000
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -122,7 +123,7 @@ def produce(
             linger_ms=20,
             compression_type="lz4",
             batch_size=500_000,
-            queue_buffering_max_messages=4 * TRANSACTION_RECORDS,
+            queue_buffering_max_messages=2 * TRANSACTION_RECORDS,
         )
         | {"enable.idempotence": True, "acks": "all"}
     )
@@ -162,8 +163,10 @@ def _open(pipeline: Pipeline, producer: Producer, bootstrap_servers: str) -> int
 def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> None:
     record = pipeline.test_data.record
     producer.begin_transaction()
-    messages = [{"key": key, "value": value} for key, value in map(record, range(first, end))]
-    queued = producer.produce_batch(pipeline.test_data.topic, messages)
-    if queued != len(messages):
-        raise KafkaException(next(message["_error"] for message in messages if "_error" in message))
+    for at in range(first, end, _CHUNK):  # while one is made, librdkafka sends the one before
+        numbers = range(at, min(at + _CHUNK, end))
+        messages = [{"key": key, "value": value} for key, value in map(record, numbers)]
+        queued = producer.produce_batch(pipeline.test_data.topic, messages)
+        if queued != len(messages):
+            raise KafkaException(next(message["_error"] for message in messages if "_error" in message))
     producer.commit_transaction(_COMMIT_SECONDS)
