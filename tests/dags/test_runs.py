@@ -1,0 +1,222 @@
+"""Real runs of the DAGs in this process, with Kafka and Great Expectations replaced at the seams."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG
+from streamplan.adapters.airflow import triggers
+from streamplan.adapters.airflow.factory import producer_dag
+from streamplan.checks import CHECKS
+from streamplan.checks.observation import Check, CheckResult, Outcome
+from streamplan.errors import Refused
+from streamplan.pipeline import Pipeline
+from streamplan.pipelines import pipeline_named
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.models.dagrun import DagRun
+
+pytestmark = pytest.mark.usefixtures("home", "database")
+
+CHECK_NAMES = [check.name for check in CHECKS]
+
+
+class Answers:
+    """Stands in for ``run_check``: an outcome for each look at a check, the last one for all that follow."""
+
+    def __init__(self, **outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+        self.looks: list[str] = []
+
+    def run_check(self, pipeline: Pipeline, check: Check, *, bootstrap_servers: str, **_: Any) -> CheckResult:
+        assert bootstrap_servers == "127.0.0.1:1"
+        outcomes = self.outcomes.get(check.name.replace("-", "_"), [Outcome.PASSED])
+        outcome = outcomes[min(self.looks.count(check.name), len(outcomes) - 1)]
+        self.looks.append(check.name)
+        return CheckResult(pipeline.name, check.name, outcome, f"the reason of {check.name}", "2026-01-01", ())
+
+
+@pytest.fixture
+def health(dagbag: DagBag, monkeypatch: pytest.MonkeyPatch) -> DAG:
+    dag = dagbag.dags["orders_health"]
+    for task in dag.tasks:
+        monkeypatch.setattr(task, "retry_delay", timedelta(0))
+    return dag
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
+    def answer(**outcomes: list[Outcome]) -> Answers:
+        answers = Answers(**outcomes)
+        # Not imported for real: Great Expectations takes seconds, and other tests ask it.
+        monkeypatch.setitem(
+            sys.modules, "streamplan.adapters.expectations", SimpleNamespace(run_check=answers.run_check)
+        )
+        return answers
+
+    return answer
+
+
+def states(run: DagRun) -> dict[str, str]:
+    return {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+
+
+def result(run: DagRun, task_id: str, key: str = "return_value") -> Any:
+    """What the task left in XCom."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    query = XComModel.get_many(run_id=run.run_id, key=key, task_ids=task_id, dag_ids=run.dag_id)
+    with create_session() as session:
+        (row,) = session.execute(query).scalars()
+        return XComModel.deserialize_value(row)
+
+
+def tries(run: DagRun, task_id: str) -> int:
+    return run.get_task_instance(task_id).try_number
+
+
+def test_health_is_green_when_every_check_passed(health: DAG, answer: Callable[..., Answers]) -> None:
+    answers = answer()
+    run = health.test()
+    assert run.state == "success"
+    assert sorted(answers.looks) == sorted(CHECK_NAMES)
+    for name in CHECK_NAMES:
+        assert result(run, name)["outcome"] == "passed"
+
+
+@pytest.mark.parametrize("red", CHECK_NAMES)
+def test_a_failed_check_is_red_at_once_and_says_why(
+    health: DAG, answer: Callable[..., Answers], red: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answers = answer(**{red.replace("-", "_"): [Outcome.FAILED, Outcome.PASSED]})
+    run = health.test()
+    assert run.state == "failed"
+    assert states(run) == {name: "failed" if name == red else "success" for name in CHECK_NAMES}
+    assert answers.looks.count(red) == 1
+    assert tries(run, red) == 1
+    assert result(run, red, "result") == {
+        "outcome": "failed",
+        "reason": f"the reason of {red}",
+        "at": "2026-01-01",
+        "data_docs": None,
+    }
+    told = "".join(capfd.readouterr())
+    assert f"failed: the reason of {red}" in told
+    assert "AirflowFailException" in told
+
+
+def test_could_not_look_is_looked_at_again(health: DAG, answer: Callable[..., Answers]) -> None:
+    answers = answer(totals=[Outcome.COULD_NOT_LOOK, Outcome.PASSED])
+    run = health.test()
+    assert run.state == "success"
+    assert answers.looks.count("totals") == 2
+
+
+def test_could_not_look_twice_is_red_and_told_apart(health: DAG, answer: Callable[..., Answers]) -> None:
+    answers = answer(totals=[Outcome.COULD_NOT_LOOK])
+    run = health.test()
+    assert run.state == "failed"
+    assert states(run)["totals"] == "failed"
+    assert answers.looks.count("totals") == 2
+    assert result(run, "totals", "result")["outcome"] == "could not look"
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> DAG:
+    """orders_producer with a job that tells its arguments, on a topic that holds 100 records."""
+    from streamplan.adapters.airflow import supervisor
+
+    script = "import sys; print(*sys.argv[1:])"
+    monkeypatch.setattr(triggers, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("streamplan.adapters.kafka.producer.next_number", lambda pipeline, servers: 100)
+    monkeypatch.setattr(supervisor, "job_file", lambda name: "-c")
+    command = supervisor.ProducerOperator.command
+    monkeypatch.setattr(
+        supervisor.ProducerOperator,
+        "command",
+        lambda self, *arguments: [(call := command(self, *arguments))[0], "-c", script, *call[2:]],
+    )
+    # A DAG of its own: dag.test() leaves the Params of a run in the DAG.
+    return producer_dag(pipeline_named("orders"))
+
+
+@pytest.mark.parametrize(
+    ("conf", "plan", "extent"),
+    [
+        ({"records": 19}, {"first": 100, "until": 119, "rate": 0}, "--until 119"),
+        ({"records": 0, "rate": 7}, {"first": 100, "until": 100, "rate": 7}, "--until 100 --rate 7"),
+        ({"records": None}, {"first": 100, "until": None, "rate": 0}, "--endless"),
+        ({}, {"first": 100, "until": None, "rate": 0}, "--endless"),
+    ],
+)
+def test_a_producer_run(producer: DAG, home: Path, conf: dict[str, Any], plan: dict[str, Any], extent: str) -> None:
+    run = producer.test(run_conf=conf)
+    assert states(run) == {"plan": "success", "produce": "success"}
+    assert result(run, "plan") == plan
+    told = (home / "logs" / "orders-producer.log").read_text().strip()
+    assert told.endswith(f"--bootstrap-servers 127.0.0.1:1 {extent}")
+
+
+@pytest.mark.parametrize("conf", [{"records": -1}, {"records": "many"}, {"rate": -1}, {"rate": 0.5}])
+def test_wrong_params_are_refused_before_anything_is_done(
+    producer: DAG, home: Path, conf: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As a trigger by API or command line may bring them; the form refuses them, too."""
+    from airflow.sdk.exceptions import ParamValidationError
+
+    try:
+        run = producer.test(run_conf=conf)
+    except (ParamValidationError, ValueError) as refusal:
+        told = str(refusal)
+    else:
+        assert states(run)["produce"] != "success"
+        told = "".join(capfd.readouterr())
+    assert next(iter(conf)) in told
+    assert not (home / "logs" / "orders-producer.log").exists()
+
+
+def test_topics_that_disagree_stop_a_deployment(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def refuse(bootstrap_servers: str, pipeline: Pipeline, **_: Any) -> None:
+        asked.append((bootstrap_servers, pipeline.name))
+        raise Refused("Topic orders", expected="2 partitions", observed="3 partitions", remedy="Do this.")
+
+    monkeypatch.setattr("streamplan.adapters.kafka.admin.apply_topics", refuse)
+    run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
+    assert run.state == "failed"
+    assert asked == [("127.0.0.1:1", "orders")]
+    assert set(states(run).values()) == {"failed", "upstream_failed"}
+    assert [name for name, state in states(run).items() if state == "failed"] == ["topics"]
+    assert "Topic orders: expected 2 partitions, observed 3 partitions. Do this." in "".join(capfd.readouterr())
+
+
+def test_brokers_out_of_reach_are_named(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "streamplan.adapters.kafka.admin.apply_topics.__kwdefaults__", {"show": None, "deadline_seconds": 1.0}
+    )
+    run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
+    assert states(run)["topics"] == "failed"
+    assert "127.0.0.1:1" in "".join(capfd.readouterr())
+
+
+def test_an_address_that_is_missing_is_asked_for(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka"}')
+    run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
+    assert states(run)["topics"] == "failed"
+    told = "".join(capfd.readouterr())
+    assert "connection kafka_default: expected extra" in told
