@@ -1,0 +1,55 @@
+"""``orders_deploy`` through the real Airflow processes, on real Kafka and real Spark, as a person triggers it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import httpx
+import pytest
+from streamplan.adapters.embedded.stack import Stack
+from streamplan.adapters.results import read_latest
+from streamplan.checks import CHECKS
+from streamplan.checks.observation import Outcome
+from streamplan.errors import StreamplanError
+from streamplan.pipelines import pipeline_named
+
+from tests.integration.test_aggregator import read_committed
+
+ORDERS = pipeline_named("orders")
+DEPLOY_SECONDS = 240.0
+
+
+def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> None:
+    rest = stack.airflow.rest()
+    rest.wait_for_dag("orders_deploy")
+    run = rest.trigger("orders_deploy", {"records": 19})
+    state = rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS)
+    assert state == "success", rest.task_states("orders_deploy", run)
+
+    servers = stack.kafka.bootstrap_servers
+    orders = read_committed(servers, "orders")
+    assert sorted(message.key() for message in orders) == sorted(b"order_%d" % n for n in range(19))
+    recount = Counter(b"%d" % json.loads(message.value())["ProductType"] for message in orders)
+    changelog = read_committed(servers, ORDERS.topology.changelog_topic("orders-products-quantities"))
+    totals = {message.key(): int.from_bytes(message.value(), "big") for message in changelog}
+    assert totals == recount == {b"0": 10, b"1": 9}
+
+    results = read_latest(stack.settings.reports, "orders")
+    assert {name: result.outcome for name, result in results.items()} == {
+        check.name: Outcome.PASSED for check in CHECKS
+    }
+    assert any("state store" in row.subject for row in results["totals"].observations)
+    for check in CHECKS:
+        told = rest.xcom("orders_deploy", run, f"verify.{check.name}", "result")
+        assert told["outcome"] == "passed"
+        assert (stack.settings.reports / told["data_docs"]).is_file()
+    assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
+
+
+@pytest.mark.parametrize("conf", [{"records": -1}, {"records": "many"}, {"rate": -5}, {"records": None}])
+def test_wrong_params_are_refused_with_the_reason(stack: Stack, conf: dict[str, object]) -> None:
+    rest = stack.airflow.rest()
+    rest.wait_for_dag("orders_deploy")
+    with pytest.raises(StreamplanError, match=f"status {httpx.codes.BAD_REQUEST}.*{next(iter(conf))}"):
+        rest.trigger("orders_deploy", conf)
