@@ -5,7 +5,8 @@ triggerer has in its hands at that moment: while the triggerer is down, and for 
 came back (``triggerer_health_check_threshold``). So Airflow's own announcement of a run's end is listened to as well.
 
 It is made by the API server for a run that a person marks, by the scheduler for one whose tasks have all ended. Either
-acts only on processes that it sees. Airflow announces no deletion of a run; then the next run of the DAG cleans up.
+acts only on processes that it sees. A run cannot be deleted before it has ended. A DAG can, and that is announced to
+nobody: when the triggerer is down then, the process goes on until the DAG runs again or the deployment is stopped.
 """
 
 from __future__ import annotations

@@ -61,6 +61,9 @@ class SupervisedJobOperator(BaseOperator):
         if process is not None and read_owner(settings.run, self.job) == owner:
             self.log.info("%s is alive already (pid %d): watching it", self.job, process.pid)
         else:
+            if process is not None:
+                self.log.warning("%s of an earlier run is still alive (pid %d): stopping it", self.job, process.pid)
+                processes.stop(process, grace_seconds=GRACE_SECONDS)
             process = self._start(context, settings, owner)
             self.log.info("%s runs as pid %d; its log is %s", self.job, process.pid, self._log_file(settings))
         context["task_state_store"].set(
@@ -97,10 +100,6 @@ class SupervisedJobOperator(BaseOperator):
 
     def _start(self, context: Context, settings: Settings, owner: Owner) -> processes.ProcessRef:
         command = self.command(context, settings)
-        for left in processes.registered(settings.run):
-            if left.name == self.job:
-                # Another run's that nobody stopped, or what a killed one has left of its group.
-                processes.stop(left, grace_seconds=GRACE_SECONDS)
         status_file = self._status_file(settings)
         status_file.unlink(missing_ok=True)
         write_owner(settings.run, self.job, owner)
