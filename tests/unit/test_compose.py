@@ -269,13 +269,14 @@ def test_executors_reach_the_driver_and_the_checkpoints() -> None:
     assert {mounts(name).get(path) for name in {"airflow-scheduler", *WORKERS}} == {"checkpoints"}
 
 
-def test_triggerer_sees_the_processes_of_the_tasks() -> None:
-    shared = {SERVICES[name]["pid"] for name in ("airflow-scheduler", "airflow-triggerer")}
+def test_who_stops_jobs_sees_the_processes_of_the_tasks() -> None:
+    sharing = ("airflow-scheduler", "airflow-triggerer", "airflow-api-server")
+    shared = {SERVICES[name]["pid"] for name in sharing}
     assert len(shared) == 1
     owner = shared.pop().removeprefix("service:")
     assert SERVICES[owner]["init"] is True, "somebody must reap what the jobs leave"
     assert not any(SERVICES[name].get("init") for name in SERVICES if "pid" in SERVICES[name])
-    for name in ("airflow-scheduler", "airflow-triggerer"):
+    for name in sharing:
         assert owner in SERVICES[name]["depends_on"]
         assert SERVICES[name]["image"] == SERVICES[owner]["image"]
 

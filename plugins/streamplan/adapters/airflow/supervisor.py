@@ -1,7 +1,8 @@
 """A long process, supervised: started by the worker, watched by the triggerer, restarted by Airflow's retries.
 
 It holds no worker slot, survives restarts of Airflow's processes, and ends when its run is stopped in the UI.
-The triggerer watches pids, so it must see the worker's processes (one machine, or one PID namespace).
+The triggerer watches pids, so it must see the worker's processes (one machine, or one PID namespace); and so should the
+API server, which stops them when nobody watches (see strays).
 """
 
 from __future__ import annotations
