@@ -71,6 +71,11 @@ class Supervised:
         assert self.groups == {pid}
         return pid
 
+    def family(self) -> list[psutil.Process]:
+        """Every descendant too: Spark's Python workers are in a process group of their own."""
+        found = self.processes()
+        return [*found, *(child for process in found for child in process.children(recursive=True))]
+
     def gone(self) -> None:
         wait_for(lambda: not self.processes(), "no process of the aggregator", self.told)
 
@@ -210,9 +215,11 @@ def test_it_survives_a_kill_of_all_of_airflow(running: Supervised) -> None:
 
 
 def test_stopping_the_run_ends_the_whole_family(running: Supervised) -> None:
-    run = running.run()
+    run, family = running.run(), running.family()
     running.rest.set_run_state(AGGREGATOR, run, "failed")
     running.gone()
+    _, left = psutil.wait_procs(family, 30)
+    assert left == []
     # Longer than the retry delay and what the scheduler needs to begin a task.
     until = time.monotonic() + 8
     while time.monotonic() < until:
