@@ -66,6 +66,10 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     rest, deploy = stack.airflow.rest(), f"{pipeline.name}_deploy"
     for suffix in ("deploy", "producer", "aggregator", "health"):
         rest.wait_for_dag(f"{pipeline.name}_{suffix}", deadline_seconds=120)
+    if errors := rest.import_errors():
+        raise StreamplanError(
+            "DAG files that do not import", expected="none", observed="; ".join(f"{k}: {v}" for k, v in errors.items())
+        )
     for suffix in ("deploy", "producer", "aggregator"):
         rest.unpause(f"{pipeline.name}_{suffix}")
     run_id = rest.trigger(deploy, {"records": records})

@@ -229,6 +229,8 @@ class EmbeddedAirflow:
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+            # How long the triggers of a killed triggerer stay unwatched; 30 by default.
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
             # Also how late a worker may notice that its task has ended; 5 by default.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(
