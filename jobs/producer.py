@@ -6,10 +6,12 @@ Numbers go on where the topic ends. Started again after a kill with the same --u
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from streamplan.adapters.kafka.producer import produce
 from streamplan.errors import Refused, StreamplanError
@@ -17,57 +19,89 @@ from streamplan.pipelines import PIPELINES, pipeline_named
 
 EX_CONFIG = 78
 
+EPILOG = """\
+examples (P stands for --pipeline orders --bootstrap-servers localhost:9092):
+  producer.py P --records 1000             a thousand more than there are
+  producer.py P --until 1000               numbers 0 to 999; nothing to do when they are there
+  producer.py P --endless --rate 500       500 a second until stopped
+
+Only one at a time: a second one fences the first, which then ends with status 78.
+
+exit status:
+  0 done, or stopped by a signal after its last transaction; 1 failed, worth a retry;
+  2 wrong arguments; 78 refused, a retry cannot help
+"""
+
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="Exit status: 0 done or stopped; 1 failed, worth a retry; 78 refused, a retry cannot help.",
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     names = ", ".join(pipeline.name for pipeline in PIPELINES)
     parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     extent = parser.add_mutually_exclusive_group(required=True)
-    extent.add_argument("--records", type=_count, help="write so many more")
-    extent.add_argument("--until", type=_count, help="write up to this number, itself not included")
+    extent.add_argument("--records", type=_count, metavar="N", help="write so many more")
+    extent.add_argument("--until", type=_count, metavar="ID", help="write up to this number, itself not included")
     extent.add_argument("--endless", action="store_true", help="write until stopped by SIGTERM or Ctrl-C")
-    parser.add_argument("--rate", type=_count, default=0, help="records a second (default 0: as fast as possible)")
+    parser.add_argument(
+        "--rate", type=_count, metavar="R", default=0, help="records a second (default 0: as fast as possible)"
+    )
     return parser.parse_args(argv)
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
-    return number
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, observed {text!r}")
+    return int(text)
 
 
 class Progress:
-    """At most one line a second."""
+    """At most one line a second; rate and share are those of this run."""
 
-    def __init__(self) -> None:
-        self._began = self._last = time.monotonic()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._first: int | None = None
+        self._began = self._last = 0.0
 
     def __call__(self, number: int, until: int | None) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if self._first is None:
-            self._first, self._began = number, now
+            self._first, self._began, self._last = number, now, now
         if now - self._last < 1.0:
             return
         self._last = now
-        rate = (number - self._first) / max(now - self._began, 1e-9)
+        written = number - self._first
+        rate = written / (now - self._began)
         line = f"record {number:,}, {rate:,.0f} a second"
-        if until is not None:
-            left = f", {(until - number) / rate:.0f} s left" if rate else ""
-            line += f", {100 * number / until:.0f}% of {until:,}{left}"
+        if until is not None and written:
+            line += f", {100 * written / (until - self._first):.0f}% of {until - self._first:,}"
+            line += f", {(until - number) / rate:.0f} s left"
         print(line, flush=True)  # noqa: T201
+
+
+def stop_on_signals() -> threading.Event:
+    """Set by SIGTERM and Ctrl-C.
+
+    By a thread, which the handlers wake through a pipe. They run in the main thread, perhaps while that is inside
+    ``wait`` of this very event and holds its lock: setting it there would wait for itself for ever.
+    """
+    stop = threading.Event()
+    awaited, signalled = os.pipe()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os.write(signalled, b"."))
+
+    def wait() -> None:
+        os.read(awaited, 1)
+        stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return stop
 
 
 def main() -> int:
     args = arguments()
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
+    stop = stop_on_signals()
     try:
         done = produce(
             pipeline_named(args.pipeline),
@@ -81,9 +115,10 @@ def main() -> int:
     except StreamplanError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
         return EX_CONFIG if isinstance(error, Refused) else 1
+    partitions = ", ".join(f"{count:,} in {number}" for number, count in sorted(done.partitions.items()))
     print(  # noqa: T201
         f"done: {done.records:,} records, numbers {done.first:,} to {done.until:,} (not included), "
-        f"in {done.seconds:.1f} s, {done.rate:,.0f} a second",
+        f"in {done.seconds:.1f} s, {done.rate:,.0f} a second; by partition: {partitions or 'none'}",
         flush=True,
     )
     return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, Producer
-from streamplan.adapters.kafka.producer import Pace, next_number, produce
+from streamplan.adapters.kafka.producer import next_number, produce
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.pipelines.orders import ORDER, order, order_number
@@ -86,15 +88,56 @@ def test_each_number_once_after_kills_at_any_moment(
     topic = new_topic("orders")
     chosen = random.Random(5)
     environment = {**spark_environment, "PYTHONPATH": f"{PROJECT / 'plugins'}:{PROJECT}"}
-    argv = [sys.executable, "-c", _KILLED, topic, bootstrap_servers, "60000"]
-    for _ in range(4):
+    argv = [sys.executable, "-c", _KILLED, topic, bootstrap_servers, "120000"]
+    for _ in range(5):
         with subprocess.Popen(argv, env=environment, cwd=PROJECT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            process.stdout.readline()  # the first transaction is committed, the next ones are on their way
+            process.stdout.readline()  # open: its first transaction begins
             time.sleep(chosen.uniform(0.0, 0.4))
             process.kill()
+        assert process.returncode == -signal.SIGKILL, "it was done before it could be killed"
     subprocess.run(argv, env=environment, cwd=PROJECT, check=True, timeout=60, stdout=subprocess.DEVNULL)
-    assert numbers(read_committed(bootstrap_servers, topic)) == list(range(60_000))
+    assert numbers(read_committed(bootstrap_servers, topic)) == list(range(120_000))
+
+
+_JOB = """
+import sys
+from jobs import producer
+from tests.integration.test_producer import pipeline_of
+producer.pipeline_named = lambda topic: pipeline_of(topic)
+sys.exit(producer.main())
+"""
+
+
+def job(topic: str, bootstrap_servers: str, *words: str) -> subprocess.Popen[str]:
+    """``jobs/producer.py`` itself, on a topic of its own."""
+    argv = [sys.executable, "-c", _JOB, "--pipeline", topic, "--bootstrap-servers", bootstrap_servers, *words]
+    environment = {**os.environ, "PYTHONPATH": f"{PROJECT / 'plugins'}:{PROJECT}"}
+    return subprocess.Popen(
+        argv, env=environment, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("rate", [[], ["--rate", "2000"]], ids=["unlimited", "paced"])
+def test_an_endless_job_that_is_stopped_ends_well(
+    rate: list[str], bootstrap_servers: str, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic("orders")
+    with job(topic, bootstrap_servers, "--endless", *rate) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()  # progress: something is committed
+            process.terminate()
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (0, "")
+    found = read_committed(bootstrap_servers, topic)
+    assert numbers(found) == list(range(len(found)))
+    in_partition = [sum(message.partition() == number for message in found) for number in (0, 1)]
+    summary = out.splitlines()[-1]
+    assert summary.startswith(f"done: {len(found):,} records, numbers 0 to {len(found):,} (not included)")
+    assert summary.endswith(f"by partition: {in_partition[0]:,} in 0, {in_partition[1]:,} in 1")
 
 
 def test_a_second_producer_fences_the_first(bootstrap_servers: str, new_topic: Callable[..., str]) -> None:
@@ -103,9 +146,13 @@ def test_a_second_producer_fences_the_first(bootstrap_servers: str, new_topic: C
     started = threading.Event()
     stop = threading.Event()
 
+    def progress(number: int, until: int | None) -> None:
+        if number:
+            started.set()
+
     def endless() -> None:
         try:
-            produce(pipeline, bootstrap_servers, rate=500, stop=stop, progress=lambda number, until: started.set())
+            produce(pipeline, bootstrap_servers, rate=500, stop=stop, progress=progress)
         except StreamplanError as error:
             caught.append(error)
 
@@ -135,18 +182,6 @@ def test_brokers_away_are_named_with_the_time_tried(spark_environment: Mapping[s
     done = subprocess.run(argv, env=dict(spark_environment), capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 1
     assert re.search(r"Kafka at 127\.0\.0\.1:9, .*within \d+ s", done.stderr)
-
-
-def test_the_pace_follows_the_clock_and_forgives_what_was_lost() -> None:
-    now = 100.0
-    pace = Pace(1000, clock=lambda: now)
-    assert pace.delay(200) == pytest.approx(0.2)
-    now = 100.15  # writing took a while: that is part of the pace
-    assert pace.delay(200) == pytest.approx(0.25)
-    now = 200.0  # a long halt is not made up for with a burst
-    assert pace.delay(200) == 0.0
-    assert pace.delay(200) == pytest.approx(0.2)
-    assert Pace(0).delay(50_000) == 0.0
 
 
 # Computed by org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.3.1 over 2 partitions.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -31,11 +33,15 @@ _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 
 @dataclass(frozen=True)
 class Produced:
-    """The numbers ``first`` to ``until - 1`` were written, in ``seconds``."""
+    """The numbers ``first`` to ``until - 1`` were written, in ``seconds`` once the producer was open.
+
+    ``partitions``  how many of them each partition holds, as the brokers acknowledged them
+    """
 
     first: int
     until: int
     seconds: float
+    partitions: Mapping[int, int]
 
     @property
     def records(self) -> int:
@@ -110,11 +116,11 @@ def produce(
 ) -> Produced:
     """Write ``records`` more, or up to number ``until - 1``, or with neither until ``stop`` is set.
 
-    ``progress`` is told after each transaction the next number and the one that is not written any more. Raises
+    ``progress`` is told the next number and the one that is not written any more: at first, and after each
+    transaction. Raises
     :class:`Refused` when a newer producer has fenced this one.
     """
-    began = time.monotonic()
-    transactional_id = f"{pipeline.topology.application_id}-{pipeline.name}-producer"
+    transactional_id = f"{pipeline.topology.application_id}-producer"
     producer = Producer(
         client_config(
             bootstrap_servers,
@@ -131,11 +137,14 @@ def produce(
         first = number = _open(pipeline, producer, bootstrap_servers)
         if records is not None:
             until = first + records
+        began = time.monotonic()
+        progress(number, until)
+        partitions: Counter[int] = Counter()
         pace = Pace(rate)
         size = max(1, min(TRANSACTION_RECORDS, int(rate * TRANSACTION_SECONDS))) if rate else TRANSACTION_RECORDS
         while not stop.is_set() and (until is None or number < until):
             end = number + size if until is None else min(number + size, until)
-            _write(pipeline, producer, number, end)
+            partitions += _write(pipeline, producer, number, end)
             number = end
             progress(number, until)
             stop.wait(pace.delay(size))
@@ -148,7 +157,7 @@ def produce(
                 remedy="Its unfinished transaction is aborted and nothing is lost. A retry would fence the newer one.",
             ) from error
         raise_no_answer(error, f"the transactions of {transactional_id}", bootstrap_servers, _COMMIT_SECONDS)
-    return Produced(first, number, time.monotonic() - began)
+    return Produced(first, number, time.monotonic() - began, partitions)
 
 
 def _open(pipeline: Pipeline, producer: Producer, bootstrap_servers: str) -> int:
@@ -160,13 +169,21 @@ def _open(pipeline: Pipeline, producer: Producer, bootstrap_servers: str) -> int
     return next_number(pipeline, bootstrap_servers)  # only now is what an older producer left settled
 
 
-def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> None:
+def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Counter[int]:
+    """One transaction; how many records went into each partition."""
     record = pipeline.test_data.record
+    partitions: Counter[int] = Counter()
+
+    def acknowledged(error: KafkaError | None, message: Any) -> None:  # Any: the stubs take its partition for optional
+        if error is None:  # with an error the commit fails, and says so
+            partitions[message.partition()] += 1
+
     producer.begin_transaction()
     for at in range(first, end, _CHUNK):  # while one is made, librdkafka sends the one before
         numbers = range(at, min(at + _CHUNK, end))
         messages = [{"key": key, "value": value} for key, value in map(record, numbers)]
-        queued = producer.produce_batch(pipeline.test_data.topic, messages)
+        queued = producer.produce_batch(pipeline.test_data.topic, messages, on_delivery=acknowledged)
         if queued != len(messages):
             raise KafkaException(next(message["_error"] for message in messages if "_error" in message))
     producer.commit_transaction(_COMMIT_SECONDS)
+    return partitions
