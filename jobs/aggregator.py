@@ -6,10 +6,9 @@ Meant for spark-submit; the DAG <pipeline>_aggregator calls it so.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 
+from streamplan.adapters.signals import stop_on_signals
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.queries import Deployment
 from streamplan.adapters.spark.session import open_session
@@ -38,9 +37,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     args = arguments()
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
+    stop = stop_on_signals()
     try:
         pipeline = pipeline_named(args.pipeline)
         deployment = Deployment(pipeline, args.bootstrap_servers, args.checkpoints, args.max_offsets)

@@ -6,14 +6,12 @@ Numbers go on where the topic ends. Started again after a kill with the same --u
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 
 from streamplan.adapters.kafka.producer import produce
+from streamplan.adapters.signals import stop_on_signals
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipelines import PIPELINES, pipeline_named
 
@@ -78,25 +76,6 @@ class Progress:
             line += f", {100 * written / (until - self._first):.0f}% of {until - self._first:,}"
             line += f", {(until - number) / rate:.0f} s left"
         print(line, flush=True)  # noqa: T201
-
-
-def stop_on_signals() -> threading.Event:
-    """Set by SIGTERM and Ctrl-C.
-
-    By a thread, which the handlers wake through a pipe. They run in the main thread, perhaps while that is inside
-    ``wait`` of this very event and holds its lock: setting it there would wait for itself for ever.
-    """
-    stop = threading.Event()
-    awaited, signalled = os.pipe()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os.write(signalled, b"."))
-
-    def wait() -> None:
-        os.read(awaited, 1)
-        stop.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    return stop
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from streamplan.adapters.kafka.producer import Pace, Produced
 from streamplan.errors import Refused, StreamplanError
+from streamplan.pipelines.orders import order_number
 
 from jobs import producer as job
 
@@ -137,3 +138,7 @@ def test_a_signal_at_the_worst_moment_stops_and_does_not_hang(number: signal.Sig
     argv = [sys.executable, "-c", _SIGNALLED, str(int(number))]
     done = subprocess.run(argv, env=environment, check=False, timeout=60)
     assert done.returncode == 0
+
+
+def test_a_key_with_more_digits_than_a_number_may_have_is_not_ours() -> None:
+    assert order_number(b"order_" + b"9" * 5000, b"x") is None
