@@ -131,13 +131,21 @@ def test_could_not_look_twice_is_red_and_told_apart(health: DAG, answer: Callabl
 
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> DAG:
-    """orders_producer with a job that tells its arguments, on a topic that holds 100 records."""
+def producer(home: Path, monkeypatch: pytest.MonkeyPatch) -> DAG:
+    """orders_producer on a topic of 100 records, with a job that tells its arguments and writes 10 a try.
+
+    An endless one is refused (status 78) instead, for it has no other end.
+    """
     from streamplan.adapters.airflow import supervisor
 
-    script = "import sys; print(*sys.argv[1:])"
+    script = "import sys; print(*sys.argv[1:]); sys.exit(78 if '--endless' in sys.argv else 0)"
     monkeypatch.setattr(triggers, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("streamplan.adapters.kafka.producer.next_number", lambda pipeline, servers: 100)
+
+    def next_number(pipeline: Pipeline, servers: str) -> int:
+        log = home / "logs" / "orders-producer.log"
+        return 100 + 10 * len(log.read_text().splitlines() if log.exists() else [])
+
+    monkeypatch.setattr("streamplan.adapters.kafka.producer.next_number", next_number)
     monkeypatch.setattr(supervisor, "job_file", lambda name: "-c")
     command = supervisor.ProducerOperator.command
     monkeypatch.setattr(
@@ -146,24 +154,37 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> DAG:
         lambda self, *arguments: [(call := command(self, *arguments))[0], "-c", script, *call[2:]],
     )
     # A DAG of its own: dag.test() leaves the Params of a run in the DAG.
-    return producer_dag(pipeline_named("orders"))
+    dag = producer_dag(pipeline_named("orders"))
+    monkeypatch.setattr(dag.get_task("produce"), "retry_delay", timedelta(0))
+    return dag
 
 
 @pytest.mark.parametrize(
-    ("conf", "plan", "extent"),
+    ("conf", "plan", "extent", "state"),
     [
-        ({"records": 19}, {"first": 100, "until": 119, "rate": 0}, "--until 119"),
-        ({"records": 0, "rate": 7}, {"first": 100, "until": 100, "rate": 7}, "--until 100 --rate 7"),
-        ({"records": None}, {"first": 100, "until": None, "rate": 0}, "--endless"),
-        ({}, {"first": 100, "until": None, "rate": 0}, "--endless"),
+        ({"records": 10}, {"first": 100, "until": 110, "rate": 0}, "--until 110", "success"),
+        ({"records": 0, "rate": 7}, {"first": 100, "until": 100, "rate": 7}, "--until 100 --rate 7", "success"),
+        ({"records": None}, {"first": 100, "until": None, "rate": 0}, "--endless", "failed"),
+        ({}, {"first": 100, "until": None, "rate": 0}, "--endless", "failed"),
     ],
 )
-def test_a_producer_run(producer: DAG, home: Path, conf: dict[str, Any], plan: dict[str, Any], extent: str) -> None:
+def test_a_producer_run(
+    producer: DAG, home: Path, conf: dict[str, Any], plan: dict[str, Any], extent: str, state: str
+) -> None:
     run = producer.test(run_conf=conf)
-    assert states(run) == {"plan": "success", "produce": "success"}
+    assert states(run) == {"plan": "success", "produce": state}
     assert result(run, "plan") == plan
-    told = (home / "logs" / "orders-producer.log").read_text().strip()
+    (told,) = (home / "logs" / "orders-producer.log").read_text().splitlines()
     assert told.endswith(f"--bootstrap-servers 127.0.0.1:1 {extent}")
+
+
+def test_a_producer_that_stopped_early_goes_on_to_the_planned_end(producer: DAG, home: Path) -> None:
+    """A signal ends it with status 0, and with fewer records than were asked for."""
+    run = producer.test(run_conf={"records": 30})
+    assert states(run) == {"plan": "success", "produce": "success"}
+    assert tries(run, "produce") == 3
+    told = (home / "logs" / "orders-producer.log").read_text().splitlines()
+    assert [line.rpartition("--until ")[2] for line in told] == ["130", "130", "130"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("records", -1), ("records", "many"), ("rate", -1), ("rate", 0.5)])

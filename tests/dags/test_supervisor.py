@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from streamplan.adapters.airflow.supervisor import (
     ProducerOperator,
     SupervisedJobOperator,
     job_environment,
+    seconds_for,
 )
 from streamplan.adapters.airflow.triggers import ProcessTrigger
 from streamplan.settings import PROJECT, Settings
@@ -78,11 +80,12 @@ def settings(home: Path) -> Iterator[Settings]:
 class Run:
     """One dag run of an operator."""
 
-    def __init__(self, run_id: str = "manual__1", *, xcom: Any = None) -> None:
+    def __init__(self, run_id: str = "manual__1", *, xcom: Any = None, began: datetime | None = None) -> None:
         self.stored: dict[str, Any] = {}
         ti = SimpleNamespace(dag_id="a_dag", run_id=run_id, xcom_pull=lambda task_ids: xcom)
         store = SimpleNamespace(set=lambda key, value, retention: self.stored.update({key: value}))
-        self.context: Any = {"ti": ti, "task_state_store": store}
+        dag_run = SimpleNamespace(start_date=began or datetime.now(UTC))
+        self.context: Any = {"ti": ti, "dag_run": dag_run, "task_state_store": store}
 
     def defer(self, operator: SupervisedJobOperator) -> ProcessTrigger:
         """The trigger the task defers to, as the triggerer gets it: through its serialization."""
@@ -156,6 +159,77 @@ def test_a_crash_is_retried_and_tells_the_end_of_the_log(settings: Settings) -> 
     assert str(settings.logs / f"{JOB}.log") in told
     assert "line 99" in told
     assert "line 50\n" not in told
+
+
+def test_status_0_of_what_has_no_end_is_retried(settings: Settings) -> None:
+    """The job ends so when a signal stops it; somebody may have sent one."""
+    for operator, plan in (
+        (AggregatorOperator(task_id="aggregate", pipeline="orders"), None),
+        (producer(), {"first": 0, "until": None, "rate": 0}),
+    ):
+        with pytest.raises(AirflowException, match="exit status 0, but it was to go on without end") as failure:
+            operator.resume(Run(xcom=plan).context, {"status": 0})
+        assert not isinstance(failure.value, AirflowFailException)
+
+
+def producer() -> ProducerOperator:
+    return ProducerOperator(task_id="produce", pipeline="orders", plan_task_id="plan")
+
+
+@pytest.mark.parametrize(("number", "done"), [(119, True), (120, True), (118, False), (0, False)])
+def test_a_producer_is_done_when_the_topic_says_so(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, number: int, done: bool
+) -> None:
+    monkeypatch.setattr("streamplan.adapters.kafka.producer.next_number", lambda pipeline, servers: number)
+    context = Run(xcom={"first": 100, "until": 119, "rate": 0}).context
+    if done:
+        producer().resume(context, {"status": 0})
+    else:
+        told = f"exit status 0, but the topic ends before record {number} and was to end before 119"
+        with pytest.raises(AirflowException, match=told) as failure:
+            producer().resume(context, {"status": 0})
+        assert not isinstance(failure.value, AirflowFailException)
+
+
+@pytest.mark.parametrize(
+    ("until", "rate", "seconds_ago", "retried"),
+    [
+        (10_000, 0, 300, True),
+        (10_000, 0, 303, False),
+        (10_000, 10, 1_000, True),  # a slow one was asked for
+        (10_000, 10, 1_301, False),
+        (10_000, 1_000_000, 303, False),  # asking for a fast one makes none
+        (None, 0, 10**6, True),
+    ],
+)
+@pytest.mark.parametrize("status", [1, None])
+def test_a_producer_that_a_deployment_waits_for_is_not_retried_for_ever(
+    settings: Settings, until: int | None, rate: int, seconds_ago: int, retried: bool, status: int | None
+) -> None:
+    run = Run(xcom={"first": 0, "until": until, "rate": rate}, began=datetime.now(UTC) - timedelta(seconds=seconds_ago))
+    with pytest.raises(AirflowException) as failure:
+        producer().resume(run.context, {"status": status})
+    assert isinstance(failure.value, AirflowFailException) is not retried
+    assert ("clear this task" in str(failure.value)) is not retried
+    assert str(settings.logs / "orders-producer.log") in str(failure.value)
+
+
+def test_the_deadline_grows_with_the_records_and_shrinks_with_no_rate() -> None:
+    assert seconds_for(0) == 300
+    assert seconds_for(5_000_000) == 1_300
+    assert seconds_for(5_000_000, rate=1_000) == 5_300
+    assert seconds_for(5_000_000, rate=9_000_000) == seconds_for(5_000_000)
+
+
+@pytest.mark.parametrize("missing", ["KAFKA", "SPARK"])
+def test_a_connection_that_is_missing_is_not_retried(
+    settings: Settings, database: None, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """Spark's hook would go to yarn instead."""
+    monkeypatch.delenv(f"AIRFLOW_CONN_{missing}_DEFAULT")
+    with pytest.raises(AirflowFailException, match=f"connection {missing.lower()}_default: expected defined"):
+        AggregatorOperator(task_id="aggregate", pipeline="orders").execute(Run().context)
+    assert processes.registered(settings.run) == []
 
 
 def test_a_killed_job_is_retried(settings: Settings) -> None:

@@ -128,7 +128,7 @@ def producer_dag(pipeline: Pipeline) -> DAG:
             retries=RESTARTS,
             retry_delay=timedelta(seconds=3),
             outlets=[records_asset(pipeline)],
-            doc_md="The supervised producer. Ends when all are written; an endless one when it is stopped.",
+            doc_md="The supervised producer. Done when the topic holds all; an endless one when its run is stopped.",
         )
         plan >> produce
     return dag

@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streamplan.adapters.airflow.connections import bootstrap_servers
-from streamplan.adapters.airflow.supervisor import job_environment, job_file, spark_hook
+from streamplan.adapters.airflow.supervisor import job_environment, job_file, seconds_for, spark_hook
 from streamplan.adapters.airflow.triggers import ProcessedTrigger
 from streamplan.checks import check_named
 from streamplan.checks.observation import CheckResult, CouldNotLook, Outcome
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 ACTIVE_STATES = ["queued", "running"]
-PROCESSED_SECONDS = 300.0
-RECORDS_PER_SECOND = 5_000
-"""Far below what the aggregator does; only deadlines are reckoned with it."""
 
 
 class TopicsOperator(BaseOperator):
@@ -99,7 +96,7 @@ class ProcessedOperator(BaseOperator):
             for topic in topology.source_topics
         }
         targets |= {topology.decorate(topic): None for topic in topology.repartition_topics}
-        seconds = PROCESSED_SECONDS + int(self.records or 0) / RECORDS_PER_SECOND
+        seconds = seconds_for(int(self.records or 0))
         group = topology.application_id
         self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
         self.defer(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +22,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from streamplan.adapters import processes
-from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_servers
+from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_servers, connection
 from streamplan.adapters.airflow.owner import Owner, read_owner, write_owner
 from streamplan.adapters.airflow.triggers import GRACE_SECONDS, ProcessTrigger
+from streamplan.errors import Refused
+from streamplan.pipelines import pipeline_named
 from streamplan.settings import PROJECT, Settings
 
 if TYPE_CHECKING:
@@ -32,16 +35,26 @@ if TYPE_CHECKING:
 EX_CONFIG = 78
 """Exit status of our jobs for what a retry cannot mend (sysexits.h)."""
 
+DEADLINE_SECONDS = 300.0
+RECORDS_PER_SECOND = 5_000
+"""Far below what producer and aggregator do; only deadlines are reckoned with it."""
+
 _TAIL_LINES = 20
 
 # Leaves the exit status in a file: the triggerer that reads it is not the parent of the process.
 _WRAPPER = '"$@"; status=$?; echo $status > "$0.part" && mv "$0.part" "$0"; exit $status'
 
 
+def seconds_for(records: int, rate: int = 0) -> float:
+    """How long so many records may take; ``rate`` is the limit in records a second that was asked for, 0 for none."""
+    return DEADLINE_SECONDS + records / min(rate or RECORDS_PER_SECOND, RECORDS_PER_SECOND)
+
+
 class SupervisedJobOperator(BaseOperator):
     """Runs :meth:`command` as a process in a process group of its own and defers until it has ended.
 
-    Exit status 0 is success, 78 a failure without retry, anything else (a kill too) a failure that Airflow retries.
+    Exit status 0 is success when nothing is :meth:`unfinished`, 78 a failure without retry, anything else (a kill too)
+    a failure that Airflow retries.
     ``job`` names the process in the deployment's ``run/``: while one of that name is alive no second is started. One
     that this dag run started is watched on; one that another left behind is stopped first, for it does other work.
     """
@@ -55,6 +68,13 @@ class SupervisedJobOperator(BaseOperator):
         """The program and its arguments."""
         raise NotImplementedError
 
+    def unfinished(self, context: Context) -> str:
+        """What is left to do after exit status 0, for a retry to go on with; empty when the job is done.
+
+        Our jobs end with 0 when a signal stops them, too, and a signal may come from anybody.
+        """
+        return ""
+
     def execute(self, context: Context) -> None:
         settings = Settings.from_environment()
         owner = Owner(context["ti"].dag_id, context["ti"].run_id)
@@ -65,7 +85,10 @@ class SupervisedJobOperator(BaseOperator):
             if process is not None:
                 self.log.warning("%s of an earlier run is still alive (pid %d): stopping it", self.job, process.pid)
                 processes.stop(process, grace_seconds=GRACE_SECONDS)
-            process = self._start(context, settings, owner)
+            try:
+                process = self._start(context, settings, owner)
+            except Refused as error:
+                raise AirflowFailException(str(error)) from error
             self.log.info("%s runs as pid %d; its log is %s", self.job, process.pid, self._log_file(settings))
         context["task_state_store"].set(
             "process", {"pid": process.pid, "started": process.started}, retention=NEVER_EXPIRE
@@ -86,10 +109,13 @@ class SupervisedJobOperator(BaseOperator):
         """Called when the process has ended."""
         log_file = self._log_file(Settings.from_environment())
         status = event["status"]
-        if status == 0:
+        left = self.unfinished(context) if status == 0 else ""
+        if status == 0 and not left:
             self.log.info("%s is done; its log is %s", self.job, log_file)
             return
         how = "was killed" if status is None else f"ended with exit status {status}"
+        if left:
+            how += f", but {left}"
         message = f"{self.job} {how}. Its log is {log_file} and ends:\n{_tail(log_file)}"
         raise AirflowFailException(message) if status == EX_CONFIG else AirflowException(message)
 
@@ -126,7 +152,11 @@ class SupervisedJobOperator(BaseOperator):
 
 
 class ProducerOperator(SupervisedJobOperator):
-    """The producer of a pipeline's test data, as far as the task ``plan`` says."""
+    """The producer of a pipeline's test data, as far as the task ``plan`` says.
+
+    What has an end has a deadline, too, for a deployment waits for it: a producer that fails later than
+    :func:`seconds_for` after the run began is not tried again. One that is alive goes on.
+    """
 
     def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
         super().__init__(job=f"{pipeline}-producer", **kwargs)
@@ -142,6 +172,33 @@ class ProducerOperator(SupervisedJobOperator):
             *("--bootstrap-servers", bootstrap_servers(), *extent, *rate),
         ]
 
+    def resume(self, context: Context, event: Mapping[str, Any]) -> None:
+        try:
+            super().resume(context, event)
+        except AirflowFailException:
+            raise
+        except AirflowException as error:
+            plan = context["ti"].xcom_pull(task_ids=self.plan_task_id)
+            began = context["dag_run"].start_date
+            if plan["until"] is None or began is None:
+                raise
+            seconds = seconds_for(plan["until"] - plan["first"], plan["rate"])
+            if time.time() < began.timestamp() + seconds:
+                raise
+            raise AirflowFailException(
+                f"Not tried again, for it was to be done within {seconds:.0f} s. "
+                f"Mend what the log tells and clear this task: it goes on where the topic ends. {error}"
+            ) from error
+
+    def unfinished(self, context: Context) -> str:
+        from streamplan.adapters.kafka.producer import next_number
+
+        until = context["ti"].xcom_pull(task_ids=self.plan_task_id)["until"]
+        if until is None:
+            return "it was to go on without end"
+        number = next_number(pipeline_named(self.pipeline), bootstrap_servers())
+        return f"the topic ends before record {number:,} and was to end before {until:,}" if number < until else ""
+
 
 class AggregatorOperator(SupervisedJobOperator):
     """The streaming aggregator of a pipeline, submitted to the Spark of the connection ``spark_default``."""
@@ -155,9 +212,13 @@ class AggregatorOperator(SupervisedJobOperator):
         hook = spark_hook(settings, self.job, [*arguments, "--checkpoints", settings.checkpoints])
         return hook._build_spark_submit_command(job_file("aggregator.py"))
 
+    def unfinished(self, context: Context) -> str:
+        return "it was to go on without end"
+
 
 def spark_hook(settings: Settings, name: str, arguments: list[str]) -> SparkSubmitHook:
     """The Spark provider's hook: it resolves the connection and builds the spark-submit call."""
+    connection(SPARK_CONNECTION)  # the hook takes yarn for one that is missing
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
     return SparkSubmitHook(
         conn_id=SPARK_CONNECTION,
