@@ -18,6 +18,12 @@ class TopicRole(StrEnum):
 SOURCE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1"}
 """Source topics that Streamplan creates keep everything: totals can only be recounted from what is still there."""
 
+TABLE_CONFIGS = {"cleanup.policy": "compact"}
+"""A table is the last value of each key."""
+
+SINK_CONFIGS: Mapping[str, str] = {}
+"""Topics from outside that a topology writes belong to whoever reads them: the broker's defaults."""
+
 REPARTITION_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -28,6 +34,13 @@ REPARTITION_CONFIGS = {
 
 CHANGELOG_CONFIGS = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 """``UnwindowedUnversionedChangelogTopicConfig`` of the same package."""
+
+
+
+def windowed_changelog_configs(retention_ms: int) -> dict[str, str]:
+    """``WindowedChangelogTopicConfig`` of the same package."""
+    return {**CHANGELOG_CONFIGS, "cleanup.policy": "compact,delete", "retention.ms": str(retention_ms)}
+
 
 DEAD_LETTER_CONFIGS = {
     "cleanup.policy": "delete",

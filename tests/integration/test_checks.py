@@ -16,7 +16,7 @@ from streamplan.checks.compaction import CLEANER_PATIENCE
 from streamplan.checks.observation import CouldNotLook
 from streamplan.partitions import partition_for_key
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.topology import TaskId
+from streamplan.processor_topology import TaskId
 
 from tests.integration.transactional_application import TransactionalApplication
 

@@ -17,7 +17,7 @@ from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.pipelines.orders import ORDER, order, order_number
-from streamplan.topology import TaskId, Topology
+from streamplan.processor_topology import TaskId, Topology
 
 _numbers = itertools.count()
 

@@ -4,7 +4,7 @@ import pytest
 from streamplan.copartitioning import enforce_copartitioning, resolve_partition_counts
 from streamplan.errors import Refused
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.topology import TaskId
+from streamplan.processor_topology import TaskId
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7])

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER
-from streamplan.topology import TaskId
+from streamplan.processor_topology import TaskId
 
 DEADLINE_SECONDS = 30.0
 """For each answer from the brokers."""

@@ -1,0 +1,77 @@
+"""Faults of a declaration: where they stand, what is wrong, what to write instead. All are told at once."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamplan.errors import Refused
+
+MAX_NAME_LENGTH = 249
+"""Of a topic (``org.apache.kafka.common.internals.Topic``) and of a ``Named``."""
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_PACKAGE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Where:
+    """A line of a user's file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``what`` is wrong, and what to write ``instead``."""
+
+    where: Where
+    what: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}. {self.instead}"
+
+
+def here() -> Where:
+    """The line of the nearest caller that declares something: outside of the language's own modules."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == _PACKAGE:
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    parts = path.parts
+    # From the project's directory on: what a person opens, and the same on every machine.
+    shown = Path(*parts[parts.index("plugins") :]) if "plugins" in parts else path
+    return Where(str(shown), frame.f_lineno)
+
+
+def refuse(subject: str, faults: Iterable[Fault]) -> None:
+    """Raise :class:`Refused` naming every fault, one a line; nothing when there is none."""
+    lines = [f"\n  {fault}" for fault in sorted(faults, key=lambda fault: (fault.where.file, fault.where.line))]
+    if lines:
+        count = "a fault" if len(lines) == 1 else f"{len(lines)} faults"
+        raise Refused(f"{subject} has {count}:{''.join(lines)}")
+
+
+def name_fault(name: str) -> str | None:
+    """Why Kafka takes ``name`` neither for a topic nor for a processor (``Topic.validate``); None when it does."""
+    if not name:
+        return "a name cannot be empty"
+    if name in (".", ".."):
+        return f"a name cannot be {name!r}"
+    if not _LEGAL.fullmatch(name):
+        wrong = sorted({character for character in name if not _LEGAL.fullmatch(character)})
+        return (
+            f"the name {name!r} contains {', '.join(map(repr, wrong))}; "
+            "legal are ASCII letters and digits, '.', '_' and '-'"
+        )
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the name {name!r} has {len(name)} characters; the limit is {MAX_NAME_LENGTH}"
+    return None
