@@ -1,8 +1,13 @@
 """Partition counts: resolved and enforced as Kafka Streams does.
 
-Source: ``RepartitionTopics`` and ``CopartitionedTopicsEnforcer`` of ``org.apache.kafka.streams.processor.internals``,
-with their words. Stricter in one point: the library enforces co-partitioning only in a topology with a repartition
-topic. Without one it joins a stream and a table of different counts, wrongly and without a word; here it is refused.
+Source: ``RepartitionTopics``, ``CopartitionedTopicsEnforcer`` and ``InternalTopologyBuilder`` of
+``org.apache.kafka.streams.processor.internals``, with their words; tests/integration/test_oracle_partitions.py compares
+with them. Stricter in two points, where the library goes on and joins wrongly, without a word:
+
+- it enforces co-partitioning only in a topology with a repartition topic; without one it joins a stream and a table of
+  different counts
+- where a topic is read twice, it forgets the second reading's joins; where a join links two groups of topics that were
+  joined before, it does not unite them wholly
 """
 
 from __future__ import annotations
@@ -10,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streamplan.errors import Refused
-from streamplan.processor_topology import Source
+from streamplan.hashing import hash_order, objects_hash, string_hash
+from streamplan.operations import Aggregate, Count
+from streamplan.processor_topology import Source, Subtopology
 from streamplan.topology import Topology
 
 
@@ -43,9 +50,14 @@ def resolve_partition_counts(topology: Topology, external: Mapping[str, int]) ->
 
 
 def copartition_groups(topology: Topology) -> tuple[frozenset[str], ...]:
-    """Sets of topics, undecorated, that are joined with each other."""
+    """Sets of topics, undecorated, that are joined with each other, directly or by way of others."""
     topic_of = {node.name: node.topic for node in topology.processors.nodes if isinstance(node, Source)}
-    return tuple(frozenset(topic_of[name] for name in group) for group in topology.processors.copartition_groups)
+    groups: list[frozenset[str]] = []
+    for sources in topology.processors.copartition_groups:
+        joined = frozenset(topic_of[name] for name in sources)
+        apart = [group for group in groups if not group & joined]
+        groups = [*apart, joined.union(*(group for group in groups if group & joined))]
+    return tuple(groups)
 
 
 def _external_counts(topology: Topology, external: Mapping[str, int]) -> dict[str, int]:
@@ -71,22 +83,60 @@ def _external_counts(topology: Topology, external: Mapping[str, int]) -> dict[st
 
 
 def _resolve_repartition_topics(topology: Topology, counts: dict[str, int]) -> None:
-    """A repartition topic takes the greatest count among the source topics of the sub-topologies that write it."""
-    unresolved = [topic.name for topic in topology.repartition_topics if topic.name not in counts]
+    """A repartition topic takes the greatest count among the source topics of the sub-topologies that write it.
+
+    Among those whose count is known when its turn comes: where a writer reads another repartition topic, too, the
+    result depends on the order, and that is the order of hash codes. (``setRepartitionSourceTopicPartitionCount``)
+    """
+    ordered = hash_order(topology.subtopologies, lambda subtopology: _hash(topology, subtopology))
+    unresolved = [
+        topic
+        for subtopology in ordered
+        for topic in hash_order(
+            {topic for topic in subtopology.source_topics if topic in topology.internal_topics},
+            lambda topic: string_hash(topology.decorate(topic)),
+        )
+        if topic not in counts
+    ]
     while unresolved:
+        left = []
         for topic in unresolved:
             writers = [group for group in topology.subtopologies if topic in group.sink_topics]
-            upstream = [counts.get(source) for group in writers for source in group.source_topics]
-            known = [count for count in upstream if count is not None]
-            if len(known) == len(upstream) > 0:
+            known = [counts[source] for group in writers for source in group.source_topics if source in counts]
+            if known:
                 counts[topic] = max(known)
-                unresolved.remove(topic)
-                break
-        else:
+            else:
+                left.append(topic)
+        if left == unresolved:
             raise Refused(
                 f"Failed to compute number of partitions for all repartition topics: {', '.join(unresolved)}",
                 remedy="Give one of them repartition(number_of_partitions=…).",
             )
+        unresolved = left
+
+
+def _hash(topology: Topology, subtopology: Subtopology) -> int:
+    """``TopicsInfo.hashCode``, which depends on the topics read and on the changelogs with their configs."""
+    sources = sum(string_hash(topology.decorate(topic)) for topic in set(subtopology.source_topics))
+    changelogs = 0
+    for node in subtopology.processors:
+        if node.writes_store and node.store is not None:
+            topic = string_hash(topology.changelog_topic(node.store))
+            configs, not_enforced = 0, 1237  # of an empty map, of false
+            match node.operation:
+                case Count(window=window) | Aggregate(window=window) if window is not None:
+                    retention = window.retention_ms ^ window.retention_ms >> 32
+                    changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
+                case _:
+                    changelogs += topic ^ objects_hash(topic, configs, not_enforced)
+    both = _signed(sources, 32) << 32 | _signed(changelogs, 32)
+    remainder = abs(_signed(both, 64)) % 0xFFFFFFFF  # Java's has the sign of the dividend
+    return remainder if _signed(both, 64) >= 0 else -remainder
+
+
+def _signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def _enforce(
@@ -102,7 +152,10 @@ def _enforce(
         count = counts[outside[0]]
     elif enforced := [topic for topic in repartition if topic in explicit]:
         if len({explicit[topic] for topic in enforced}) > 1:
-            yield f"Following topics do not have the same number of partitions: [{_listed(repartition, counts)}]"
+            # Where all are explicit, the library says so when the topology is built, before it decorates names.
+            names = {topic: topic if enforced == repartition else topology.decorate(topic) for topic in repartition}
+            shown = {names[topic]: counts[topic] for topic in repartition}
+            yield f"Following topics do not have the same number of partitions: [{_listed(shown, shown)}]"
             return
         count = explicit[enforced[0]]
     else:

@@ -149,7 +149,7 @@ class Pipeline:
                 topology.changelog_topic(node.store),
                 TopicRole.CHANGELOG,
                 self.partitions(group),
-                _changelog_configs(node.operation),
+                *_changelog_configs(node.operation),
             )
             for group, node in self._stores
             if node.store is not None
@@ -164,17 +164,20 @@ class Pipeline:
         return tuple(specs)
 
 
-def _changelog_configs(operation: Operation) -> Mapping[str, str]:
+def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
+    """The configs, and the bytes of a window behind the key (``WindowKeySchema``: start and sequence number)."""
     match operation:
         case Count(window=window) | Aggregate(window=window) if window is not None:
-            return windowed_changelog_configs(window.changelog_retention_ms)
-    return CHANGELOG_CONFIGS
+            return windowed_changelog_configs(window.changelog_retention_ms), 12
+    return CHANGELOG_CONFIGS, 0
 
 
 def _cycle(topology: Topology, where: Where) -> Iterable[Fault]:
     """A topic whose records lead, through what the topology writes, back into it."""
     leads_to = {
-        source: {topic for group in topology.subtopologies if source in group.source_topics for topic in group.sink_topics}
+        source: {
+            topic for group in topology.subtopologies if source in group.source_topics for topic in group.sink_topics
+        }
         for source in {topic for group in topology.subtopologies for topic in group.source_topics}
     }
     for topic in topology.source_topics:
@@ -186,4 +189,6 @@ def _cycle(topology: Topology, where: Where) -> Iterable[Fault]:
         if topic in reached:
             sinks = [sink for group in topology.subtopologies for sink in group.sinks if sink.topic in reached]
             declared = next((sink.where for sink in sinks if sink.topic == topic), where)
-            yield Fault(declared, f"a cycle: what is read from {topic!r} is written back into it", "Write to another topic")
+            yield Fault(
+                declared, f"a cycle: what is read from {topic!r} is written back into it", "Write to another topic"
+            )

@@ -7,9 +7,14 @@ and must agree with it record for record (tests/jobs compare the two).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Never
+
+MAX_BYTES = 1_048_000
+"""Of key and value that fit uncompressed, with headers, into the brokers' default ``max.message.bytes`` of 1048588."""
 
 _RANGES = {"int": 31, "bigint": 63}
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -20,7 +25,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
 }
 KEY_TYPES = ("string", "int", "bigint", "boolean")
-"""Types of which a key can be made: each value has one text. A double has many."""
+"""Types of which each value has one text, the same in Spark as in Python. A double has many."""
 
 
 def _refuse_constant(constant: str) -> Never:
@@ -39,15 +44,15 @@ class Rejected(ValueError):
 class Json:
     """A JSON object (RFC 8259, UTF-8) in the value of a record.
 
-    ``schema``   the fields that may be used, in Spark's DDL: ``"Id string, ProductType int"``; other fields are ignored
+    ``schema``   the fields that may be used, in Spark's DDL: ``"Id string, ProductType int"``; other fields are ignored.
+                 A field may be absent or null; one of another type is rejected, and its record with it
     ``allowed``  for a field the values that are known, each with its label; any other value is rejected
-    ``max_bytes``  of value and new key together; by default what fits uncompressed, with headers, into the brokers'
-                 default ``max.message.bytes`` of 1048588, so that no record can stop the stream at its next topic
+    ``max_bytes``  of value and new key together, so that no record can stop the stream at its next topic
     """
 
     schema: str
     allowed: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
-    max_bytes: int = 1_048_000
+    max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
         fields = self.fields
@@ -55,7 +60,7 @@ class Json:
             if name not in fields:
                 raise ValueError(f"allowed names the field {name!r}; the schema has {', '.join(fields)}")
 
-    @property
+    @cached_property
     def fields(self) -> dict[str, str]:
         """Field name to type."""
         fields: dict[str, str] = {}
@@ -83,31 +88,53 @@ class Json:
             raise Rejected("the value is not a JSON object")
         return document
 
-    def read_field(self, document: Mapping[str, Any], name: str) -> Any:
-        """The value of one declared field, or :class:`Rejected` when it is absent, null, of another type or unknown."""
-        found: Any = document.get(name)
+    def read(self, value: bytes | None) -> dict[str, Any]:
+        """Every declared field, None where absent or null; or :class:`Rejected`."""
+        document = self.deserialize(value)
+        return {name: self._field(name, kind, document.get(name)) for name, kind in self.fields.items()}
+
+    def _field(self, name: str, kind: str, found: Any) -> Any:
         if found is None:
-            raise Rejected(f"{name} is missing")
-        kind = self.fields[name]
+            return None
         if type(found) not in _TYPES[kind]:  # exactly: a bool is an int to isinstance
             raise Rejected(f"{name} is not of type {kind}")
         bits = _RANGES.get(kind)
         if bits is not None and not -(1 << bits) <= found < 1 << bits:
             raise Rejected(f"{name} is not of type {kind}")
+        if kind == "double":
+            found = _double(name, found)
+        if kind == "string":
+            try:
+                found.encode("utf-8")
+            except UnicodeEncodeError as error:  # half of a surrogate pair
+                raise Rejected(f"{name} is not valid Unicode") from error
         if name in self.allowed and found not in self.allowed[name]:
             known = ", ".join(str(value) for value in self.allowed[name])
             raise Rejected(f"{name} is not one of {known}")
         return found
 
 
+def _double(name: str, found: float) -> float:
+    try:
+        number = float(found)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Rejected(f"{name} is not of type double")
+    return number
+
+
+def text_of(found: Any) -> str:
+    """The text of a field as Spark casts it to a string, for those types that have one text a value."""
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
 def key_of(serde: Json, name: str, value: bytes | None) -> bytes:
     """The key that grouping by the field ``name`` gives a record: its text, in UTF-8; or :class:`Rejected`."""
-    found = serde.read_field(serde.deserialize(value), name)
-    text = str(found).lower() if isinstance(found, bool) else str(found)
-    try:
-        key = text.encode("utf-8")
-    except UnicodeEncodeError as error:  # half of a surrogate pair
-        raise Rejected(f"{name} is not valid Unicode") from error
+    found = serde.read(value)[name]
+    if found is None:
+        raise Rejected(f"{name} is missing")
+    key = text_of(found).encode()
     if len(key) + len(value or b"") > serde.max_bytes:
         raise Rejected(f"value and key are larger than {serde.max_bytes} bytes")
     return key

@@ -53,12 +53,16 @@ DEAD_LETTER_CONFIGS = {
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic as a topology wants it. ``configs`` are those that matter; all others stay the broker's defaults."""
+    """A topic as a topology wants it. ``configs`` are those that matter; all others stay the broker's defaults.
+
+    ``window_bytes``  at the end of a key that do not count for its partition: 12 in a windowed store's changelog
+    """
 
     name: str
     role: TopicRole
     partitions: int
     configs: Mapping[str, str]
+    window_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.positions import begin_positions
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.queries import Deployment
-from streamplan.adapters.spark.sink import SinkTarget, TaskTransaction
-from streamplan.adapters.spark.stages import changelog_writer, repartition_writer
+from streamplan.adapters.spark.sink import Output, Placed, SinkTarget, TaskTransaction
+from streamplan.adapters.spark.stages import output_writer, repartition_writer
 from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline, TestData
-from streamplan.pipelines.orders import ORDER, order, order_number
+from streamplan.pipelines.orders import ORDER, order
 from streamplan.topology import Topology
 
 _numbers = itertools.count()
@@ -47,8 +47,8 @@ class Application:
             name=f"app{number}",
             topology=self.topology,
             description="",
-            source_partitions={self.orders: 2},
-            test_data=TestData(self.orders, order, order_number),
+            topic_partitions={self.orders: 2},
+            test_data=TestData((self.orders,), lambda n: (self.orders, *order(n)), "Id"),
         )
         self.repartition = self.topology.decorate("quantities-repartition")
         self.changelog = self.topology.changelog_topic("totals")
@@ -269,16 +269,15 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Applica
         bootstrap_servers=application.bootstrap_servers,
         application_id=application.topology.application_id,
         subtopology=0,
-        source_topic=application.orders,
-        ranges={0: (end, end + 1)},
-        output_topic=application.repartition,
+        ranges={(application.orders, 0): (end, end + 1)},
+        outputs=(Output(application.repartition, Placed.KEY, 2),),
         dead_letter_topic=application.dead_letter,
         dead_letter_partitions=2,
     )
 
     def zombie() -> None:
         with TaskTransaction(target, 0) as transaction:
-            transaction.produce([b"0"], [b"zombie"], [1], [None])
+            transaction.produce(target.outputs[0], [b"0"], [b"zombie"], [1], [None])
             with TaskTransaction(target, 0):
                 pass  # the newer producer of the same stream task
             transaction.commit()
@@ -348,9 +347,8 @@ def _truncated(
         bootstrap_servers=application.bootstrap_servers,
         application_id=application.topology.application_id,
         subtopology=subtopology,
-        source_topic=application.orders,
-        ranges={0: (0, 10)},
-        output_topic=output_topic,
+        ranges={(application.orders, 0): (0, 10)},
+        outputs=(Output(output_topic, Placed.KEY, 2),),
         dead_letter_topic=application.dead_letter,
         dead_letter_partitions=2,
     )
@@ -371,7 +369,7 @@ def test_input_that_ends_early_is_not_taken_for_complete(application: Applicatio
     """Spark ends the input of a killed task as it ends a complete one."""
     target, batches = _truncated(application, application.repartition, 0)
     with pytest.raises(StreamplanError, match="its input ended early"):
-        list(repartition_writer(target, ORDER, "ProductType")(iter(batches)))
+        list(repartition_writer(target, application.orders, ORDER, "ProductType")(iter(batches)))
     assert application.committed(application.repartition) == []
     application.drain()
     assert len(application.committed(application.repartition)) == 10
@@ -382,15 +380,19 @@ def test_counts_that_end_early_are_not_taken_for_complete(application: Applicati
     target, _ = _truncated(application, application.changelog, 1)
     counts = pa.table(
         {
-            "key": [b"0"],
-            "value": pa.array([5], pa.int64()),
             "partition": pa.array([0], pa.int32()),
+            "output": pa.array([0], pa.int32()),
+            "key": [b"0"],
+            "value": [bytes(8)],
             "timestamp": pa.array([1], pa.int64()),
+            "headers": pa.nulls(1),
+            "topic": pa.nulls(1, pa.string()),
+            "offset": pa.nulls(1, pa.int64()),
             "last": [False],
         }
     )
     with pytest.raises(StreamplanError, match="its input ended early"):
-        list(changelog_writer(target)(iter(counts.to_batches())))
+        list(output_writer(target)(iter(counts.to_batches())))
     assert application.committed(application.changelog) == []
 
 

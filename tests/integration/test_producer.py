@@ -18,7 +18,7 @@ from confluent_kafka import Message, Producer
 from streamplan.adapters.kafka.producer import next_number, produce
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline, TestData
-from streamplan.pipelines.orders import ORDER, order, order_number
+from streamplan.pipelines.orders import ORDER, order
 from streamplan.topology import Topology
 
 from tests.integration.test_aggregator import read_committed
@@ -30,7 +30,7 @@ def pipeline_of(topic: str) -> Pipeline:
     """The orders pipeline on a topic of its own."""
     topology = Topology(f"app-{topic}")
     topology.stream(topic, value=ORDER).group_by("ProductType", name="q").count(store="s")
-    return Pipeline("orders", topology, "", {topic: 2}, TestData(topic, order, order_number))
+    return Pipeline("orders", topology, "", {topic: 2}, TestData((topic,), lambda n: (topic, *order(n)), "Id"))
 
 
 def write(pipeline: Pipeline, bootstrap_servers: str, **extent: int) -> None:
@@ -43,7 +43,7 @@ def numbers(messages: list[Message]) -> list[int]:
 
 def test_numbers_go_on_where_the_topic_ends(bootstrap_servers: str, new_topic: Callable[..., str]) -> None:
     pipeline = pipeline_of(new_topic("orders"))
-    topic = pipeline.test_data.topic
+    topic = pipeline.test_data.topics[0]
     assert next_number(pipeline, bootstrap_servers) == 0
     write(pipeline, bootstrap_servers, records=19)
     write(pipeline, bootstrap_servers, records=6)
@@ -62,7 +62,7 @@ def test_numbers_go_on_where_the_topic_ends(bootstrap_servers: str, new_topic: C
 
 def test_records_of_others_in_the_tail_do_not_disturb(bootstrap_servers: str, new_topic: Callable[..., str]) -> None:
     pipeline = pipeline_of(new_topic("orders"))
-    topic = pipeline.test_data.topic
+    topic = pipeline.test_data.topics[0]
     write(pipeline, bootstrap_servers, records=10)
     stranger = Producer({"bootstrap.servers": bootstrap_servers})
     for n in range(3000):
@@ -167,7 +167,7 @@ def test_a_second_producer_fences_the_first(bootstrap_servers: str, new_topic: C
         first.join(30)
     assert [type(error) for error in caught] == [Refused]
     assert "was fenced" in str(caught[0])
-    found = numbers(read_committed(bootstrap_servers, pipeline.test_data.topic))
+    found = numbers(read_committed(bootstrap_servers, pipeline.test_data.topics[0]))
     assert found == list(range(len(found)))
 
 

@@ -12,10 +12,14 @@ from streamplan.adapters.kafka.admin import apply_topics, format_plan, observe_t
 from streamplan.checks.observation import CouldNotLook
 from streamplan.errors import Refused
 from streamplan.pipeline import Pipeline, TestData
-from streamplan.pipelines.orders import ORDER, PIPELINE, order, order_number
+from streamplan.pipelines.orders import ORDER, PIPELINE, order
 from streamplan.topology import Topology
 
 _numbers = itertools.count()
+
+
+def test_data(topic: str) -> TestData:
+    return TestData((topic,), lambda n: (topic, *order(n)), "Id")
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def pipeline(admin: AdminClient) -> Iterator[Pipeline]:
     name = f"topics-{os.getpid()}-{next(_numbers)}"
     topology = Topology(name)
     topology.stream(f"{name}-orders", value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
-    made = Pipeline(name, topology, "", {f"{name}-orders": 2}, TestData(f"{name}-orders", order, order_number))
+    made = Pipeline(name, topology, "", {f"{name}-orders": 2}, test_data(f"{name}-orders"))
     yield made
     for future in admin.delete_topics([spec.name for spec in made.topics()]).values():
         future.exception(10)
@@ -102,7 +106,7 @@ def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_server
     name = "a" * 240  # with -dead-letter it is longer than Kafka's 249 characters
     topology = Topology(name)
     topology.stream(f"orders-{os.getpid()}", value=ORDER).group_by("ProductType", name="q").count(store="s")
-    pipeline = Pipeline("long", topology, "", {f"orders-{os.getpid()}": 2}, TestData("orders", order, order_number))
+    pipeline = Pipeline("long", topology, "", {f"orders-{os.getpid()}": 2}, test_data(f"orders-{os.getpid()}"))
     with pytest.raises(Refused, match="Nothing was created"):
         apply_topics(bootstrap_servers, pipeline)
     assert observe_topics(bootstrap_servers, names(pipeline)) == {}

@@ -16,8 +16,9 @@ from confluent_kafka.admin import AdminClient
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.pipeline import Pipeline, TestData
-from streamplan.pipelines.orders import ORDER, order, order_number
-from streamplan.processor_topology import TaskId, Topology
+from streamplan.pipelines.orders import ORDER, order
+from streamplan.processor_topology import TaskId
+from streamplan.topology import Topology
 
 _numbers = itertools.count()
 
@@ -29,7 +30,7 @@ class TransactionalApplication:
         self.orders = f"{name}-orders"
         topology = Topology(name)
         topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
-        self.pipeline = Pipeline(name, topology, "", {self.orders: 2}, TestData(self.orders, order, order_number))
+        self.pipeline = Pipeline(name, topology, "", {self.orders: 2}, self._test_data())
         self.group = topology.application_id
         self.repartition = topology.decorate("quantities-repartition")
         self.changelog = topology.changelog_topic("totals")
@@ -41,6 +42,9 @@ class TransactionalApplication:
         self._producers: dict[TaskId, Producer] = {}
         self._group_reader = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": self.group})
         self.plain = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+
+    def _test_data(self) -> TestData:
+        return TestData((self.orders,), lambda n: (self.orders, *order(n)), "Id")
 
     def create_topics(self) -> None:
         apply_topics(self.bootstrap_servers, self.pipeline)

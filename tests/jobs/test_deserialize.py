@@ -6,11 +6,12 @@ import random
 
 import pyarrow as pa
 import pytest
-from streamplan.adapters.spark.deserialize import select_keys
+from streamplan.adapters.spark.deserialize import read_rows, select_keys
 from streamplan.serdes import Json, Rejected, key_of
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 OTHER = Json("Id string, paid boolean, total bigint")
+EVERY = Json("Id string, ProductType int, x double, v bigint, paid boolean")
 
 VALUES: list[bytes | None] = [
     None,
@@ -47,6 +48,12 @@ VALUES: list[bytes | None] = [
     b'\xef\xbb\xbf{"ProductType":1}',
     b'{"ProductType":1,"Id":"a\nb"}',
     b'{"ProductType":1,"Id":"\\ud800"}',
+    b'{"x":1}',
+    b'{"x":-0.0,"v":9223372036854775807,"paid":false}',
+    b'{"x":1e400}',
+    b'{"x":12345678901234567890123}',
+    b'{"x":0.1,"Id":""}',
+    b'{"x":"1"}',
     b'{"ProductType":1,"Id":5}',
     b'{"ProductType":1,}',
     b'{"ProductType":1//c\n}',
@@ -130,3 +137,34 @@ def test_mutated_documents_are_read_as_the_reference_reads_them() -> None:
             value[at : at + chosen.randint(0, 1)] = bytes([chosen.choice(b'{}[]",:\\01eE+-. \n\t\x00\xff tfnulrs')])
         found = deserialized(ORDER, "ProductType", [bytes(value)])
         assert found == [reference(ORDER, "ProductType", bytes(value))], bytes(value)
+
+
+def rows(serde: Json, values: list[bytes | None]) -> list[tuple[object, str | None]]:
+    found = read_rows(pa.array(values, pa.binary()), serde)
+    return [(row, found.rejected.get(number)) for number, row in enumerate(found.fields.to_pylist())]
+
+
+def row(serde: Json, value: bytes | None) -> tuple[object, str | None]:
+    try:
+        return serde.read(value), None
+    except Rejected as rejection:
+        return None, str(rejection)
+
+
+@pytest.mark.parametrize("serde", [ORDER, OTHER, EVERY], ids=["order", "other", "every"])
+def test_rows_are_read_as_the_reference_reads_them(serde: Json) -> None:
+    for value in VALUES:
+        assert rows(serde, [value]) == [row(serde, value)]
+        good = b'{"ProductType":0}'
+        assert rows(serde, [good, value, good]) == [row(serde, good), row(serde, value), row(serde, good)]
+
+
+def test_mutated_rows_are_read_as_the_reference_reads_them() -> None:
+    chosen = random.Random(20261122)
+    short = [value for value in VALUES if value and len(value) < 200]
+    for _ in range(3000):
+        value = bytearray(chosen.choice(short))
+        for _ in range(chosen.randint(1, 3)):
+            at = chosen.randrange(len(value) + 1)
+            value[at : at + chosen.randint(0, 1)] = bytes([chosen.choice(b'{}[]",:\\01eE+-. \n\t\x00\xff tfnulrsxv')])
+        assert rows(EVERY, [bytes(value)]) == [row(EVERY, bytes(value))], bytes(value)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from streamplan.adapters.kafka.producer import Pace, Produced
 from streamplan.errors import Refused, StreamplanError
-from streamplan.pipelines.orders import order_number
+from streamplan.pipelines.orders import PIPELINE
 
 from jobs import producer as job
 
@@ -141,4 +141,4 @@ def test_a_signal_at_the_worst_moment_stops_and_does_not_hang(number: signal.Sig
 
 
 def test_a_key_with_more_digits_than_a_number_may_have_is_not_ours() -> None:
-    assert order_number(b"order_" + b"9" * 5000, b"x") is None
+    assert PIPELINE.test_data.number_of("orders", b"k", b'{"Id": "order_' + b"9" * 5000 + b'"}') is None

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from streamplan.checks.observation import Check, Observation, RecordsGone
 from streamplan.checks.port import Cluster, Offsets
-from streamplan.copartitioning import enforce_copartitioning
-from streamplan.errors import Refused
+from streamplan.copartitioning import copartition_groups
 from streamplan.partitions import partition_for_key
 from streamplan.pipeline import Pipeline
-from streamplan.topics import ObservedTopic, TopicRole
+from streamplan.topics import ObservedTopic, TopicRole, TopicSpec
 
 LOOKS = 3
 """A repartition topic may be purged while it is read."""
@@ -39,7 +38,12 @@ class _Placement:
 
 def observe(pipeline: Pipeline, cluster: Cluster) -> Iterable[Observation]:
     """Counts of every topic against the declaration and each other, then the partition of every record."""
-    keyed = [spec for spec in pipeline.topics() if spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)]
+    joined = {topic for group in copartition_groups(pipeline.topology) for topic in group}
+    keyed = [
+        spec
+        for spec in pipeline.topics()
+        if spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG) or spec.name in joined
+    ]
     observed = cluster.topics([spec.name for spec in pipeline.topics()])
     yield from _counts(pipeline, observed)
     written = 0
@@ -48,32 +52,33 @@ def observe(pipeline: Pipeline, cluster: Cluster) -> Iterable[Observation]:
             continue  # its row above is red
         offsets = cluster.offsets(spec.name)
         written += sum(found.stable for found in offsets.values())
-        yield from _placement(cluster, spec.name, observed[spec.name].partitions, offsets)
+        yield from _placement(cluster, spec, observed[spec.name].partitions, offsets)
     if not written:
-        yield Observation(f"{pipeline.topology.application_id}: records in repartition topics", "at least 1", "none")
+        yield Observation(f"{pipeline.topology.application_id}: records in its topics", "at least 1", "none")
 
 
 def _counts(pipeline: Pipeline, observed: Mapping[str, ObservedTopic]) -> Iterable[Observation]:
     topology = pipeline.topology
     for subtopology in topology.subtopologies:
-        expected = pipeline.partitions(subtopology)
-        read = pipeline.source_topics(subtopology)
-        changelogs = [topology.changelog_topic(store) for store in subtopology.stores]
-        for topic in (*read, *changelogs):
-            count = observed[topic].partitions if topic in observed else "missing"
-            yield Observation(f"{topic}: partitions (sub-topology {subtopology.id})", expected, count)
-        group = {topic: observed[topic].partitions for topic in read if topic in observed}
-        if len(group) > 1:
-            try:
-                enforce_copartitioning(group)
-            except Refused as refusal:
-                yield Observation(f"topics that sub-topology {subtopology.id} reads", "equal counts", str(refusal))
+        expected = {topic: pipeline.partition_counts[topic] for topic in pipeline.source_topics(subtopology)}
+        expected |= {topology.changelog_topic(store): pipeline.partitions(subtopology) for store in subtopology.stores}
+        for topic, count in expected.items():
+            found = observed[topic].partitions if topic in observed else "missing"
+            yield Observation(f"{topic}: partitions (sub-topology {subtopology.id})", count, found)
+    for group in copartition_groups(topology):
+        counts = {topic: observed[topic].partitions for topic in map(topology.decorate, group) if topic in observed}
+        if len(set(counts.values())) > 1:
+            listed = ", ".join(f"{topic}={count}" for topic, count in sorted(counts.items()))
+            yield Observation("topics that are joined", "equal counts", f"Topics not co-partitioned: [{{{listed}}}]")
 
 
-def _placement(cluster: Cluster, topic: str, partitions: int, offsets: Mapping[int, Offsets]) -> Iterable[Observation]:
+def _placement(
+    cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
+) -> Iterable[Observation]:
+    topic = spec.name
     for look in range(1, LOOKS + 1):
         try:
-            found = _scan(cluster, topic, partitions, offsets)
+            found = _scan(cluster, spec, partitions, offsets)
             break
         except RecordsGone:
             if look == LOOKS:
@@ -93,11 +98,13 @@ def _placement(cluster: Cluster, topic: str, partitions: int, offsets: Mapping[i
         yield Observation(f"{topic}: further misplaced keys", 0, len(found.keys) - NAMED_KEYS)
 
 
-def _scan(cluster: Cluster, topic: str, partitions: int, offsets: Mapping[int, Offsets]) -> _Placement:
+def _scan(cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]) -> _Placement:
     """Every committed record. Records without a key belong anywhere."""
+    ranges = {number: (found.start, found.stable) for number, found in offsets.items()}
+    until = -spec.window_bytes or None
     placement = _Placement()
     belongs: dict[bytes, int] = {}
-    for chunk in cluster.records(topic, {number: (found.start, found.stable) for number, found in offsets.items()}):
+    for chunk in cluster.records(spec.name, ranges):
         placement.records += len(chunk)
         for partition, offset, _, key, _, _ in chunk:
             if key is None:
@@ -106,7 +113,7 @@ def _scan(cluster: Cluster, topic: str, partitions: int, offsets: Mapping[int, O
             if right is None:
                 if len(belongs) >= _CACHED_KEYS:
                     belongs.clear()
-                right = belongs[key] = partition_for_key(key, partitions)
+                right = belongs[key] = partition_for_key(key[:until], partitions)
             if right != partition:
                 placement.wrong += 1
                 misplaced = placement.keys.setdefault((key, partition), _Misplaced(partition, right, offset))

@@ -10,8 +10,9 @@ from streamplan.checks.cuts import Patience, take_cut
 from streamplan.checks.observation import Check, CouldNotLook, Observation, RecordsGone
 from streamplan.checks.port import Cluster, Record
 from streamplan.pipeline import Pipeline
-from streamplan.serdes import Json, Rejected, key_of
-from streamplan.topology import Count, KeySelect
+from streamplan.operations import Count, KeySelect, NullKeyFilter
+from streamplan.processor_topology import Source
+from streamplan.serdes import KEY_TYPES, Json, Rejected, key_of
 
 LOOKS = 3
 """Compaction and purging may take records away between a cut and reading up to it; a real fault is there each time."""
@@ -21,13 +22,16 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A count as declared, from the topic it begins with to its changelog. Names are those in Kafka."""
+    """A count as declared, from the topic it begins with to its changelog. Names are those in Kafka.
+
+    ``field``  of the value, by which it is counted; None for the record's key
+    """
 
     application_id: str
     subtopology: int
     source: str
     serde: Json
-    field: str
+    field: str | None
     repartition: str
     store: str
     changelog: str
@@ -36,8 +40,17 @@ class Aggregation:
     def label(self, key: bytes) -> str:
         """``orders-products-quantities[0] Jackets``."""
         text = key.decode("utf-8", "backslashreplace")
-        labels = {str(value): label for value, label in self.serde.allowed.get(self.field, {}).items()}
+        labels = {str(value): label for value, label in self.serde.allowed.get(self.field or "", {}).items()}
         return f"{self.store}[{text}] {labels.get(text, '')}".rstrip()
+
+    def key_of(self, record: Record) -> bytes:
+        """The key that a record of the source is counted by, or :class:`Rejected`."""
+        if self.field is not None:
+            return key_of(self.serde, self.field, record.value)
+        self.serde.read(record.value)
+        if record.key is None:
+            raise Rejected("the key is null")
+        return record.key
 
 
 @dataclass(frozen=True)
@@ -59,14 +72,14 @@ class Recount:
     rejected: set[tuple[int, int]] = field(default_factory=set)
 
     def advance(self, cluster: Cluster, positions: Mapping[int, int]) -> None:
-        serde, name = self.aggregation.serde, self.aggregation.field
+        key_of = self.aggregation.key_of
         ranges = {partition: (self.positions.get(partition, 0), last) for partition, last in positions.items()}
         for chunk in cluster.records(self.aggregation.source, ranges):
             self.records += len(chunk)
             keys = []
             for record in chunk:
                 try:
-                    keys.append(key_of(serde, name, record.value))
+                    keys.append(key_of(record))
                 except Rejected:
                     self.rejected.add((record.partition, record.offset))
             self.counts.update(keys)
@@ -139,41 +152,55 @@ class Totals:
 
 
 def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
-    """Every ``stream().group_by().count()`` of a pipeline."""
+    """The one count of a pipeline that does nothing but count records by a field, or by their key.
+
+    It can be recounted without an engine. Empty for every other pipeline: those are recounted by Spark.
+    """
     topology = pipeline.topology
-    found: list[Aggregation] = []
-    for downstream in topology.subtopologies:
-        for operation in downstream.operations:
-            if not isinstance(operation, Count):
-                continue
-            (repartition,) = downstream.source_topics
-            (upstream,) = [group for group in topology.subtopologies if repartition in group.sink_topics]
-            (select,) = [operation for operation in upstream.operations if isinstance(operation, KeySelect)]
-            (source,) = upstream.source_topics
-            serde = upstream.sources[0].value
-            if serde is None:
-                raise TypeError(f"sub-topology {upstream.id} reads {source}, which has no serde")
-            found.append(
-                Aggregation(
-                    application_id=topology.application_id,
-                    subtopology=upstream.id,
-                    source=topology.decorate(source),
-                    serde=serde,
-                    field=select.field,
-                    repartition=topology.decorate(repartition),
-                    store=operation.store,
-                    changelog=topology.changelog_topic(operation.store),
-                    dead_letters=topology.dead_letter_topic,
-                )
-            )
-    return tuple(found)
+    match topology.subtopologies:
+        case (upstream, downstream):
+            pass
+        case _:
+            return ()
+    match upstream.sources, upstream.operations, downstream.operations:
+        case (Source(value=Json() as serde),), (NullKeyFilter(),), (Count(store=store, window=None),):
+            name = None
+        case (Source(value=Json() as serde),), (KeySelect(key=key), NullKeyFilter()), (Count(store=store, window=None),):
+            if serde.fields.get(key) not in KEY_TYPES:
+                return ()
+            name = key
+        case _:
+            return ()
+    if len(upstream.sinks) != 1 or upstream.sink_topics != downstream.source_topics or downstream.sinks:
+        return ()
+    return (
+        Aggregation(
+            application_id=topology.application_id,
+            subtopology=upstream.id,
+            source=topology.decorate(upstream.source_topics[0]),
+            serde=serde,
+            field=name,
+            repartition=topology.decorate(downstream.source_topics[0]),
+            store=store,
+            changelog=topology.changelog_topic(store),
+            dead_letters=topology.dead_letter_topic,
+        ),
+    )
 
 
 def observe(
     pipeline: Pipeline, cluster: Cluster, *, store: StoreTotals | None = None, patience: Patience | None = None
 ) -> Iterable[Observation]:
     """Recount every aggregation and compare; exact, also while the stream runs."""
-    for aggregation in aggregations(pipeline):
+    found = aggregations(pipeline)
+    if not found:
+        raise CouldNotLook(
+            f"the totals of {pipeline.name}",
+            expected="a count of records by a field or by their key",
+            observed="a topology that only Spark can compute anew",
+            remedy="Run jobs/recount.py, as the task totals does.",
+        )
+    for aggregation in found:
         yield from _observe(aggregation, cluster, store, patience or Patience())
 
 

@@ -136,7 +136,7 @@ def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
     written = sum(found.stable for topic in topology.source_topics for found in cluster.offsets(topic).values())
     counted = sum(
         position
-        for topic in topology.repartition_topics
+        for topic in (repartition.name for repartition in topology.repartition_topics)
         for position in cluster.positions(topology.application_id, topology.decorate(topic)).values()
     )
     return written, counted

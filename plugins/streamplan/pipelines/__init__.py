@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from streamplan.errors import Refused
 from streamplan.pipeline import Pipeline
-from streamplan.pipelines import orders
+from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, users, wide
 
-PIPELINES: tuple[Pipeline, ...] = (orders.PIPELINE,)
+PIPELINES: tuple[Pipeline, ...] = (
+    orders.PIPELINE,
+    users.PIPELINE,
+    latest.PIPELINE,
+    enriched.PIPELINE,
+    wide.PIPELINE,
+    skewed.PIPELINE,
+    pageviews.PIPELINE,
+)
 
 
 def pipeline_named(name: str) -> Pipeline:

@@ -16,9 +16,9 @@ topology = Topology("orders-aggregator")
 )
 
 
-def order(n: int) -> tuple[str, bytes, bytes]:
-    """Order ``n``: key ``order_<n>``, product type ``n % 2``."""
-    return "orders", b"order_%d" % n, b'{"Id": "order_%d", "ProductType": %d}' % (n, n % 2)
+def order(n: int) -> tuple[bytes, bytes]:
+    """Key and value of order ``n``: key ``order_<n>``, product type ``n % 2``."""
+    return b"order_%d" % n, b'{"Id": "order_%d", "ProductType": %d}' % (n, n % 2)
 
 
 PIPELINE = Pipeline(
@@ -26,5 +26,5 @@ PIPELINE = Pipeline(
     topology=topology,
     description="Groups orders by product type and counts them.",
     topic_partitions={"orders": 2},
-    test_data=TestData(("orders",), record=order, number="Id"),
+    test_data=TestData(("orders",), record=lambda n: ("orders", *order(n)), number="Id"),
 )

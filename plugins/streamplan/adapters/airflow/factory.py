@@ -105,7 +105,7 @@ def producer_dag(pipeline: Pipeline) -> DAG:
         pipeline,
         "producer",
         f"""
-        Writes test data for **{pipeline.name}** into `{pipeline.test_data.topic}`.
+        Writes test data for **{pipeline.name}** into {' and '.join(f'`{topic}`' for topic in pipeline.test_data.topics)}.
 
         Record numbers go on where the topic ends, and each is there exactly once, also when the job is killed and
         retried: `plan` decides the numbers of this run, `produce` writes those that are missing.

@@ -95,7 +95,7 @@ class ProcessedOperator(BaseOperator):
             topic: {str(partition): found.stable for partition, found in cluster.offsets(topic).items()}
             for topic in topology.source_topics
         }
-        targets |= {topology.decorate(topic): None for topic in topology.repartition_topics}
+        targets |= {topology.decorate(topic.name): None for topic in topology.repartition_topics}
         seconds = seconds_for(int(self.records or 0))
         group = topology.application_id
         self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)

@@ -72,22 +72,23 @@ class Pace:
 
 
 def next_number(pipeline: Pipeline, bootstrap_servers: str) -> int:
-    """The number after the greatest that is committed in the topic; 0 for a topic without records of ours.
+    """The number after the greatest that is committed in the topics; 0 where there is no record of ours.
 
     Within a partition numbers rise, so the last of ours in each partition is enough. Records of others may lie behind
     it: the look goes back, twice as far each time, until one of ours is found or the partition begins.
     """
-    topic = pipeline.test_data.topic
+    topics = pipeline.test_data.topics
     cluster = KafkaCluster(bootstrap_servers)
-    if topic not in cluster.topics([topic]):
+    if missing := sorted(set(topics) - cluster.topics(topics).keys()):
         raise Refused(
-            f"topic {topic}",
+            f"topic {', '.join(missing)}",
             expected=f"at {bootstrap_servers}",
             observed="no such topic",
             remedy=f"The task topics of {pipeline.name}_deploy creates it.",
         )
     greatest = -1
-    for partition, offsets in cluster.offsets(topic).items():
+    partitions = [(topic, *found) for topic in topics for found in cluster.offsets(topic).items()]
+    for topic, partition, offsets in partitions:
         window, end = _TAIL, offsets.stable
         while end > offsets.start:
             first = max(offsets.start, end - window)
@@ -95,7 +96,7 @@ def next_number(pipeline: Pipeline, bootstrap_servers: str) -> int:
                 number
                 for chunk in cluster.records(topic, {partition: (first, end)})
                 for record in chunk
-                if (number := pipeline.test_data.number(record.key, record.value)) is not None
+                if (number := pipeline.test_data.number_of(topic, record.key, record.value)) is not None
             ]
             if numbers:
                 greatest = max(greatest, *numbers)
@@ -180,10 +181,12 @@ def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Coun
 
     producer.begin_transaction()
     for at in range(first, end, _CHUNK):  # while one is made, librdkafka sends the one before
-        numbers = range(at, min(at + _CHUNK, end))
-        messages = [{"key": key, "value": value} for key, value in map(record, numbers)]
-        queued = producer.produce_batch(pipeline.test_data.topic, messages, on_delivery=acknowledged)
-        if queued != len(messages):
-            raise KafkaException(next(message["_error"] for message in messages if "_error" in message))
+        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in pipeline.test_data.topics}
+        for topic, key, value in map(record, range(at, min(at + _CHUNK, end))):
+            by_topic[topic].append({"key": key, "value": value})
+        for topic, messages in by_topic.items():
+            queued = producer.produce_batch(topic, messages, on_delivery=acknowledged)
+            if queued != len(messages):
+                raise KafkaException(next(message["_error"] for message in messages if "_error" in message))
     producer.commit_transaction(_COMMIT_SECONDS)
     return partitions

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -15,8 +16,11 @@ from streamplan.adapters.kafka.admin import observe_topics
 from streamplan.adapters.kafka.positions import begin_positions, records_ever_written
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.queries import Deployment, Written, build_query
+from streamplan.adapters.spark.sink import TopicPartition
+from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.errors import Refused, StreamplanError
-from streamplan.topology import Subtopology
+from streamplan.processor_topology import Subtopology
+from streamplan.topology import Topology
 
 
 @dataclass
@@ -33,6 +37,9 @@ class Progress:
         with self._lock:
             before = self.totals.get(written.subtopology, (0, 0))
             self.totals[written.subtopology] = (before[0] + written.written, before[1] + written.dead_lettered)
+            for name, metrics in written.peeked.items():
+                listed = ", ".join(f"{metric} {value}" for metric, value in metrics.items())
+                self.report(f"peek {name}, micro-batch {written.batch}: {listed}")
             if time.monotonic() - self._last >= self.interval_seconds:
                 self._last = time.monotonic()
                 self.report(self.line())
@@ -63,7 +70,12 @@ def refuse_unfit_topics(deployment: Deployment) -> None:
 
 
 def refuse_unfit_checkpoint(
-    checkpoint: Checkpoint, subtopology: Subtopology, topic: str, positions: Mapping[int, int], *, outputs: int
+    checkpoint: Checkpoint,
+    subtopology: Subtopology,
+    topics: Sequence[str],
+    positions: Mapping[TopicPartition, int],
+    *,
+    outputs: int,
 ) -> None:
     """The checkpoint and the group's positions tell one history, or :class:`Refused` with both figures.
 
@@ -74,28 +86,40 @@ def refuse_unfit_checkpoint(
         if subtopology.stores and outputs:
             raise Refused(
                 f"sub-topology {subtopology.id} has no checkpoint at {checkpoint.location}",
-                expected=f"the state of the {outputs} records in its changelog",
+                expected=f"the state of the {outputs} records in its changelogs",
                 observed="none",
                 remedy="Bring the checkpoint back, or reset the application: its totals would start again from 0.",
             )
         return
-    done = checkpoint.ends(committed, topic) if committed is not None else {}
-    begun = checkpoint.ends(planned, topic)
-    for partition, position in sorted(positions.items()):
-        if position < done.get(partition, 0):
+    done = checkpoint.ends(committed, topics) if committed is not None else {}
+    begun = checkpoint.ends(planned, topics)
+    for (topic, partition), position in sorted(positions.items()):
+        processed = done.get((topic, partition), 0)
+        if position < processed:
             raise Refused(
                 f"{topic}-{partition}: the checkpoint {checkpoint.location} is ahead of Kafka",
-                expected=f"a position of at least {done[partition]}, which the checkpoint has processed",
+                expected=f"a position of at least {processed}, which the checkpoint has processed",
                 observed=f"position {position} of the group",
                 remedy="The group was reset or Kafka lost data: reset the application, or restore both together.",
             )
-        if subtopology.stores and position > begun.get(partition, 0):
+        known = begun.get((topic, partition), 0)
+        if subtopology.stores and position > known:
             raise Refused(
                 f"{topic}-{partition}: the checkpoint {checkpoint.location} is behind Kafka",
-                expected=f"a position of at most {begun.get(partition, 0)}, up to which the state was built",
+                expected=f"a position of at most {known}, up to which the state was built",
                 observed=f"position {position} of the group",
                 remedy="The checkpoint is an old copy: bring the newest back, or reset the application.",
             )
+
+
+def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
+    """The sub-topologies, each behind those that write what it reads."""
+    groups = topology.subtopologies
+    writers = {
+        reader.id: {writer.id for writer in groups if set(writer.sink_topics) & set(reader.source_topics)}
+        for reader in groups
+    }
+    return tuple(groups[number] for number in TopologicalSorter(writers).static_order())
 
 
 def run(
@@ -110,28 +134,31 @@ def run(
     """Run until drained (``available_now``), until ``stop`` is set, or until a query fails."""
     pipeline = deployment.pipeline
     refuse_unfit_topics(deployment)
+    schemas = resolve_schemas(spark, pipeline)
     progress = Progress(report)
     queries: list[StreamingQuery] = []
     try:
-        for subtopology in pipeline.topology.subtopologies:
-            (topic,) = pipeline.source_topics(subtopology)
+        for subtopology in in_flow_order(pipeline.topology):
+            topics = pipeline.source_topics(subtopology)
             changelogs = [pipeline.topology.changelog_topic(store) for store in subtopology.stores]
             checkpoint = deployment.checkpoint(spark, subtopology)
-            positions = begin_positions(
-                deployment.bootstrap_servers,
-                pipeline.topology.application_id,
-                topic,
-                new=checkpoint.last_planned() is None,
-            )
+            new = checkpoint.last_planned() is None
+            positions = {
+                (topic, partition): position
+                for topic in topics
+                for partition, position in begin_positions(
+                    deployment.bootstrap_servers, pipeline.topology.application_id, topic, new=new
+                ).items()
+            }
             outputs = records_ever_written(deployment.bootstrap_servers, changelogs)
-            refuse_unfit_checkpoint(checkpoint, subtopology, topic, positions, outputs=outputs)
-            writer = build_query(spark, deployment, subtopology, positions, progress)
+            refuse_unfit_checkpoint(checkpoint, subtopology, topics, positions, outputs=outputs)
+            writer = build_query(spark, deployment, subtopology, schemas, positions, progress)
             if available_now:
                 queries.append(writer.trigger(availableNow=True).start())
                 _await(queries, stop)
             else:
                 queries.append(writer.trigger(processingTime=f"{trigger_interval_ms} milliseconds").start())
-                report(f"sub-topology {subtopology.id} reads {topic}")
+                report(f"sub-topology {subtopology.id} reads {', '.join(topics)}")
         if not available_now:
             _await(queries, stop)
     finally:

@@ -8,7 +8,7 @@ so that a checkpoint may lie wherever Spark can write one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,24 +19,27 @@ from streamplan.errors import Refused
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint of one query that reads one topic. ``location`` is a path or a URI."""
+    """The checkpoint of one query. ``location`` is a path or a URI."""
 
     spark: SparkSession
     location: str
 
-    def ranges(self, batch: int, topic: str) -> dict[int, tuple[int, int]]:
-        """Of each partition the offsets (first, past the last) of a micro-batch, partitions without news left out."""
-        until = self.ends(batch, topic)
-        first = self.ends(batch - 1, topic) if batch else self._parse("sources/0/0", topic)
+    def ranges(self, batch: int, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Of each topic and partition the offsets (first, past the last) of a micro-batch, those without news left out."""
+        until = self.ends(batch, topics)
+        first = self.ends(batch - 1, topics) if batch else {}
+        if first.keys() != until.keys():
+            for number in range(len(topics)):  # a source begins where it is seen first
+                first = self._offsets(f"sources/{number}/0", topics) | first
         return {
             partition: (first.get(partition, 0), end)
             for partition, end in until.items()
             if end > first.get(partition, 0)
         }
 
-    def ends(self, batch: int, topic: str) -> dict[int, int]:
-        """Of each partition the offset past the last one of a micro-batch."""
-        return self._parse(f"offsets/{batch}", topic)
+    def ends(self, batch: int, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """Of each topic and partition the offset past the last one of a micro-batch."""
+        return self._offsets(f"offsets/{batch}", topics)
 
     def last_planned(self) -> int | None:
         """The newest micro-batch that was begun; None for a new checkpoint."""
@@ -54,18 +57,22 @@ class Checkpoint:
         names = [str(status.getPath().getName()) for status in files.listStatus(path)]
         return max((int(name) for name in names if name.isdigit()), default=None)
 
-    def _parse(self, name: str, topic: str) -> dict[int, int]:
+    def _offsets(self, name: str, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        found: dict[tuple[str, int], int] = {}
         for line in self._read(name).splitlines():
             if '{"' in line:
                 offsets: Mapping[str, Any] = json.loads(line[line.index('{"') :])
-                if topic in offsets:
-                    return {int(partition): int(offset) for partition, offset in offsets[topic].items()}
-        raise Refused(
-            f"checkpoint {self.location}/{name}",
-            expected=f"offsets of the topic {topic}",
-            observed="none",
-            remedy="The checkpoint belongs to another topology or is damaged.",
-        )
+                for topic in topics:
+                    if topic in offsets:
+                        found |= {(topic, int(partition)): int(offset) for partition, offset in offsets[topic].items()}
+        if not found:
+            raise Refused(
+                f"checkpoint {self.location}/{name}",
+                expected=f"offsets of {', '.join(topics)}",
+                observed="none",
+                remedy="The checkpoint belongs to another topology or is damaged.",
+            )
+        return found
 
     def _read(self, name: str) -> str:
         path = self._path(name)

@@ -1,4 +1,4 @@
-"""Reads one field of whole Arrow batches of JSON values.
+"""Reads whole Arrow batches of JSON values.
 
 Agrees record for record with the reference, :class:`streamplan.serdes.Json`: the fast path accepts only what the
 reference accepts, and everything it is not sure of goes to the reference.
@@ -7,8 +7,9 @@ reference accepts, and everything it is not sure of goes to the reference.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,10 +17,11 @@ import pyarrow.json as paj
 
 from streamplan.serdes import Json, Rejected, key_of
 
-_ARROW_TYPES: Mapping[str, pa.DataType] = {
+ARROW_TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "int": pa.int32(),
     "bigint": pa.int64(),
+    "double": pa.float64(),
     "boolean": pa.bool_(),
 }
 _LONG = 500
@@ -36,27 +38,75 @@ class Keys:
     rejected: Mapping[int, str]
 
 
+@dataclass(frozen=True)
+class Rows:
+    """``fields``: struct array as long as the batch, null where rejected; ``rejected``: row to reason."""
+
+    fields: pa.StructArray
+    rejected: Mapping[int, str]
+
+
+def read_rows(values: pa.Array, serde: Json) -> Rows:
+    """Every declared field of every record. ``values`` is a binary array, one value a record, nulls allowed."""
+    kind = pa.struct([(name, ARROW_TYPES[of]) for name, of in serde.fields.items()])
+    parsed = _parse(values, serde, kind)
+    if parsed is None:  # something in the batch is not plain JSON: one by one
+        found, rejected = _reference(values, serde.read, [None] * len(values), range(len(values)))
+        return Rows(pa.array(found, kind), rejected)
+    doubtful = _doubtful(parsed, values, serde)
+    if not doubtful:
+        return Rows(parsed, {})
+    found, rejected = _reference(values, serde.read, parsed.to_pylist(), doubtful)
+    return Rows(pa.array(found, kind), rejected)
+
+
 def select_keys(values: pa.Array, serde: Json, field: str) -> Keys:
     """The new key of every record: the text of ``field`` in its JSON value.
 
-    ``values`` is a binary array, one value a record, nulls allowed.
+    ``field`` is of a type with one text a value. ``values`` as for :func:`read_rows`.
     """
-    found = _parse(values, serde, field)
-    if found is None:  # something in the batch is not plain JSON: one by one
-        return _reference(values, serde, field, pa.nulls(len(values), pa.binary()), range(len(values)))
-    keys = found.cast(pa.string()).cast(pa.binary())
-    known = pc.is_valid(found)
-    if field in serde.allowed:
-        known = pc.and_(known, pc.is_in(found, pa.array(list(serde.allowed[field]), found.type)))
-    if serde.max_bytes < (pc.max(pc.binary_length(values)).as_py() or 0) + (
-        pc.max(pc.binary_length(keys)).as_py() or 0
-    ):
-        known = pc.and_(known, pc.less(pc.binary_length(values), serde.max_bytes // 2))
-    sure = pc.and_(known, pc.invert(_beyond_the_parser(values)))
-    if pc.all(sure).as_py():
+
+    def key(value: bytes | None) -> bytes:
+        return key_of(serde, field, value)
+
+    kind = pa.struct([(name, ARROW_TYPES[of]) for name, of in serde.fields.items()])
+    parsed = _parse(values, serde, kind)
+    if parsed is None:
+        found, rejected = _reference(values, key, [None] * len(values), range(len(values)))
+        return Keys(pa.array(found, pa.binary()), rejected)
+    column = pc.struct_field(parsed, field)
+    keys = column.cast(pa.string()).cast(pa.binary())
+    doubtful = set(_doubtful(parsed, values, serde)) | set(_indices(pc.is_null(column)))
+    if serde.max_bytes < _longest(values) + _longest(keys):
+        doubtful |= set(_indices(pc.greater_equal(pc.binary_length(values), serde.max_bytes // 2)))
+    if not doubtful:
         return Keys(keys, {})
-    doubtful = pc.indices_nonzero(pc.invert(sure.fill_null(False))).to_pylist()
-    return _reference(values, serde, field, keys, doubtful)
+    found, rejected = _reference(values, key, keys.to_pylist(), sorted(doubtful))
+    return Keys(pa.array(found, pa.binary()), rejected)
+
+
+def _doubtful(parsed: pa.StructArray, values: pa.Array, serde: Json) -> list[int]:
+    """Rows of which the reference must judge: Arrow's parser takes more than it does."""
+    doubtful = set(_indices(_beyond_the_parser(values)))
+    if parsed.null_count:  # "v": null
+        doubtful |= set(_indices(pc.is_null(parsed)))
+    for name, kind in serde.fields.items():
+        column = pc.struct_field(parsed, name)
+        if name in serde.allowed:
+            known = pc.is_in(column, pa.array(list(serde.allowed[name]), column.type))
+            doubtful |= set(_indices(pc.and_(pc.is_valid(column), pc.invert(known))))
+        if kind == "double":
+            doubtful |= set(_indices(pc.invert(pc.is_finite(column))))
+    return sorted(doubtful)
+
+
+def _indices(mask: pa.Array) -> list[int]:
+    listed: list[int] = pc.indices_nonzero(mask.fill_null(False)).to_pylist() if pc.any(mask).as_py() else []
+    return listed
+
+
+def _longest(values: pa.Array) -> int:
+    return int(pc.max(pc.binary_length(values)).as_py() or 0)
 
 
 def _beyond_the_parser(values: pa.Array) -> pa.Array:
@@ -65,15 +115,15 @@ def _beyond_the_parser(values: pa.Array) -> pa.Array:
     These are NaN and Infinity, and nesting or numbers beyond the limits of the standard library.
     """
     doubtful = pc.or_(pc.match_substring(values, b"NaN"), pc.match_substring(values, b"Infinity"))
-    if pc.max(pc.binary_length(values)).as_py() < _LONG:
+    if _longest(values) < _LONG:
         return doubtful
     brackets = pc.add(pc.count_substring(values, b"["), pc.count_substring(values, b"{"))
     deep = pc.greater(brackets, _LONG // 2)
     return pc.or_(doubtful, pc.or_(deep, pc.match_substring_regex(values, rf"[0-9]{{{_LONG}}}")))
 
 
-def _parse(values: pa.Array, serde: Json, field: str) -> pa.Array | None:
-    """The field of every record, null where absent; None where the batch as a whole does not parse.
+def _parse(values: pa.Array, serde: Json, kind: pa.StructType) -> pa.StructArray | None:
+    """The fields of every record, null where absent; None where the batch as a whole does not parse.
 
     Each value is wrapped as ``{"v":<value>,"<nonce>":<row>}`` and the rows must come back in order: a value that holds
     two documents, or half of one, cannot shift its neighbours, and cannot guess the nonce.
@@ -97,9 +147,7 @@ def _parse(values: pa.Array, serde: Json, field: str) -> pa.Array | None:
             pa.BufferReader(buffer.slice(0, pc.sum(pc.binary_length(text)).as_py())),
             read_options=paj.ReadOptions(use_threads=False, block_size=buffer.size + 1),
             parse_options=paj.ParseOptions(
-                explicit_schema=pa.schema(
-                    [("v", pa.struct([(field, _ARROW_TYPES[serde.fields[field]])])), (nonce, pa.int64())]
-                ),
+                explicit_schema=pa.schema([("v", kind), (nonce, pa.int64())]),
                 newlines_in_values=True,
                 unexpected_field_behavior="ignore",
             ),
@@ -108,16 +156,17 @@ def _parse(values: pa.Array, serde: Json, field: str) -> pa.Array | None:
         return None
     if table.num_rows != len(values) or not table[nonce].combine_chunks().equals(rows):
         return None
-    return pc.struct_field(table["v"], [0]).combine_chunks()
+    return table["v"].combine_chunks()
 
 
-def _reference(values: pa.Array, serde: Json, field: str, keys: pa.Array, rows: range | list[int]) -> Keys:
-    by_row: list[bytes | None] = keys.to_pylist()
+def _reference(
+    values: pa.Array, read: Callable[[bytes | None], Any], found: list[Any], rows: range | list[int]
+) -> tuple[list[Any], dict[int, str]]:
     rejected: dict[int, str] = {}
     for row in rows:
         try:
-            by_row[row] = key_of(serde, field, values[row].as_py())
+            found[row] = read(values[row].as_py())
         except Rejected as rejection:
-            by_row[row] = None
+            found[row] = None
             rejected[row] = str(rejection)
-    return Keys(pa.array(by_row, pa.binary()), rejected)
+    return found, rejected

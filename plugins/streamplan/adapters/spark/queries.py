@@ -1,31 +1,35 @@
-"""Sub-topologies as streaming queries on Spark's native operators."""
+"""Sub-topologies as streaming queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.adapters.spark.checkpoint import Checkpoint
-from streamplan.adapters.spark.sink import SinkTarget, commit_empty
-from streamplan.adapters.spark.stages import WRITTEN_SCHEMA, Writer, changelog_writer, repartition_writer
-from streamplan.errors import Refused
+from streamplan.adapters.spark.frames import RAW_COLUMNS
+from streamplan.adapters.spark.lowering import Finished, lower, number_outputs
+from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
+from streamplan.adapters.spark.stages import WRITTEN_SCHEMA, Writer, output_writer, repartition_writer
+from streamplan.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.pipeline import Pipeline
-from streamplan.serdes import Json
-from streamplan.topology import Count, KeySelect, Sink, Subtopology
+from streamplan.processor_topology import Source, Subtopology
+from streamplan.serdes import KEY_TYPES, Json
 
 
 @dataclass(frozen=True)
 class Written:
-    """What one micro-batch of a sub-topology wrote."""
+    """What one micro-batch of a sub-topology wrote. ``peeked``: the metrics of each peek."""
 
     subtopology: int
     batch: int
     written: int
     dead_lettered: int
+    peeked: Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -45,101 +49,134 @@ def build_query(
     spark: SparkSession,
     deployment: Deployment,
     subtopology: Subtopology,
-    positions: Mapping[int, int],
+    schemas: Mapping[str, Json],
+    positions: Mapping[TopicPartition, int],
     written: Callable[[Written], None],
 ) -> DataStreamWriter:
-    """The query of one sub-topology, not started. ``positions`` is where a query without a checkpoint begins."""
+    """The query of one sub-topology, not started.
+
+    ``schemas``    the serdes of the repartition topics
+    ``positions``  where a query without a checkpoint begins
+    """
     pipeline = deployment.pipeline
-    (topic,) = pipeline.source_topics(subtopology)
+    topics = pipeline.source_topics(subtopology)
     partitions = pipeline.partitions(subtopology)
     # The state store has one partition a stream task; a query takes this setting along when it starts.
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
-    source = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", deployment.bootstrap_servers)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", topic)
-        .option("startingOffsets", _starting_offsets(topic, positions))
-        .option("maxOffsetsPerTrigger", deployment.max_offsets)
-        .option("failOnDataLoss", True)
-        .option("includeHeaders", True)
-        .load()
-    )
     checkpoint = deployment.checkpoint(spark, subtopology)
-    frame, writer_of, output_topic = _lower(pipeline, subtopology, source)
     dead_letters = next(spec for spec in pipeline.topics() if spec.name == pipeline.topology.dead_letter_topic)
 
-    def write(batch: DataFrame, number: int) -> None:
-        target = SinkTarget(
+    def raw(source: Source) -> DataFrame:
+        return _read_stream(spark, deployment, subtopology, source, positions)
+
+    def target(batch: int, outputs: tuple[Output, ...]) -> SinkTarget:
+        return SinkTarget(
             bootstrap_servers=deployment.bootstrap_servers,
             application_id=pipeline.topology.application_id,
             subtopology=subtopology.id,
-            source_topic=topic,
-            ranges=checkpoint.ranges(number, topic),
-            output_topic=output_topic,
+            ranges=checkpoint.ranges(batch, topics),
+            outputs=outputs,
             dead_letter_topic=dead_letters.name,
             dead_letter_partitions=dead_letters.partitions,
         )
-        if frame.aggregated:  # one Spark task, and no other, writes for a stream task
-            batch = (
-                _ended(batch, partitions).repartitionById(partitions, F.col("partition")).sortWithinPartitions("last")
-            )
-        rows = batch.mapInArrow(writer_of(target), WRITTEN_SCHEMA).collect()
-        commit_empty(target, target.ranges.keys() - {row["partition"] for row in rows})
+
+    def report(batch: DataFrame, number: int, writer: Writer, finished: Finished | None = None) -> frozenset[int]:
+        rows = batch.mapInArrow(writer, WRITTEN_SCHEMA).collect()
         written(
             Written(
                 subtopology.id,
                 number,
                 sum(row["written"] for row in rows),
                 sum(row["dead_lettered"] for row in rows),
+                {name: dict(found.get) for name, found in finished.observations} if finished else {},
             )
         )
+        return frozenset(row["partition"] for row in rows)
+
+    if (rekey := _rekey(subtopology)) is not None:
+        (source,) = subtopology.sources
+        _, outputs = number_outputs(pipeline, subtopology)
+        streaming, stateful = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic"), False
+
+        def write(batch: DataFrame, number: int) -> None:
+            to = target(number, outputs)
+            done = report(batch, number, repartition_writer(to, topics[0], rekey.value, rekey.field))
+            commit_empty(to, to.partitions - done)
+    else:
+        lowered = lower(pipeline, subtopology, schemas, raw)
+        streaming, stateful = lowered.streaming, lowered.stateful
+
+        def write(batch: DataFrame, number: int) -> None:
+            to = target(number, lowered.outputs)
+            finished = lowered.finish(batch)
+            kept = len(finished.rows) > 1 or len(topics) > 1  # state must not be computed twice, and the rest need not
+            if kept:
+                batch.persist()
+            try:
+                rows = reduce(DataFrame.unionByName, finished.rows)
+                # One Spark task, and no other, writes for a stream task; its records in the order in which they came.
+                placed = _ended(rows, partitions).repartitionById(partitions, F.col("partition"))
+                placed = placed.sortWithinPartitions("last", "topic", "offset", "order")
+                report(placed, number, output_writer(to), finished)
+            finally:
+                if kept:
+                    batch.unpersist()
 
     return (
-        frame.data.writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}")
-        .outputMode("update" if frame.aggregated else "append")
+        streaming.writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}")
+        .outputMode("update" if stateful else "append")
         .option("checkpointLocation", checkpoint.location)
         .foreachBatch(write)
     )
 
 
+def _read_stream(
+    spark: SparkSession,
+    deployment: Deployment,
+    subtopology: Subtopology,
+    source: Source,
+    positions: Mapping[TopicPartition, int],
+) -> DataFrame:
+    topic = deployment.pipeline.topology.decorate(source.topic)
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", deployment.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", topic)
+        .option("startingOffsets", _starting_offsets(topic, positions))
+        .option("failOnDataLoss", True)
+        .option("includeHeaders", True)
+    )
+    if not _is_table(subtopology, source):
+        # A table is read as far as it goes, so that no record of a stream misses a row that was there before it.
+        streams = sum(not _is_table(subtopology, other) for other in subtopology.sources)
+        reader = reader.option("maxOffsetsPerTrigger", max(1, deployment.max_offsets // streams))
+    return reader.load().select(*RAW_COLUMNS)
+
+
+def _is_table(subtopology: Subtopology, source: Source) -> bool:
+    return any(
+        isinstance(node.operation, TableSource) and source.name in subtopology.predecessors[node.name]
+        for node in subtopology.processors
+    )
+
+
 @dataclass(frozen=True)
-class _Frame:
-    data: DataFrame
-    aggregated: bool
-
-
-def _lower(
-    pipeline: Pipeline, subtopology: Subtopology, source: DataFrame
-) -> tuple[_Frame, Callable[[SinkTarget], Writer], str]:
-    """The native operators, what writes their result, and where to."""
-    topology = pipeline.topology
-    match subtopology.operations:
-        case (KeySelect(field=field), *_):
-            serde = subtopology.sources[0].value
-            sink = next(node for node in subtopology.nodes if isinstance(node, Sink))
-            assert isinstance(serde, Json)
-            return _Frame(_records(source), False), _Repartition(serde, field), topology.decorate(sink.topic)
-        case (Count(store=store),):
-            counts = (
-                _records(source)
-                .where("key is not null")
-                .groupBy("partition", "key")
-                .agg(F.count("*").alias("value"), F.max("timestamp").alias("timestamp"))
-            )
-            return _Frame(counts, True), changelog_writer, topology.changelog_topic(store)
-        case operations:
-            named = ", ".join(type(operation).__name__ for operation in operations)
-            raise Refused(f"sub-topology {subtopology.id} of {pipeline.name}: no query is known for {named}")
-
-
-@dataclass(frozen=True)
-class _Repartition:
-    serde: Json
+class _Rekey:
+    value: Json
     field: str
 
-    def __call__(self, target: SinkTarget) -> Writer:
-        return repartition_writer(target, self.serde, self.field)
+
+def _rekey(subtopology: Subtopology) -> _Rekey | None:
+    """For a sub-topology that only gives records another key, a field of their value: what takes no detour.
+
+    Keys are then selected where records are written, without a second way through Python and a shuffle.
+    """
+    match subtopology.sources, subtopology.operations, subtopology.sinks:
+        case ((Source(value=Json() as value),), (KeySelect(key=key), NullKeyFilter()), (_,)):
+            if value.fields.get(key) in KEY_TYPES:
+                return _Rekey(value, key)
+    return None
 
 
 def _ended(batch: DataFrame, partitions: int) -> DataFrame:
@@ -153,12 +190,7 @@ def _ended(batch: DataFrame, partitions: int) -> DataFrame:
     return batch.withColumn("last", F.lit(False)).unionByName(ends)
 
 
-def _records(source: DataFrame) -> DataFrame:
-    return source.select(
-        "key", "value", "partition", "offset", F.unix_millis("timestamp").alias("timestamp"), "headers"
-    )
-
-
-def _starting_offsets(topic: str, positions: Mapping[int, int]) -> str:
-    offsets = ", ".join(f'"{partition}": {offset}' for partition, offset in sorted(positions.items()))
+def _starting_offsets(topic: str, positions: Mapping[TopicPartition, int]) -> str:
+    own = sorted((partition, offset) for (of, partition), offset in positions.items() if of == topic)
+    offsets = ", ".join(f'"{partition}": {offset}' for partition, offset in own)
     return f'{{"{topic}": {{{offsets}}}}}'

@@ -11,13 +11,15 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from types import TracebackType
 from typing import TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from streamplan.errors import Refused, StreamplanError
-from streamplan.partitions import LIBRDKAFKA_PARTITIONER
+from streamplan.partitions import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.processor_topology import TaskId
 
 DEADLINE_SECONDS = 30.0
@@ -29,13 +31,33 @@ _QUEUE_BYTES = 64 * 1024 * 1024
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class Placed(StrEnum):
+    """Where a record goes in an output topic: by its key; by its key without the window's 8 bytes; with its task."""
+
+    KEY = "key"
+    WINDOWED_KEY = "windowed key"
+    TASK = "task"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A topic that a sub-topology writes, by its name in Kafka. ``partitions`` is its count."""
+
+    topic: str
+    placed: Placed
+    partitions: int
+
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that cannot be aggregated, whole, and why."""
+    """A record that cannot be processed, whole, and why. One made by an aggregate has no topic and offset."""
 
+    topic: str | None
     partition: int
-    offset: int
+    offset: int | None
     timestamp: int
     key: bytes | None
     value: bytes | None
@@ -47,33 +69,39 @@ class DeadLetter:
 class SinkTarget:
     """Where the stream tasks of one sub-topology read and write in one micro-batch.
 
-    ``ranges``  of each source partition the offsets ``(first, past the last)`` of this micro-batch
+    ``ranges``   of each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
+                 partitions without news are left out
+    ``outputs``  the topics that rows name by their number
     """
 
     bootstrap_servers: str
     application_id: str
     subtopology: int
-    source_topic: str
-    ranges: Mapping[int, tuple[int, int]]
-    output_topic: str
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    outputs: tuple[Output, ...]
     dead_letter_topic: str
     dead_letter_partitions: int
 
     def task(self, partition: int) -> TaskId:
         return TaskId(self.subtopology, partition)
 
+    @property
+    def partitions(self) -> frozenset[int]:
+        """Those of the stream tasks that have something to read."""
+        return frozenset(partition for _, partition in self.ranges)
+
 
 class TaskTransaction:
     """The transaction of one stream task ``n_p``; a context manager that aborts unless :meth:`commit` was called.
 
-    Opening it fences every earlier producer of the task and settles what that left; ``position`` is read after that
-    and so is final: records below it were committed by an earlier run.
+    Opening it fences every earlier producer of the task and settles what that left; ``positions`` are read after that
+    and so are final: records below them were committed by an earlier run.
     """
 
     def __init__(self, target: SinkTarget, partition: int) -> None:
         self.target = target
         self.partition = partition
-        self.first, self.until = target.ranges[partition]
+        self.ranges = {topic: extent for (topic, number), extent in target.ranges.items() if number == partition}
         self._pending_bytes = 0
         self._committed = False
         self._producer = Producer(
@@ -93,43 +121,53 @@ class TaskTransaction:
             }
         )
         self._producer.init_transactions(DEADLINE_SECONDS)
-        self.position = self._read_position()
-        if self.position < self.first:
-            raise Refused(
-                f"task {target.task(partition)}: the checkpoint is ahead of Kafka",
-                expected=f"{target.source_topic}-{partition} committed up to {self.first}",
-                observed=f"position {self.position} of group {target.application_id}",
-                remedy="Records in between would be lost. Was the group reset, or is the checkpoint another cluster's?",
-            )
+        self.positions = self._read_positions()
+        for topic, position in self.positions.items():
+            first, until = self.ranges[topic]
+            if position < first:
+                raise Refused(
+                    f"task {target.task(partition)}: the checkpoint is ahead of Kafka",
+                    expected=f"{topic}-{partition} committed up to {first}",
+                    observed=f"position {position} of group {target.application_id}",
+                    remedy="Records in between would be lost. Was the group reset, or is the checkpoint another "
+                    "cluster's?",
+                )
         self._producer.begin_transaction()
 
     @property
     def already_committed(self) -> bool:
         """Whether an earlier run committed this whole micro-batch for the partition."""
-        return self.position >= self.until
+        return all(self.positions[topic] >= until for topic, (_, until) in self.ranges.items())
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no earlier run committed any of it: what was aggregated over all of it may be written."""
+        return all(self.positions[topic] == first for topic, (first, _) in self.ranges.items())
 
     def produce(
         self,
+        output: Output,
         keys: Iterable[bytes | None],
         values: Iterable[bytes | None],
         timestamps: Iterable[int],
         headers: Iterable[Headers | None],
-        partition: int = -1,
     ) -> None:
-        """Queue records for the output topic, placed by their keys unless ``partition`` is given.
+        """Queue records for an output. Timestamps are in ms.
 
-        Records without a key are passed over. Timestamps are in ms. (librdkafka's ``produce_batch`` would cost a
-        quarter less, and refuses timestamps and headers.)
+        (librdkafka's ``produce_batch`` would cost a quarter less, and refuses timestamps and headers.)
         """
         produce = self._producer.produce
-        topic = self.target.output_topic
+        topic = output.topic
+        partition = self.partition if output.placed is Placed.TASK else -1
+        windowed = output.placed is Placed.WINDOWED_KEY
         for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=False):
-            if key is not None:
-                size = len(key) + len(value or b"")
-                self._pending_bytes += size
-                if self._pending_bytes > _QUEUE_BYTES:
-                    self._drain(size)
-                produce(topic, value, key, partition, timestamp=timestamp, headers=own)
+            size = len(key or b"") + len(value or b"")
+            self._pending_bytes += size
+            if self._pending_bytes > _QUEUE_BYTES:
+                self._drain(size)
+            if windowed and key is not None:  # WindowedStreamPartitioner
+                partition = partition_for_key(key[:-8], output.partitions)
+            produce(topic, value, key, partition, timestamp=timestamp, headers=own)
         self._producer.poll(0)
 
     def dead_letter(self, letter: DeadLetter) -> None:
@@ -137,10 +175,13 @@ class TaskTransaction:
         origin = {
             "streamplan.reason": letter.reason,
             "streamplan.task": str(self.target.task(self.partition)),
-            "streamplan.source.topic": self.target.source_topic,
-            "streamplan.source.partition": str(letter.partition),
-            "streamplan.source.offset": str(letter.offset),
         }
+        if letter.topic is not None:
+            origin |= {
+                "streamplan.source.topic": letter.topic,
+                "streamplan.source.partition": str(letter.partition),
+                "streamplan.source.offset": str(letter.offset),
+            }
         size = len(letter.key or b"") + len(letter.value or b"")
         self._pending_bytes += size
         if self._pending_bytes > _QUEUE_BYTES:
@@ -154,28 +195,32 @@ class TaskTransaction:
             headers=[*letter.headers, *origin.items()],
         )
 
-    def prove_complete(self, next_offset: int) -> None:
+    def prove_complete(self, topic: str, next_offset: int) -> None:
         """No committed record lies from ``next_offset`` to the end of the micro-batch; raises StreamplanError else.
 
         Spark ends a killed task's input as it ends a complete one: to commit on the word of an iterator would skip
         the rest. What may lie there are transaction markers and aborted records.
         """
-        if next_offset >= self.until:
+        _, until = self.ranges[topic]
+        if next_offset >= until:
             return
-        found = _next_record(self.target, self.partition, next_offset, self.until)
+        found = _next_record(self.target, (topic, self.partition), next_offset, until)
         if found is not None:
             raise StreamplanError(
                 f"task {self.target.task(self.partition)}: its input ended early",
-                expected=f"the record at {self.target.source_topic}-{self.partition} offset {found}",
+                expected=f"the record at {topic}-{self.partition} offset {found}",
                 observed=f"no record after offset {next_offset - 1}",
                 remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
             )
 
     def commit(self) -> None:
-        """Commit the records together with the position past the micro-batch."""
-        position = TopicPartition(self.target.source_topic, self.partition, self.until)
+        """Commit the records together with the positions past the micro-batch."""
+        positions = [
+            confluent_kafka.TopicPartition(topic, self.partition, max(until, self.positions[topic]))
+            for topic, (_, until) in self.ranges.items()
+        ]
         metadata = _consumer(self.target).consumer_group_metadata()
-        self._producer.send_offsets_to_transaction([position], metadata, DEADLINE_SECONDS)
+        self._producer.send_offsets_to_transaction(positions, metadata, DEADLINE_SECONDS)
         self._producer.commit_transaction(DEADLINE_SECONDS)
         self._committed = True
 
@@ -212,18 +257,19 @@ class TaskTransaction:
             if not error.args[0].fatal() and error.args[0].code() != KafkaError._STATE:
                 raise
 
-    def _read_position(self) -> int:
-        found = _consumer(self.target).committed(
-            [TopicPartition(self.target.source_topic, self.partition)], DEADLINE_SECONDS
-        )[0]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        if found.offset < 0:
-            raise Refused(
-                f"group {self.target.application_id} has no position for {self.target.source_topic}-{self.partition}",
-                remedy="It was deleted or has expired (the brokers' offsets.retention.minutes) beside a checkpoint.",
-            )
-        return int(found.offset)
+    def _read_positions(self) -> dict[str, int]:
+        asked = [confluent_kafka.TopicPartition(topic, self.partition) for topic in self.ranges]
+        positions: dict[str, int] = {}
+        for found in _consumer(self.target).committed(asked, DEADLINE_SECONDS):
+            if found.error is not None:
+                raise KafkaException(found.error)
+            if found.offset < 0:
+                raise Refused(
+                    f"group {self.target.application_id} has no position for {found.topic}-{self.partition}",
+                    remedy="It was deleted or has expired (the brokers' offsets.retention.minutes) beside a checkpoint.",
+                )
+            positions[found.topic] = int(found.offset)
+        return positions
 
     def _drain(self, pending: int) -> None:
         """Wait until all that is queued is delivered; ``pending`` bytes are about to be queued."""
@@ -255,10 +301,10 @@ def _consumer(target: SinkTarget) -> Consumer:
     return _consumers[of]
 
 
-def _next_record(target: SinkTarget, partition: int, first: int, until: int) -> int | None:
+def _next_record(target: SinkTarget, source: TopicPartition, first: int, until: int) -> int | None:
     """The offset of the first committed record in ``first <= offset < until``; None when there is none."""
     consumer = _consumer(target)
-    consumer.assign([TopicPartition(target.source_topic, partition, first)])
+    consumer.assign([confluent_kafka.TopicPartition(*source, first)])
     try:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while time.monotonic() < deadline:
@@ -272,7 +318,7 @@ def _next_record(target: SinkTarget, partition: int, first: int, until: int) -> 
                 return offset if error is None and offset < until else None
     finally:
         consumer.unassign()
-    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target.source_topic}-{partition} from {first}"))
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{source[0]}-{source[1]} from {first}"))
 
 
 def commit_empty(target: SinkTarget, partitions: Iterable[int]) -> None:

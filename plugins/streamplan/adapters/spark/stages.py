@@ -1,22 +1,23 @@
 """What runs in Spark's Python workers: whole Arrow batches in, transactions out.
 
-Both writers yield one row a source partition: partition, records written, records dead-lettered.
+Both writers yield one row a stream task: partition, records written, records dead-lettered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamplan.adapters.spark.deserialize import select_keys
-from streamplan.adapters.spark.sink import DeadLetter, Headers, SinkTarget, TaskTransaction
-from streamplan.errors import StreamplanError
+from streamplan.adapters.spark.sink import DeadLetter, Headers, Output, SinkTarget, TaskTransaction
+from streamplan.errors import Refused, StreamplanError
 from streamplan.serdes import Json
 
 WRITTEN_SCHEMA = "partition int, written long, dead_lettered long"
@@ -27,23 +28,23 @@ Writer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 @dataclass
 class _Account:
     transaction: TaskTransaction
-    next_offset: int
+    next_offset: int = 0
+    complete: bool = False
     written: int = 0
     dead_lettered: int = 0
 
 
+@dataclass
 class _Tasks:
     """The transactions of the partitions that one Spark task meets; normally one."""
 
-    def __init__(self, target: SinkTarget, stack: ExitStack) -> None:
-        self._target = target
-        self._stack = stack
-        self.accounts: dict[int, _Account] = {}
+    target: SinkTarget
+    stack: ExitStack
+    accounts: dict[int, _Account] = field(default_factory=dict)
 
     def of(self, partition: int) -> _Account:
         if partition not in self.accounts:
-            transaction = self._stack.enter_context(TaskTransaction(self._target, partition))
-            self.accounts[partition] = _Account(transaction, transaction.first)
+            self.accounts[partition] = _Account(self.stack.enter_context(TaskTransaction(self.target, partition)))
         return self.accounts[partition]
 
     def commit(self) -> pa.RecordBatch:
@@ -60,10 +61,10 @@ class _Tasks:
         )
 
 
-def repartition_writer(target: SinkTarget, serde: Json, field: str) -> Writer:
-    """Re-key records and write them to the repartition topic; those without a key to the dead-letter topic.
+def repartition_writer(target: SinkTarget, topic: str, serde: Json, key: str) -> Writer:
+    """Re-key the records of ``topic`` by a field and write them as they are to the one output.
 
-    Takes ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``.
+    Takes ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``, straight from Kafka.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,45 +74,36 @@ def repartition_writer(target: SinkTarget, serde: Json, field: str) -> Writer:
                 for partition, batch in by_partition(whole):
                     account = tasks.of(partition)
                     account.next_offset = batch["offset"][-1].as_py() + 1
-                    rows = batch.filter(pa.compute.greater_equal(batch["offset"], account.transaction.position))
+                    position = account.transaction.positions[topic]
+                    rows = batch.filter(pc.greater_equal(batch["offset"], position))
                     if rows.num_rows:
-                        _forward(rows, partition, account, serde, field)
+                        _rekey(rows, topic, partition, account, serde, key)
             for account in tasks.accounts.values():
-                account.transaction.prove_complete(account.next_offset)
+                account.transaction.prove_complete(topic, account.next_offset)
             yield tasks.commit()
 
     return write
 
 
-def _forward(rows: pa.RecordBatch, partition: int, account: _Account, serde: Json, field: str) -> None:
+def _rekey(rows: pa.RecordBatch, topic: str, partition: int, account: _Account, serde: Json, field: str) -> None:
     found = select_keys(rows["value"], serde, field)
-    timestamps = rows["timestamp"].to_pylist()
-    values = rows["value"].to_pylist()
-    keys = found.keys.to_pylist()
-    for row, reason in sorted(found.rejected.items()):
-        account.transaction.dead_letter(
-            DeadLetter(
-                partition=partition,
-                offset=rows["offset"][row].as_py(),
-                timestamp=timestamps[row],
-                key=rows["key"][row].as_py(),
-                value=values[row],
-                headers=_headers(rows["headers"][row]),
-                reason=reason,
-            )
-        )
-    plain = rows["headers"].null_count == rows.num_rows
-    headers = repeat(None) if plain else map(_headers, rows["headers"])
-    account.transaction.produce(keys, values, timestamps, headers)
-    account.written += rows.num_rows - len(found.rejected)
-    account.dead_lettered += len(found.rejected)
+    if found.rejected:
+        reasons = [found.rejected.get(row) for row in range(rows.num_rows)]
+        rejected = pc.is_in(pa.array(range(rows.num_rows)), pa.array(list(found.rejected), pa.int64()))
+        letters = rows.append_column("topic", pa.array([topic] * rows.num_rows, pa.string()))
+        _dead_letter(letters.append_column("reason", pa.array(reasons, pa.string())).filter(rejected), partition, account)
+        rows = rows.filter(pc.invert(rejected))
+        keys = found.keys.filter(pc.invert(rejected))
+    else:
+        keys = found.keys
+    _produce(rows.set_column(rows.schema.get_field_index("key"), "key", keys), account.transaction.target.outputs[0], account)
 
 
-def changelog_writer(target: SinkTarget) -> Writer:
-    """Write a count's new values to the changelog: 8 bytes, big-endian, into the partition of the key.
+def output_writer(target: SinkTarget) -> Writer:
+    """Write rows of the columns ``lowering.OUTPUT`` to the topics that they name, and the dead letters.
 
-    Takes ``key: binary, value: long, partition: int, timestamp: long (ms), last: boolean``, each key once. The row
-    with ``last`` ends a partition and has no key: only it proves that all rows of the partition have come.
+    A row with ``last`` ends a partition and carries nothing else: only it proves that all rows of the partition have
+    come. Spark ends the input of a killed task as it ends a complete one.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,33 +111,68 @@ def changelog_writer(target: SinkTarget) -> Writer:
             tasks = _Tasks(target, stack)
             for whole in batches:
                 for partition, batch in by_partition(whole):
-                    if partition not in target.ranges:
-                        continue
-                    account = tasks.of(partition)
-                    if batch["last"][-1].as_py():
-                        account.next_offset = account.transaction.until
-                    if account.transaction.already_committed:
-                        continue
-                    batch = batch.filter(pa.compute.invert(batch["last"]))
-                    packed = batch["value"].to_numpy().astype(">i8").tobytes()
-                    values = (packed[at : at + 8] for at in range(0, len(packed), 8))
-                    account.transaction.produce(
-                        batch["key"].to_pylist(),
-                        values,
-                        batch["timestamp"].to_pylist(),
-                        repeat(None),
-                        partition,
-                    )
-                    account.written += batch.num_rows
-            for account in tasks.accounts.values():
-                if account.next_offset != account.transaction.until:
+                    if partition in target.partitions:
+                        _write(batch, partition, tasks.of(partition))
+            for partition, account in tasks.accounts.items():
+                if not account.complete:
                     raise StreamplanError(
-                        f"task {target.task(account.transaction.partition)}: its input ended early",
+                        f"task {target.task(partition)}: its input ended early",
                         remedy="The task was killed; nothing of this try is committed, the next one reads it again.",
                     )
             yield tasks.commit()
 
     return write
+
+
+def _write(batch: pa.RecordBatch, partition: int, account: _Account) -> None:
+    transaction = account.transaction
+    account.complete = account.complete or batch["last"][-1].as_py()
+    if transaction.already_committed:
+        return
+    rows = batch.filter(pc.invert(batch["last"]))
+    if not transaction.untouched:
+        rows = _not_yet_committed(rows, transaction)
+    for output in pc.unique(rows["output"]).to_pylist():
+        of_output = rows.filter(pc.equal(rows["output"], output))
+        if output < 0:
+            _dead_letter(of_output, partition, account)
+        else:
+            _produce(of_output, transaction.target.outputs[output], account)
+
+
+def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskTransaction) -> pa.RecordBatch:
+    """Rows of records that an earlier run has not committed. What was aggregated over all of them cannot be cut."""
+    if rows["offset"].null_count:
+        raise Refused(
+            f"task {transaction.target.task(transaction.partition)}: a part of the micro-batch is committed already",
+            expected=f"positions at {transaction.ranges} or past it",
+            observed=f"positions {transaction.positions}",
+            remedy="The checkpoint is an old copy, or another's: bring the newest back, or reset the application.",
+        )
+    kept = pa.array([False] * rows.num_rows)
+    for topic, position in transaction.positions.items():
+        ahead = pc.and_(pc.equal(rows["topic"], topic), pc.greater_equal(rows["offset"], position))
+        kept = pc.or_(kept, ahead)
+    return rows.filter(kept)
+
+
+def _produce(rows: pa.RecordBatch, output: Output, account: _Account) -> None:
+    plain = rows["headers"].null_count == rows.num_rows
+    account.transaction.produce(
+        output,
+        rows["key"].to_pylist(),
+        rows["value"].to_pylist(),
+        rows["timestamp"].to_pylist(),
+        repeat(None) if plain else map(_headers, rows["headers"]),
+    )
+    account.written += rows.num_rows
+
+
+def _dead_letter(rows: pa.RecordBatch, partition: int, account: _Account) -> None:
+    columns = ["topic", "offset", "timestamp", "key", "value", "reason"]
+    for row, headers in zip(rows.select(columns).to_pylist(), rows["headers"], strict=True):
+        account.transaction.dead_letter(DeadLetter(partition=partition, headers=_headers(headers), **row))
+    account.dead_lettered += rows.num_rows
 
 
 def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -52,7 +52,7 @@ class StoreContent:
 def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str) -> StoreContent:
     """The content of the pipeline's state store as of the last finished micro-batch, also while the query runs."""
     (subtopology,) = (group for group in pipeline.topology.subtopologies if group.stores)
-    (topic,) = pipeline.source_topics(subtopology)
+    topics = pipeline.source_topics(subtopology)
     checkpoint = Checkpoint(spark, f"{checkpoints}/{pipeline.topology.application_id}/{subtopology.id}")
     batch = checkpoint.last_committed()
     if batch is None:
@@ -69,11 +69,11 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
             spark.read.format("statestore")
             .option("batchId", batch)
             .load(location)
-            .select(F.decode("key.key", "UTF-8").alias("key"), F.col("value.count").alias("total"))
+            .select("key.key", F.col("value.count").alias("total"))
             .collect()
         )
     return StoreContent(
         batch=batch,
-        positions={str(partition): end for partition, end in checkpoint.ends(batch, topic).items()},
+        positions={str(partition): end for (_, partition), end in checkpoint.ends(batch, topics).items()},
         totals={row["key"]: row["total"] for row in rows},
     )

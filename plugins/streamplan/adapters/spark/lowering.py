@@ -1,0 +1,433 @@
+"""A sub-topology on Spark's native operators.
+
+A streaming query takes one stateful operator. So a sub-topology is cut there: what comes before it is part of the
+streaming plan, what follows runs on each micro-batch, which is an ordinary DataFrame with as many branches as it likes.
+
+    no state        sources                                  | every operation -> outputs
+    aggregations    sources -> operations -> one groupBy     | changelogs, every operation behind -> outputs
+    joins           sources -> look-up of the record's key   | changelogs, every operation -> outputs
+
+Several aggregations side by side share the groupBy, as ``node`` tells them apart. Several joins share the look-up: the
+key of a joined record is the one it was read with, since a changed key goes through a repartition topic first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from streamplan.adapters.spark.aggregates import aggregate, aggregated, shown
+from streamplan.adapters.spark.frames import HEADERS, Frame, read_frame, trusted, unread_frame
+from streamplan.adapters.spark.lookup import look_up, looked_up
+from streamplan.adapters.spark.sink import Output, Placed
+from streamplan.declaration import Fault
+from streamplan.errors import Refused
+from streamplan.operations import (
+    Aggregate,
+    Columns,
+    Count,
+    Filter,
+    FlatMap,
+    Join,
+    KeySelect,
+    Map,
+    MapValues,
+    Merge,
+    NullKeyFilter,
+    Peek,
+    Reduce,
+    TableSource,
+    ToStream,
+)
+from streamplan.pipeline import Pipeline
+from streamplan.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.serdes import MAX_BYTES, Json
+
+DEAD_LETTER = -1
+"""Instead of the number of an output."""
+
+OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
+    offset bigint, `order` array<int>, reason string"""
+"""What the sink takes: for each row the stream task's partition, and the number of the output it goes to.
+
+``timestamp`` in ms; ``topic``, ``offset`` and ``order`` where it came from; ``reason`` of a dead letter.
+"""
+
+OUTPUT_COLUMNS = (
+    *("partition", "output", "key", "value", "timestamp", "headers"),
+    *("topic", "offset", "order", "reason"),
+)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """``streaming`` is the plan of the query; ``finish`` makes of a micro-batch rows of the columns :data:`OUTPUT`.
+
+    Where ``finish`` gives several DataFrames, each uses the micro-batch, which then has to be kept.
+    """
+
+    streaming: DataFrame
+    outputs: tuple[Output, ...]
+    stateful: bool
+    finish: Callable[[DataFrame], Finished]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """``observations``: the metrics of each peek, to be read when the rows were collected."""
+
+    rows: tuple[DataFrame, ...]
+    observations: tuple[tuple[str, Observation], ...] = ()
+
+
+class Walk:
+    """Applies operations to frames, one node after the other.
+
+    Where ``faults`` are collected, a node that Spark refuses is noted, and what lies behind it is left out.
+    """
+
+    def __init__(self, subtopology: Subtopology, outputs: Mapping[str, int], faults: list[Fault] | None = None) -> None:
+        self.subtopology = subtopology
+        self.rows: list[DataFrame] = []
+        self.observations: list[tuple[str, Observation]] = []
+        self.schemas: dict[str, Json] = {}
+        """Of the repartition topics that are written."""
+        self._outputs = outputs
+        self._faults = faults
+        self._frames: dict[str, Frame | None] = {}
+        self._taken: set[str] = set()
+
+    def put(self, name: str, frame: Frame) -> None:
+        self._frames[name] = frame
+
+    def visit(self, nodes: Iterable[Node]) -> None:
+        """Those that have no frame yet."""
+        for node in nodes:
+            if node.name in self._frames or isinstance(node, Source):
+                continue
+            before = [self.take(name) for name in self.subtopology.predecessors[node.name]]
+            made: Frame | None = None
+            if all(frame is not None for frame in before):
+                try:
+                    made = self._apply(node, [frame for frame in before if frame is not None])
+                except (PySparkException, Refused) as error:
+                    if self._faults is None:
+                        raise
+                    self._faults.append(Fault(node.where, _sentence(error), "Write Spark SQL over the fields there are"))
+            self._frames[node.name] = made
+
+    def take(self, name: str) -> Frame | None:
+        """A node's frame for one more of its successors. Rejected records go on to the first of them only."""
+        frame = self._frames[name]
+        first = name not in self._taken
+        self._taken.add(name)
+        return frame if frame is None or first else frame.good()
+
+    def finished(self) -> Finished:
+        """All rows, with rejected records of frames that nothing takes on."""
+        for name, frame in self._frames.items():
+            if frame is not None and name not in self._taken and not frame.clean:
+                self.rows.append(_dead_letters(frame.rejected()))
+        return Finished(tuple(self.rows), tuple(self.observations))
+
+    def _apply(self, node: Processor | Sink, before: Sequence[Frame]) -> Frame:
+        frame = before[0]
+        if isinstance(node, Sink):
+            return self._sink(node, frame)
+        match node.operation:
+            case Filter(condition=condition):
+                return frame.where(condition)
+            case MapValues(value=value):
+                return frame.select(value)
+            case KeySelect(key=key):
+                return frame.with_key(key)
+            case Map(key=key, value=value):
+                return frame.select(value, key)
+            case FlatMap(each=each, key=key, value=value):
+                return frame.exploded(each, value, key)
+            case Merge():
+                return frame.union(*before[1:])
+            case Peek(metrics=metrics):
+                return self._peek(node.name, frame, metrics)
+            case NullKeyFilter():
+                return frame if frame.keyed else frame.rejecting(F.col("record.key").isNull(), self._keyless(node))
+            case TableSource(store=store):
+                if store is not None:
+                    self.changelog(node, frame.good())
+                return frame
+            case Join(store=store, value=value, left=left):
+                looked_up = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
+                return (looked_up if left else looked_up.where("table is not null")).select(value)
+            case ToStream():
+                return frame
+            case Count() | Aggregate() | Reduce():
+                return self._aggregation(node, frame)
+        raise Refused(f"no query is known for {type(node.operation).__name__}")
+
+    def _aggregation(self, node: Processor, frame: Frame) -> Frame:
+        """Of a DataFrame that holds all there is."""
+        frame = self.grouped(frame)
+        held = aggregated(0, node, aggregate([node], {node.name: frame}), frame)
+        self.changelog(node, held)
+        return shown(node, held)
+
+    def grouped(self, frame: Frame) -> Frame:
+        """The records that can be aggregated; the others end here."""
+        if not frame.keyed:
+            frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
+        if not frame.clean:
+            self.rows.append(_dead_letters(frame.rejected()))
+        return frame.good()
+
+    def changelog(self, node: Processor, frame: Frame) -> None:
+        """The store's updates, into the partition of the task. A window is told by 12 bytes behind the key."""
+        key = F.col("record.key").cast("binary")
+        if _windowed(frame):
+            start = F.unix_millis("record.window.start")
+            key = F.concat(key, _big_endian(start), F.lit(bytes(4)))  # WindowKeySchema: start, sequence number 0
+        self.rows.append(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
+
+    def _sink(self, sink: Sink, frame: Frame) -> Frame:
+        if sink.internal:
+            self.schemas[sink.topic] = frame.schema
+        size = F.coalesce(F.octet_length("record.key"), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
+        if not frame.keyed or not frame.raw:  # else it came through such a topic before
+            frame = frame.rejecting(size > MAX_BYTES, f"value and key are larger than {MAX_BYTES} bytes")
+        key = F.col("record.key").cast("binary")
+        if _windowed(frame):
+            key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
+        self.rows.append(_rows(frame, self._outputs[sink.name], key, frame.value))
+        return replace(frame, data=frame.data.limit(0), clean=True)
+
+    def _peek(self, name: str, frame: Frame, metrics: Columns) -> Frame:
+        if not frame.clean:  # they are not among what passes
+            self.rows.append(_dead_letters(frame.rejected()))
+            frame = frame.good()
+        columns = [F.expr(expression).alias(metric) for metric, expression in metrics]
+        if frame.data.isStreaming:
+            return replace(frame, data=frame.data.observe(name, *columns))
+        observation = Observation()
+        self.observations.append((name, observation))
+        return replace(frame, data=frame.data.observe(observation, *columns))
+
+    def _keyless(self, node: Node) -> str:
+        """Why there is no key: in the words of the field that it was to be made of."""
+        by_name = {one.name: one for one in self.subtopology.nodes}
+        while before := self.subtopology.predecessors[node.name]:
+            node = by_name[before[0]]
+            if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map):
+                return f"{node.operation.key} is missing" if node.operation.key.isidentifier() else "the key is null"
+        return "the key is null"
+
+
+def lower(
+    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Json], raw: Callable[[Source], DataFrame]
+) -> Lowered:
+    """``raw`` gives the records of a source's topic; ``schemas`` has the serdes of the repartition topics."""
+    refuse_unknown_shape(subtopology)
+    numbers, outputs = number_outputs(pipeline, subtopology)
+    walk = Walk(subtopology, numbers)
+    joins = [node for node in subtopology.processors if isinstance(node.operation, Join)]
+    held = aggregations(subtopology)
+    if not held and not joins:
+        frames = [raw(source) for source in subtopology.sources]
+
+        def finish(batch: DataFrame) -> Finished:
+            walk = Walk(subtopology, numbers)
+            for source in subtopology.sources:
+                own = batch if len(frames) == 1 else batch.where(F.col("topic") == pipeline.topology.decorate(source.topic))
+                walk.put(source.name, read(subtopology, source, schemas, own))
+            walk.visit(subtopology.nodes)
+            return walk.finished()
+
+        return Lowered(reduce(DataFrame.unionByName, frames), outputs, False, finish)
+    for source in subtopology.sources:
+        walk.put(source.name, read(subtopology, source, schemas, raw(source)))
+    if joins:
+        return _with_look_up(subtopology, walk, numbers, outputs)
+    return _with_aggregations(subtopology, walk, held, numbers, outputs)
+
+
+def _with_look_up(
+    subtopology: Subtopology, walk: Walk, numbers: Mapping[str, int], outputs: tuple[Output, ...]
+) -> Lowered:
+    frames = {source.name: frame for source in subtopology.sources if (frame := walk.take(source.name)) is not None}
+    tables = {
+        subtopology.predecessors[node.name][0]: node.store
+        for node in subtopology.processors
+        if isinstance(node.operation, TableSource) and node.store is not None
+    }
+    streaming = look_up(frames, tables)
+
+    def finish(batch: DataFrame) -> Finished:
+        after = Walk(subtopology, numbers)
+        for name, frame in looked_up(batch, frames, tables).items():
+            after.put(name, frame)
+        after.visit(subtopology.nodes)
+        return after.finished()
+
+    return Lowered(streaming, outputs, True, finish)
+
+
+def _with_aggregations(
+    subtopology: Subtopology, walk: Walk, held: Sequence[Processor], numbers: Mapping[str, int], outputs: tuple[Output, ...]
+) -> Lowered:
+    names = {node.name for node in held}
+    behind = _behind(subtopology, names)
+    walk.visit(node for node in subtopology.nodes if node.name not in behind and node.name not in names)
+    inputs: dict[str, Frame] = {}
+    for node in held:
+        (before,) = subtopology.predecessors[node.name]
+        frame = walk.take(before)
+        assert frame is not None  # only a walk that collects faults has none
+        inputs[node.name] = walk.grouped(frame)
+    folded = aggregate(held, inputs)
+    early = walk.finished().rows
+    streaming = folded if not early else _side_by_side(folded, early)
+
+    def finish(batch: DataFrame) -> Finished:
+        after = Walk(subtopology, numbers)
+        if early:
+            after.rows.append(batch.where("finished is not null").select("finished.*"))
+            batch = batch.where("held is not null").select("held.*")
+        for number, node in enumerate(held):
+            frame = aggregated(number, node, batch, inputs[node.name])
+            after.changelog(node, frame)
+            after.put(node.name, shown(node, frame))
+        after.visit(node for node in subtopology.nodes if node.name in behind)
+        return after.finished()
+
+    return Lowered(streaming, outputs, True, finish)
+
+
+def _side_by_side(folded: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
+    """What was aggregated, and rows that need no aggregation, in one plan: a query has one."""
+    rows = reduce(DataFrame.unionByName, early)
+    nothing = F.lit(None)
+    return folded.select(
+        F.struct(*folded.columns).alias("held"), nothing.cast(rows.select(F.struct("*")).schema[0].dataType).alias("finished")
+    ).unionByName(
+        rows.select(
+            nothing.cast(folded.select(F.struct("*")).schema[0].dataType).alias("held"), F.struct(*rows.columns).alias("finished")
+        )
+    )
+
+
+def read(subtopology: Subtopology, source: Source, schemas: Mapping[str, Json], raw: DataFrame) -> Frame:
+    """The frame of a source. Values of our own topics that nobody looks at are not read."""
+    after = [node for node in subtopology.processors if source.name in subtopology.predecessors[node.name]]
+    if source.value is not None:
+        return read_frame(raw, source.value, table=any(isinstance(node.operation, TableSource) for node in after))
+    if all(isinstance(node.operation, Count) for node in after):
+        return unread_frame(raw)
+    return trusted(read_frame(raw, schemas[source.topic]))
+
+
+def refuse_unknown_shape(subtopology: Subtopology) -> None:
+    """Raise :class:`Refused` for what one streaming query cannot do: state behind state without a topic between."""
+    held = aggregations(subtopology)
+    joins = [node for node in subtopology.processors if isinstance(node.operation, Join)]
+    behind = _behind(subtopology, {node.name for node in held})
+    tables = {node.store for node in subtopology.processors if isinstance(node.operation, TableSource)}
+    wrong = [node for node in (*held, *joins) if node.name in behind]
+    wrong += [node for node in joins if node.store not in tables]
+    wrong += held if joins else []
+    if wrong:
+        raise Refused(
+            f"{wrong[0].where}: {type(wrong[0].operation).__name__.lower()} stands in one sub-topology with another "
+            "stateful operation, and a streaming query has one stateful operator",
+            remedy="Put a topic between: repartition() before it; to() and table() for an aggregate that is looked up.",
+        )
+
+
+def aggregations(subtopology: Subtopology) -> list[Processor]:
+    return [node for node in subtopology.processors if isinstance(node.operation, Count | Aggregate | Reduce)]
+
+
+def _behind(subtopology: Subtopology, names: set[str]) -> set[str]:
+    """The nodes that records reach after one of ``names``."""
+    behind: set[str] = set()
+    for node in subtopology.nodes:  # in the order in which records pass
+        if any(before in names or before in behind for before in subtopology.predecessors[node.name]):
+            behind.add(node.name)
+    return behind
+
+
+def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[str, int], tuple[Output, ...]]:
+    """By the name of a sink, or of a processor with a changelog, the number of its output."""
+    topology = pipeline.topology
+    numbers: dict[str, int] = {}
+    outputs: list[Output] = []
+    for node in subtopology.nodes:
+        if isinstance(node, Sink):
+            placed = Placed.WINDOWED_KEY if _window_reaches(subtopology, node) else Placed.KEY
+            topic = topology.decorate(node.topic)
+            output = Output(topic, placed, pipeline.partition_counts[topic])
+        elif isinstance(node, Processor) and node.writes_store and node.store is not None:
+            output = Output(topology.changelog_topic(node.store), Placed.TASK, pipeline.partitions(subtopology))
+        else:
+            continue
+        numbers[node.name] = len(outputs)
+        outputs.append(output)
+    return numbers, tuple(outputs)
+
+
+def _window_reaches(subtopology: Subtopology, node: Node) -> bool:
+    """Whether a node's records have a windowed key."""
+    if isinstance(node, Processor):
+        match node.operation:
+            case Count(window=window) | Aggregate(window=window):
+                return window is not None
+            case KeySelect() | Map() | FlatMap():
+                return False
+    by_name = {one.name: one for one in subtopology.nodes}
+    return any(_window_reaches(subtopology, by_name[before]) for before in subtopology.predecessors[node.name])
+
+
+def _windowed(frame: Frame) -> bool:
+    return "window" in frame.data.schema["record"].dataType.fieldNames()  # type: ignore[attr-defined]
+
+
+def _big_endian(number: Column) -> Column:
+    return F.unhex(F.lpad(F.hex(number), 16, "0"))
+
+
+def _rows(frame: Frame, output: int, key: Column, value: Column) -> DataFrame:
+    """Rows of the columns :data:`OUTPUT`; rejected records become dead letters."""
+    rows = frame.data.select(*_output_columns(F.lit(output), key, value))
+    if frame.clean:
+        return rows
+    letters = _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value"))
+    live = F.col("record.reason").isNull()
+    return frame.data.select(
+        *(
+            F.when(live, column).otherwise(letter).alias(name)
+            for name, column, letter in zip(OUTPUT_COLUMNS, _output_columns(F.lit(output), key, value), letters, strict=True)
+        )
+    )
+
+
+def _dead_letters(data: DataFrame) -> DataFrame:
+    return data.select(*_output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value")))
+
+
+def _output_columns(output: Column, key: Column, value: Column) -> list[Column]:
+    made = {
+        "output": output,
+        "key": key,
+        "value": value,
+        "timestamp": F.unix_millis("record.timestamp"),
+    }
+    return [made.get(name, F.col(f"record.{name}")).alias(name) for name in OUTPUT_COLUMNS]
+
+
+def _sentence(error: PySparkException | Refused) -> str:
+    if isinstance(error, Refused):
+        return str(error)
+    text = str(error).split("; line ")[0].split("\n")[0]
+    return text.split("SQLSTATE")[0].strip().rstrip(".")

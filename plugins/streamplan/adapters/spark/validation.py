@@ -1,0 +1,76 @@
+"""What Spark says of a declaration's expressions, and the types that follow from them. Nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from streamplan.adapters.spark.frames import RAW
+from streamplan.adapters.spark.lowering import Walk, number_outputs, read, refuse_unknown_shape
+from streamplan.adapters.spark.session import open_session
+from streamplan.declaration import Fault, refuse
+from streamplan.errors import Refused
+from streamplan.operations import TableSource
+from streamplan.pipeline import Pipeline
+from streamplan.processor_topology import Processor, Subtopology
+from streamplan.serdes import Json
+
+
+def faults(pipelines: Sequence[Pipeline]) -> list[Fault]:
+    """Every fault that Spark finds in the pipelines' expressions; in a session of its own, on this machine."""
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    builder.config("spark.log.level", "ERROR").getOrCreate()
+    spark = open_session("streamplan-validate")
+    try:
+        return [fault for pipeline in pipelines for fault in _walk(spark, pipeline)[1]]
+    finally:
+        spark.stop()
+
+
+def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Json]:
+    """The serdes of the repartition topics, or :class:`Refused` with every fault that Spark finds."""
+    schemas, found = _walk(spark, pipeline)
+    refuse(f"pipeline {pipeline.name!r}", found)
+    return schemas
+
+
+def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Json], list[Fault]]:
+    schemas: dict[str, Json] = {}
+    found: list[Fault] = []
+    nothing = spark.createDataFrame([], RAW)
+    waiting = list(pipeline.topology.subtopologies)
+    while waiting:
+        # Behind a fault the types of a repartition topic are not known, nor what is made of them.
+        ready = [group for group in waiting if all(_known(pipeline, topic, schemas) for topic in group.source_topics)]
+        if not ready:
+            break
+        for group in ready:
+            waiting.remove(group)
+            try:
+                refuse_unknown_shape(group)
+            except Refused as refusal:
+                found.append(Fault(group.sources[0].where, refusal.subject, refusal.remedy))
+                continue
+            numbers, _ = number_outputs(pipeline, group)
+            walk = Walk(group, numbers, found)
+            frames = {source.name: read(group, source, schemas, nothing) for source in group.sources}
+            tables = {node.store: frames[group.predecessors[node.name][0]] for node in _tables(group) if node.store}
+            for name, frame in frames.items():
+                record = F.col("record")
+                for store, table in tables.items():
+                    kind = table.data.select(F.struct(*table.fields)).schema[0].dataType
+                    record = record.withField(f"`{store}`", F.lit(None).cast(kind))
+                walk.put(name, frame.with_record(record))
+            walk.visit(group.nodes)
+            schemas |= walk.schemas
+    return schemas, found
+
+
+def _known(pipeline: Pipeline, topic: str, schemas: dict[str, Json]) -> bool:
+    return topic not in pipeline.topology.internal_topics or topic in schemas
+
+
+def _tables(group: Subtopology) -> list[Processor]:
+    return [node for node in group.processors if isinstance(node.operation, TableSource)]
