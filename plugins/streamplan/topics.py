@@ -36,7 +36,6 @@ CHANGELOG_CONFIGS = {"cleanup.policy": "compact", "message.timestamp.type": "Cre
 """``UnwindowedUnversionedChangelogTopicConfig`` of the same package."""
 
 
-
 def windowed_changelog_configs(retention_ms: int) -> dict[str, str]:
     """``WindowedChangelogTopicConfig`` of the same package."""
     return {**CHANGELOG_CONFIGS, "cleanup.policy": "compact,delete", "retention.ms": str(retention_ms)}

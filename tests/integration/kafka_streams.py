@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from streamplan.adapters.embedded.jars import JarSet, require
 from streamplan.adapters.embedded.java import require_java
+from streamplan.kstream import KStream, KTable
+from streamplan.serdes import Json
+from streamplan.topology import Topology
+from streamplan.windows import TimeWindows
 
 STREAMS = "org.apache.kafka.streams"
 
@@ -95,3 +102,144 @@ def field(target: Any, name: str) -> Any:
     declared = target.getClass().getDeclaredField(name)
     declared.setAccessible(True)
     return declared.get(target)
+
+
+# -- one declaration, in Python and in Java
+
+
+class _Mapper:
+    """A function that the library never calls: no record passes."""
+
+    class Java:
+        implements = (f"{STREAMS}.kstream.KeyValueMapper",)
+
+
+class _Joiner:
+    class Java:
+        implements = (f"{STREAMS}.kstream.ValueJoiner",)
+
+
+class _ValueMapper:
+    class Java:
+        implements = (f"{STREAMS}.kstream.ValueMapper",)
+
+
+VALUE = Json("Id string, Amount bigint")
+
+
+class Twin:
+    """Declares the same topology with Streamplan's ``Topology`` and with the real ``StreamsBuilder``."""
+
+    def __init__(self, jvm: Any, application_id: str) -> None:
+        self.jvm = jvm
+        self.topology = Topology(application_id)
+        self.builder = jvm.org.apache.kafka.streams.StreamsBuilder()
+
+    def stream(self, topic: str) -> TwinStream:
+        return TwinStream(self, self.topology.stream(topic, value=VALUE), self.builder.stream(topic))
+
+    def table(self, topic: str, *, name: str | None = None) -> TwinTable:
+        table = self.topology.table(topic, value=VALUE, name=name)
+        options = [self._as("Consumed", name)] if name else []
+        return TwinTable(self, table, self.builder.table(topic, *options))
+
+    def build(self) -> Any:
+        """The real topology, after seeing that both are of the same nodes."""
+        built = self.builder.build()
+        assert self.topology.faults == ()
+        assert _words(self.topology.describe()) == _words(str(built.describe().toString()))
+        return built
+
+    def _as(self, kind: str, name: str) -> Any:
+        return getattr(getattr(self.jvm.org.apache.kafka.streams.kstream, kind), "as")(name)
+
+
+def _words(description: str) -> list[str]:
+    return sorted(description.replace(",", " ").split())  # neighbours may stand in another order
+
+
+@dataclass(frozen=True)
+class TwinStream:
+    twin: Twin
+    python: KStream
+    java: Any
+
+    def select_key(self) -> TwinStream:
+        return TwinStream(self.twin, self.python.select_key("Id"), self.java.selectKey(_Mapper()))
+
+    def merge(self, other: TwinStream) -> TwinStream:
+        return TwinStream(self.twin, self.python.merge(other.python), self.java.merge(other.java))
+
+    def repartition(self, name: str, number_of_partitions: int | None = None) -> TwinStream:
+        options = self.twin._as("Repartitioned", name)
+        if number_of_partitions is not None:
+            options = options.withNumberOfPartitions(number_of_partitions)
+        python = self.python.repartition(name=name, number_of_partitions=number_of_partitions)
+        return TwinStream(self.twin, python, self.java.repartition(options))
+
+    def join(self, table: TwinTable) -> TwinStream:
+        python = self.python.join(table.python, {"Id": "record.key", "Amount": "record.timestamp"})
+        return TwinStream(self.twin, python, self.java.join(table.java, _Joiner()))
+
+    def count(self, store: str, window: TimeWindows | None = None) -> TwinTable:
+        """Grouped by key, and in windows."""
+        python, java = self.python.group_by_key(), self.java.groupByKey()
+        if window is None:
+            return self._counted(python.count(store=store), java, store)
+        millis = self.twin.jvm.java.time.Duration.ofMillis
+        windows = self.twin.jvm.org.apache.kafka.streams.kstream.TimeWindows
+        windowed = java.windowedBy(windows.ofSizeAndGrace(millis(window.size_ms), millis(window.grace_ms)))
+        return self._counted(python.windowed_by(window).count(store=store), windowed, store)
+
+    def to(self, topic: str) -> None:
+        self.python.to(topic)
+        self.java.to(topic)
+
+    def _counted(self, python: KTable, java: Any, store: str) -> TwinTable:
+        return TwinTable(self.twin, python, java.count(self.twin._as("Materialized", store)))
+
+
+@dataclass(frozen=True)
+class TwinTable:
+    twin: Twin
+    python: KTable
+    java: Any
+
+    def to_stream(self) -> TwinStream:
+        """With the fields that all streams have here."""
+        python = self.python.to_stream().map_values({"Id": "record.key", "Amount": "count"})
+        return TwinStream(self.twin, python, self.java.toStream().mapValues(_ValueMapper()))
+
+
+# -- an application at work
+
+
+@contextmanager
+def running(jvm: Any, topology: Any, bootstrap_servers: str, application_id: str, state: Path) -> Iterator[Any]:
+    """A started ``KafkaStreams`` of one thread; closed afterwards, whatever it is doing."""
+    serde = "org.apache.kafka.common.serialization.Serdes$StringSerde"
+    config = {
+        "application.id": application_id,
+        "bootstrap.servers": bootstrap_servers,
+        "state.dir": str(state),
+        "default.key.serde": serde,
+        "default.value.serde": serde,
+    }
+    application = jvm.org.apache.kafka.streams.KafkaStreams(topology, properties(jvm, config))
+    try:
+        application.start()
+        yield application
+    finally:
+        application.close(jvm.java.time.Duration.ofSeconds(20))
+
+
+def state_of(application: Any) -> str:
+    return str(application.state().toString())
+
+
+def wait_until_running(application: Any, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while (state := state_of(application)) != "RUNNING":
+        assert state in ("CREATED", "REBALANCING"), f"the application is in state {state}"
+        assert time.monotonic() < deadline, f"the application is still {state} after {seconds} s"
+        time.sleep(0.05)

@@ -22,7 +22,7 @@ from streamplan.processor_topology import TaskId
 from streamplan.serdes import Json
 from streamplan.topology import Topology
 
-from tests.integration.kafka_streams import STREAMS, collection, java, java_map, map_of_longs, new, properties
+from tests.integration.kafka_streams import collection, java, java_map, map_of_longs, properties
 
 VALUE = Json("Id string, Amount bigint")
 LATEST_OFFSET = -2

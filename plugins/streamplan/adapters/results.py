@@ -1,7 +1,8 @@
 """Results of checks as files: the last one of each check, and the history. Read without Airflow's database.
 
 ``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each.
-``reports/<pipeline>/state_store/totals.json`` is what the state store held when it was last read.
+``reports/<pipeline>/state_store/totals.json`` is what the state store held when it was last read,
+``reports/<pipeline>/recount/<DAG id>.json`` what Spark found when it last computed the pipeline anew.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from streamplan.checks import CHECKS
-from streamplan.checks.observation import CheckResult, Observation, Outcome
+from streamplan.checks.observation import CheckResult, CouldNotLook, Observation, Outcome
 from streamplan.checks.totals import StoreTotals
 
 _HISTORY = "history.jsonl"
@@ -68,6 +69,38 @@ def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
         positions={int(partition): position for partition, position in content["positions"].items()},
         totals={key.encode(): total for key, total in content["totals"].items()},
     )
+
+
+def recount_file(reports: Path, pipeline: str, dag_id: str) -> Path:
+    """Where ``jobs/recount.py``, called by a DAG, writes the rows of the totals check."""
+    return reports / pipeline / "recount" / f"{dag_id}.json"
+
+
+@dataclass(frozen=True)
+class Recounted:
+    """What ``jobs/recount.py`` found, or why it could not look."""
+
+    rows: tuple[Observation, ...]
+    could_not_look: str | None = None
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(self), indent=1))
+        part.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Recounted:
+        """Raises :class:`CouldNotLook` where there is none."""
+        if not path.exists():
+            raise CouldNotLook(f"{path}", expected="the rows of a recount", observed="none", remedy="Has recount run?")
+        found = json.loads(path.read_text())
+        return cls(tuple(Observation(**row) for row in found["rows"]), found["could_not_look"])
+
+    def observe(self) -> tuple[Observation, ...]:
+        if self.could_not_look is not None:
+            raise CouldNotLook(self.could_not_look)
+        return self.rows
 
 
 def _result(fields: Mapping[str, Any]) -> CheckResult:

@@ -22,29 +22,29 @@ class Patience:
 
 @dataclass(frozen=True)
 class Cut:
-    """Every record of the source below ``positions`` has its effect in the outputs below ``ends``, and no other has.
+    """Every record of the sources below ``positions`` has its effect in the outputs below ``ends``, and no other has.
 
-    ``positions``  by partition of the source; a partition without a committed position is absent
+    ``positions``  by source topic and partition; a partition without a committed position is absent
     ``ends``       by output topic and partition
     """
 
-    positions: Mapping[int, int]
+    positions: Mapping[str, Mapping[int, int]]
     ends: Mapping[str, Mapping[int, int]]
 
 
-def take_cut(cluster: Cluster, group: str, source: str, outputs: Sequence[str], patience: Patience) -> Cut:
-    """Wait for a quiet moment of the sub-topology that reads ``source`` and writes ``outputs``.
+def take_cut(cluster: Cluster, group: str, sources: Sequence[str], outputs: Sequence[str], patience: Patience) -> Cut:
+    """Wait for a quiet moment of the sub-topology that reads ``sources`` and writes ``outputs``.
 
-    A transaction of ``exactly_once_v2`` holds output records and the source's position. So when the positions are the
+    A transaction of ``exactly_once_v2`` holds output records and the sources' positions. So when the positions are the
     same before and after the outputs were looked at, and no transaction was open on the outputs, then whatever is in
     the outputs is of transactions whose positions were seen, and of every such transaction all records were seen.
     Positions inside a transaction that is being settled are not answered before it is (``require_stable``).
     """
     deadline = patience.clock() + patience.seconds
-    before = cluster.positions(group, source)
+    before = {source: cluster.positions(group, source) for source in sources}
     while True:
         offsets = {topic: cluster.offsets(topic) for topic in outputs}
-        after = cluster.positions(group, source)
+        after = {source: cluster.positions(group, source) for source in sources}
         still_open = [
             f"{topic}-{partition}"
             for topic, partitions in offsets.items()
@@ -58,7 +58,7 @@ def take_cut(cluster: Cluster, group: str, source: str, outputs: Sequence[str], 
             )
         if patience.clock() > deadline:
             raise CouldNotLook(
-                f"the outputs of {group} behind {source}",
+                f"the outputs of {group} behind {', '.join(sources)}",
                 expected=f"a moment without an open transaction within {patience.seconds:g} s",
                 observed=f"open transactions on {', '.join(still_open)}" if still_open else "positions always moving",
                 remedy="Is a transaction hanging, or are the transactions too long for this deadline? Look again.",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamplan.checks.cuts import Patience, take_cut
 from streamplan.checks.observation import Check, CouldNotLook, Observation, RecordsGone
 from streamplan.checks.port import Cluster, Record
-from streamplan.pipeline import Pipeline
 from streamplan.operations import Count, KeySelect, NullKeyFilter
+from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Source
 from streamplan.serdes import KEY_TYPES, Json, Rejected, key_of
 
@@ -165,7 +165,11 @@ def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
     match upstream.sources, upstream.operations, downstream.operations:
         case (Source(value=Json() as serde),), (NullKeyFilter(),), (Count(store=store, window=None),):
             name = None
-        case (Source(value=Json() as serde),), (KeySelect(key=key), NullKeyFilter()), (Count(store=store, window=None),):
+        case (
+            (Source(value=Json() as serde),),
+            (KeySelect(key=key), NullKeyFilter()),
+            (Count(store=store, window=None),),
+        ):
             if serde.fields.get(key) not in KEY_TYPES:
                 return ()
             name = key
@@ -202,6 +206,11 @@ def observe(
         )
     for aggregation in found:
         yield from _observe(aggregation, cluster, store, patience or Patience())
+
+
+def check_of(rows: Callable[[], Iterable[Observation]]) -> Check:
+    """The same check of rows that Spark has made."""
+    return replace(CHECK, observe=lambda pipeline, cluster: rows())
 
 
 def check_with(store: StoreTotals) -> Check:
@@ -252,14 +261,14 @@ def look_at_totals(
     group = of.application_id
     # The changelog first and read at once, so that compaction has no time; then what is on the way, from where the
     # changelog ends to where the source's cut ends; the long recount last.
-    counted = take_cut(cluster, group, of.repartition, [of.changelog], patience)
+    counted = take_cut(cluster, group, [of.repartition], [of.changelog], patience)
     changelog, not_counts = _last_values(cluster, of.changelog, counted.ends[of.changelog])
-    read = take_cut(cluster, group, of.source, [of.repartition, of.dead_letters], patience)
-    ends = read.ends[of.repartition]
-    waiting = _count_between(cluster, of.repartition, counted.positions, ends)
+    read = take_cut(cluster, group, [of.source], [of.repartition, of.dead_letters], patience)
+    ends, read_positions = read.ends[of.repartition], read.positions[of.source]
+    waiting = _count_between(cluster, of.repartition, counted.positions[of.repartition], ends)
     store_waiting = _count_between(cluster, of.repartition, store.positions, ends) if store else Counter()
-    letters, letters_since = _letters(cluster, of, read.ends[of.dead_letters], read.positions)
-    recount.advance(cluster, read.positions)
+    letters, letters_since = _letters(cluster, of, read.ends[of.dead_letters], read_positions)
+    recount.advance(cluster, read_positions)
     offsets = cluster.offsets(of.source)
     return Totals(
         aggregation=of,
@@ -271,7 +280,7 @@ def look_at_totals(
         changelog=changelog,
         not_counts=not_counts,
         waiting=waiting,
-        unread=sum(max(found.stable - read.positions[number], 0) for number, found in offsets.items()),
+        unread=sum(max(found.stable - read_positions[number], 0) for number, found in offsets.items()),
         store=store.totals if store else None,
         store_waiting=store_waiting,
     )
@@ -376,7 +385,7 @@ def _named(source: str, origins: Iterable[tuple[int, int]]) -> str:
 CHECK = Check(
     name="totals",
     title="Totals",
-    healthy="Every record of the source that was processed is counted exactly once under its key, or stands exactly"
-    " once in the dead-letter topic. Recounted from the source up to the committed positions.",
+    healthy="Every record that was processed has its effect exactly once in what the pipeline holds and writes, or"
+    " stands in the dead-letter topic. Recounted from the input up to the committed positions.",
     observe=observe,
 )

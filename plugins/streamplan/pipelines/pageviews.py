@@ -21,7 +21,8 @@ def view(n: int) -> tuple[str, bytes, bytes]:
     """View ``n``; every tenth is a robot's."""
     country = (b"DE", b"FR", b"IT", b"PL")[n % 4]
     robot = b"true" if n % 10 == 0 else b"false"
-    return "pageviews", b"visitor_%d" % (n % 777), b'{"id": "view_%d", "country": "%b", "robot": %b}' % (n, country, robot)
+    value = b'{"id": "view_%d", "country": "%b", "robot": %b}' % (n, country, robot)
+    return "pageviews", b"visitor_%d" % (n % 777), value
 
 
 PIPELINE = Pipeline(

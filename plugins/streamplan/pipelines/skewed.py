@@ -7,7 +7,11 @@ from streamplan.serdes import Json
 from streamplan.topology import Topology
 
 topology = Topology("skewed-counter")
-topology.stream("clicks", value=Json("id string, page string")).group_by("page", name="by-page").count(store="clicks-by-page")
+(
+    topology.stream("clicks", value=Json("id string, page string"))
+    .group_by("page", name="by-page")
+    .count(store="clicks-by-page")
+)
 
 
 def click(n: int) -> tuple[str, bytes, bytes]:

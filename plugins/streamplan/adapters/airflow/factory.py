@@ -13,14 +13,20 @@ from streamplan.adapters.airflow.operators import (
     EnsureDagRunOperator,
     PlanProductionOperator,
     ProcessedOperator,
+    RecountOperator,
     StateStoreOperator,
     TopicsOperator,
 )
 from streamplan.adapters.airflow.supervisor import AggregatorOperator, ProducerOperator
 from streamplan.checks import CHECKS
+from streamplan.checks.totals import aggregations
 from streamplan.pipeline import Pipeline
 
 OWNER = "streamplan"
+_OPINION = {
+    True: "`state_store` reads the totals Spark holds; the checks in `verify` compare them with the topics.",
+    False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
+}
 MAX_RECORDS = 1_000_000_000
 RESTARTS = 10_000
 """An aggregator is meant to run for ever: Airflow's retries are its restarts."""
@@ -53,7 +59,7 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
         1. `topics` creates what does not exist; when something is not as declared it refuses and lists all differences.
         2. `producer` writes the records asked for; `aggregator` sees to it that one streaming aggregator runs.
         3. `processed` waits until everything written so far is aggregated.
-        4. `state_store` reads the totals Spark holds; the checks in `verify` compare them with the topics.
+        4. {_OPINION[bool(aggregations(pipeline))]}
 
         Run it as often as you like: it leaves alone what is there and adds as many records again.
         """,
@@ -87,25 +93,30 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
             records="{{ params.records }}",
             doc_md="Waits until the consumer group's positions are at the ends of the topics.",
         )
-        state_store = StateStoreOperator(
-            task_id="state_store",
-            pipeline=pipeline.name,
-            execution_timeout=timedelta(minutes=5),
-            doc_md="Reads the state store with a Spark job of its own; the query goes on meanwhile.",
-        )
-        with TaskGroup("verify", tooltip="The health checks, with the state store as a third opinion") as verify:
+        with TaskGroup("verify", tooltip="The health checks") as verify:
             _check_tasks(pipeline, with_state_store=True)
-        topics >> [producer, aggregator] >> processed >> state_store >> verify
+        topics >> [producer, aggregator] >> processed
+        if aggregations(pipeline):
+            state_store = StateStoreOperator(
+                task_id="state_store",
+                pipeline=pipeline.name,
+                execution_timeout=timedelta(minutes=5),
+                doc_md="Reads the state store with a Spark job of its own; the query goes on meanwhile.",
+            )
+            processed >> state_store >> verify
+        else:
+            processed >> verify
     return dag
 
 
 def producer_dag(pipeline: Pipeline) -> DAG:
     """``<name>_producer``: writes test data, each record once across kills and retries."""
+    topics = " and ".join(f"`{topic}`" for topic in pipeline.test_data.topics)
     with _dag(
         pipeline,
         "producer",
         f"""
-        Writes test data for **{pipeline.name}** into {' and '.join(f'`{topic}`' for topic in pipeline.test_data.topics)}.
+        Writes test data for **{pipeline.name}** into {topics}.
 
         Record numbers go on where the topic ends, and each is there exactly once, also when the job is killed and
         retried: `plan` decides the numbers of this run, `produce` writes those that are missing.
@@ -181,19 +192,32 @@ def health_dag(pipeline: Pipeline) -> DAG:
 
 
 def _check_tasks(pipeline: Pipeline, *, with_state_store: bool) -> None:
+    """``totals`` recounts by itself what needs no engine for that, else behind a task ``recount`` on Spark."""
+    counted = bool(aggregations(pipeline))
     for check in CHECKS:
         is_totals = check.name == "totals"
-        CheckOperator(
+        task = CheckOperator(
             task_id=check.name,
             pipeline=pipeline.name,
             check=check.name,
-            with_state_store=with_state_store and is_totals,
+            with_state_store=with_state_store and is_totals and counted,
+            recounted=is_totals and not counted,
             retries=1,  # for could not look; a failed check fails at once
             retry_delay=timedelta(seconds=10),
             execution_timeout=timedelta(minutes=15),
             outlets=[totals_asset(pipeline)] if is_totals else [],
             doc_md=f"**{check.title}.** {check.healthy}",
         )
+        if is_totals and not counted:
+            recount = RecountOperator(
+                task_id="recount",
+                pipeline=pipeline.name,
+                retries=1,
+                retry_delay=timedelta(seconds=10),
+                execution_timeout=timedelta(minutes=15),
+                doc_md="Computes every sub-topology anew from its input, with a Spark job of its own.",
+            )
+            recount >> task
 
 
 def _production_params(*, endless: bool) -> dict[str, Param]:

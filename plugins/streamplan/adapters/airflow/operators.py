@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -120,8 +121,8 @@ class ProcessedOperator(BaseOperator):
         self.log.info("All processed")
 
 
-class StateStoreOperator(BaseOperator):
-    """Reads what the state store holds, with a Spark job, for the totals check to compare."""
+class SparkJobOperator(BaseOperator):
+    """Runs a Spark job that ends and writes what it finds to a file."""
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -132,41 +133,64 @@ class StateStoreOperator(BaseOperator):
         if self._hook is not None:
             self._hook.on_kill()
 
+    def _run(self, name: str, output: Path, *arguments: str) -> None:
+        output.unlink(missing_ok=True)
+        arguments = ("--pipeline", self.pipeline, "--output", str(output), *arguments)
+        self._hook = spark_hook(Settings.from_environment(), f"{self.pipeline}-{name}", list(arguments))
+        self._hook.submit(job_file(f"{name.replace('-', '_')}.py"), env=job_environment())
+
+
+class StateStoreOperator(SparkJobOperator):
+    """Reads what the state store holds, for the totals check to compare."""
+
     def execute(self, context: Context) -> None:
         from streamplan.adapters.results import state_store_file
 
         settings = Settings.from_environment()
-        job = f"{self.pipeline}-state-store"
         output = state_store_file(settings.reports, self.pipeline)
-        arguments = ["--pipeline", self.pipeline, "--checkpoints", settings.checkpoints, "--output", str(output)]
-        output.unlink(missing_ok=True)
-        self._hook = spark_hook(settings, job, arguments)
-        self._hook.submit(job_file("state_store.py"), env=job_environment())
+        self._run("state-store", output, "--checkpoints", settings.checkpoints)
+
+
+class RecountOperator(SparkJobOperator):
+    """Computes the pipeline anew from its input, for the totals check to judge."""
+
+    def execute(self, context: Context) -> None:
+        from streamplan.adapters.results import recount_file
+
+        output = recount_file(Settings.from_environment().reports, self.pipeline, self.dag_id)
+        self._run("recount", output, "--bootstrap-servers", bootstrap_servers())
 
 
 class CheckOperator(BaseOperator):
     """Runs one check. Green only when it passed; failed and could not look are told apart.
 
     The reason is the first line of the log and stands in XCom; all rows are in the Data Docs. ``with_state_store``
-    compares with what the state store held when it was last read, too.
+    compares with what the state store held when it was last read, too; ``recounted`` takes the rows of the
+    task ``recount`` before it.
     """
 
-    def __init__(self, *, pipeline: str, check: str, with_state_store: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, pipeline: str, check: str, with_state_store: bool = False, recounted: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.check = check
         self.with_state_store = with_state_store
+        self.recounted = recounted
 
     def execute(self, context: Context) -> dict[str, str | None]:
         from streamplan.adapters.expectations import run_check
-        from streamplan.adapters.results import read_state_store
-        from streamplan.checks.totals import check_with
+        from streamplan.adapters.results import Recounted, read_state_store, recount_file
+        from streamplan.checks.totals import check_of, check_with
 
         settings = Settings.from_environment()
         check = check_named(self.check)
         store = read_state_store(settings.reports, self.pipeline) if self.with_state_store else None
         if store is not None:
             check = check_with(store)
+        if self.recounted:
+            found = recount_file(settings.reports, self.pipeline, self.dag_id)
+            check = check_of(lambda: Recounted.read(found).observe())
         result = run_check(
             pipeline_named(self.pipeline), check, bootstrap_servers=bootstrap_servers(), settings=settings
         )

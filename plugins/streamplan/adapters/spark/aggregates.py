@@ -26,7 +26,7 @@ def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, Frame]) -> DataFr
     """
     alone = len(nodes) == 1
     projected = [_arguments(number, node, inputs[node.name], alone) for number, node in enumerate(nodes)]
-    data = projected[0] if alone else reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), projected)
+    data = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), projected)
     by = [name for name in ("partition", "node", "window", "key") if name in data.columns]
     folds = [fold.alias(name) for number, node in enumerate(nodes) for name, fold in _folds(number, node)]
     return data.groupBy(*by).agg(*folds, F.max("timestamp").alias("timestamp"))

@@ -2,7 +2,7 @@
 
 Expressions of a declaration are resolved against it as they stand. ``record`` has
 
-``topic, partition, offset``  where the record was read; null behind an aggregate, but the partition, which is the task's
+``topic, partition, offset``  where the record was read; behind an aggregate null, but the partition, which is the task's
 ``timestamp``  of the record
 ``key``        string, holding the key's bytes as they are
 ``window``     behind a windowed aggregate: ``start``, ``end``
@@ -72,7 +72,8 @@ class Frame:
         Raises :class:`Refused` for a field of a type that does not come back from JSON as what it was.
         """
         kinds = {field.name: field.dataType for field in self.data.schema.fields if field.name != "record"}
-        wrong = [f"{name} is of type {kind.simpleString()}" for name, kind in kinds.items() if type(kind) not in _JSON_TYPES]
+        strange = {name: kind for name, kind in kinds.items() if type(kind) not in _JSON_TYPES}
+        wrong = [f"{name} is of type {kind.simpleString()}" for name, kind in strange.items()]
         if wrong:
             raise Refused(
                 f"a repartition topic cannot carry that {', '.join(wrong)}",
@@ -129,9 +130,7 @@ class Frame:
 
     def union(self, other: Frame) -> Frame:
         raw = self.raw and other.raw
-        return Frame(
-            self.data.unionByName(other.data), raw, self.clean and other.clean, self.keyed and other.keyed
-        )
+        return Frame(self.data.unionByName(other.data), raw, self.clean and other.clean, self.keyed and other.keyed)
 
     def _live(self, column: Column) -> Column:
         return column if self.clean else F.when(F.col("record.reason").isNull(), column)
@@ -139,8 +138,8 @@ class Frame:
 
 def read_frame(raw: DataFrame, serde: Json, *, table: bool = False) -> Frame:
     """The records of a topic. ``raw`` has the columns :data:`RAW`. In a ``table`` a null value is no fault."""
-    schema = f"{RAW}, fields struct<{', '.join(f'`{name}`: {kind}' for name, kind in serde.fields.items())}>, reason string"
-    read = raw.mapInArrow(_reader(serde, table), schema)
+    fields = ", ".join(f"`{name}`: {kind}" for name, kind in serde.fields.items())
+    read = raw.mapInArrow(_reader(serde, table), f"{RAW}, fields struct<{fields}>, reason string")
     return Frame(read.select("fields.*", _record(read, F.col("reason")).alias("record")), raw=True)
 
 

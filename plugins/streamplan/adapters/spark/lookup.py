@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructField, StructType
 
 from streamplan.adapters.spark.frames import Frame
 
@@ -42,11 +42,13 @@ def look_up(frames: Mapping[str, Frame], tables: Mapping[str, str]) -> DataFrame
             )
         )
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), sides)
-    stores = [number for number, name in enumerate(frames) if name in tables]
-    schema = StructType([*rows.schema.fields])
-    for number in stores:
-        schema.add(f"t{number}", rows.schema[f"f{number}"].dataType)
-    processor = _LookUp({number: rows.schema[f"f{number}"].dataType for number in stores})
+    types = {
+        number: StructType.fromJson(rows.schema[f"f{number}"].dataType.jsonValue())
+        for number, name in enumerate(frames)
+        if name in tables
+    }
+    schema = StructType([*rows.schema.fields, *(StructField(f"t{number}", kind) for number, kind in types.items())])
+    processor = _LookUp(types)
     return rows.groupBy("partition", "key").transformWithState(processor, schema, "Update", "none")
 
 
@@ -73,7 +75,7 @@ class _LookUp(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._held = {number: handle.getValueState(f"t{number}", self._types[number]) for number in self._tables}
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         sides: dict[int, list[Row]] = {}
         for row in rows:
             sides.setdefault(row.source, []).append(row)
@@ -83,7 +85,8 @@ class _LookUp(StatefulProcessor):
         for row in _in_time(queues, self._tables):
             if row.source in held and not row.rejected:
                 fields = row[f"f{row.source}"]
-                held[row.source] = None if row.deleted else tuple(fields[name] for name in self._types[row.source].names)
+                names = self._types[row.source].names
+                held[row.source] = None if row.deleted else tuple(fields[name] for name in names)
             yield Row(**row.asDict(), **{f"t{number}": self._named(number, held[number]) for number in self._tables})
         for number, value in held.items():
             if value is None and before[number] is not None:

@@ -51,6 +51,8 @@ from streamplan.serdes import MAX_BYTES, Json
 DEAD_LETTER = -1
 """Instead of the number of an output."""
 
+_INSTEAD = "Write Spark SQL over the fields there are"
+
 OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
     offset bigint, `order` array<int>, reason string"""
 """What the sink takes: for each row the stream task's partition, and the number of the output it goes to.
@@ -118,7 +120,7 @@ class Walk:
                 except (PySparkException, Refused) as error:
                     if self._faults is None:
                         raise
-                    self._faults.append(Fault(node.where, _sentence(error), "Write Spark SQL over the fields there are"))
+                    self._faults.append(Fault(node.where, _sentence(error), _INSTEAD))
             self._frames[node.name] = made
 
     def take(self, name: str) -> Frame | None:
@@ -240,7 +242,8 @@ def lower(
         def finish(batch: DataFrame) -> Finished:
             walk = Walk(subtopology, numbers)
             for source in subtopology.sources:
-                own = batch if len(frames) == 1 else batch.where(F.col("topic") == pipeline.topology.decorate(source.topic))
+                topic = pipeline.topology.decorate(source.topic)
+                own = batch if len(frames) == 1 else batch.where(F.col("topic") == topic)
                 walk.put(source.name, read(subtopology, source, schemas, own))
             walk.visit(subtopology.nodes)
             return walk.finished()
@@ -275,11 +278,15 @@ def _with_look_up(
 
 
 def _with_aggregations(
-    subtopology: Subtopology, walk: Walk, held: Sequence[Processor], numbers: Mapping[str, int], outputs: tuple[Output, ...]
+    subtopology: Subtopology,
+    walk: Walk,
+    held: Sequence[Processor],
+    numbers: Mapping[str, int],
+    outputs: tuple[Output, ...],
 ) -> Lowered:
     names = {node.name for node in held}
-    behind = _behind(subtopology, names)
-    walk.visit(node for node in subtopology.nodes if node.name not in behind and node.name not in names)
+    reached = behind(subtopology, names)
+    walk.visit(node for node in subtopology.nodes if node.name not in reached and node.name not in names)
     inputs: dict[str, Frame] = {}
     for node in held:
         (before,) = subtopology.predecessors[node.name]
@@ -299,7 +306,7 @@ def _with_aggregations(
             frame = aggregated(number, node, batch, inputs[node.name])
             after.changelog(node, frame)
             after.put(node.name, shown(node, frame))
-        after.visit(node for node in subtopology.nodes if node.name in behind)
+        after.visit(node for node in subtopology.nodes if node.name in reached)
         return after.finished()
 
     return Lowered(streaming, outputs, True, finish)
@@ -308,14 +315,9 @@ def _with_aggregations(
 def _side_by_side(folded: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
     """What was aggregated, and rows that need no aggregation, in one plan: a query has one."""
     rows = reduce(DataFrame.unionByName, early)
-    nothing = F.lit(None)
-    return folded.select(
-        F.struct(*folded.columns).alias("held"), nothing.cast(rows.select(F.struct("*")).schema[0].dataType).alias("finished")
-    ).unionByName(
-        rows.select(
-            nothing.cast(folded.select(F.struct("*")).schema[0].dataType).alias("held"), F.struct(*rows.columns).alias("finished")
-        )
-    )
+    held = folded.select(F.struct(*folded.columns).alias("held"))
+    finished = rows.select(F.struct(*rows.columns).alias("finished"))
+    return held.unionByName(finished, allowMissingColumns=True)
 
 
 def read(subtopology: Subtopology, source: Source, schemas: Mapping[str, Json], raw: DataFrame) -> Frame:
@@ -332,9 +334,9 @@ def refuse_unknown_shape(subtopology: Subtopology) -> None:
     """Raise :class:`Refused` for what one streaming query cannot do: state behind state without a topic between."""
     held = aggregations(subtopology)
     joins = [node for node in subtopology.processors if isinstance(node.operation, Join)]
-    behind = _behind(subtopology, {node.name for node in held})
+    reached = behind(subtopology, {node.name for node in held})
     tables = {node.store for node in subtopology.processors if isinstance(node.operation, TableSource)}
-    wrong = [node for node in (*held, *joins) if node.name in behind]
+    wrong = [node for node in (*held, *joins) if node.name in reached]
     wrong += [node for node in joins if node.store not in tables]
     wrong += held if joins else []
     if wrong:
@@ -349,13 +351,13 @@ def aggregations(subtopology: Subtopology) -> list[Processor]:
     return [node for node in subtopology.processors if isinstance(node.operation, Count | Aggregate | Reduce)]
 
 
-def _behind(subtopology: Subtopology, names: set[str]) -> set[str]:
+def behind(subtopology: Subtopology, names: set[str]) -> set[str]:
     """The nodes that records reach after one of ``names``."""
-    behind: set[str] = set()
+    reached: set[str] = set()
     for node in subtopology.nodes:  # in the order in which records pass
-        if any(before in names or before in behind for before in subtopology.predecessors[node.name]):
-            behind.add(node.name)
-    return behind
+        if any(before in names or before in reached for before in subtopology.predecessors[node.name]):
+            reached.add(node.name)
+    return reached
 
 
 def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[str, int], tuple[Output, ...]]:
@@ -399,15 +401,15 @@ def _big_endian(number: Column) -> Column:
 
 def _rows(frame: Frame, output: int, key: Column, value: Column) -> DataFrame:
     """Rows of the columns :data:`OUTPUT`; rejected records become dead letters."""
-    rows = frame.data.select(*_output_columns(F.lit(output), key, value))
+    columns = _output_columns(F.lit(output), key, value)
     if frame.clean:
-        return rows
+        return frame.data.select(*columns)
     letters = _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value"))
     live = F.col("record.reason").isNull()
     return frame.data.select(
         *(
             F.when(live, column).otherwise(letter).alias(name)
-            for name, column, letter in zip(OUTPUT_COLUMNS, _output_columns(F.lit(output), key, value), letters, strict=True)
+            for name, column, letter in zip(OUTPUT_COLUMNS, columns, letters, strict=True)
         )
     )
 

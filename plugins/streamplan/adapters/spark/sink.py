@@ -266,7 +266,7 @@ class TaskTransaction:
             if found.offset < 0:
                 raise Refused(
                     f"group {self.target.application_id} has no position for {found.topic}-{self.partition}",
-                    remedy="It was deleted or has expired (the brokers' offsets.retention.minutes) beside a checkpoint.",
+                    remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint.",
                 )
             positions[found.topic] = int(found.offset)
         return positions

@@ -91,12 +91,14 @@ def _rekey(rows: pa.RecordBatch, topic: str, partition: int, account: _Account, 
         reasons = [found.rejected.get(row) for row in range(rows.num_rows)]
         rejected = pc.is_in(pa.array(range(rows.num_rows)), pa.array(list(found.rejected), pa.int64()))
         letters = rows.append_column("topic", pa.array([topic] * rows.num_rows, pa.string()))
-        _dead_letter(letters.append_column("reason", pa.array(reasons, pa.string())).filter(rejected), partition, account)
+        letters = letters.append_column("reason", pa.array(reasons, pa.string()))
+        _dead_letter(letters.filter(rejected), partition, account)
         rows = rows.filter(pc.invert(rejected))
         keys = found.keys.filter(pc.invert(rejected))
     else:
         keys = found.keys
-    _produce(rows.set_column(rows.schema.get_field_index("key"), "key", keys), account.transaction.target.outputs[0], account)
+    rekeyed = rows.set_column(rows.schema.get_field_index("key"), "key", keys)
+    _produce(rekeyed, account.transaction.target.outputs[0], account)
 
 
 def output_writer(target: SinkTarget) -> Writer:

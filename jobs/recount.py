@@ -1,0 +1,46 @@
+"""Computes a pipeline anew from its input and compares with what it has written: the rows of the totals check.
+
+Meant for spark-submit; the DAGs <pipeline>_deploy and <pipeline>_health call it so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.results import Recounted
+from streamplan.adapters.spark.recount import recount
+from streamplan.adapters.spark.session import open_session
+from streamplan.checks.observation import CouldNotLook
+from streamplan.errors import StreamplanError
+from streamplan.pipelines import pipeline_named
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pipeline", required=True, help="name of the pipeline")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
+    parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
+    args = parser.parse_args()
+    try:
+        pipeline = pipeline_named(args.pipeline)
+        spark = open_session(f"{pipeline.topology.application_id}-recount")
+        try:
+            rows = tuple(recount(spark, pipeline, KafkaCluster(args.bootstrap_servers), args.bootstrap_servers))
+            found = Recounted(rows)
+        except CouldNotLook as error:
+            found = Recounted((), could_not_look=str(error))
+        found.write(args.output)
+        for row in found.rows:
+            print(f"{row.subject}: expected {row.expected}, observed {row.observed}", flush=True)  # noqa: T201
+        spark.stop()
+    except StreamplanError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
