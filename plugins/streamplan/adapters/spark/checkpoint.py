@@ -25,7 +25,7 @@ class Checkpoint:
     location: str
 
     def ranges(self, batch: int, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Of each topic and partition the offsets (first, past the last) of a micro-batch, without those that have no news."""
+        """Of each topic and partition with news the offsets (first, past the last) of a micro-batch."""
         until = self.ends(batch, topics)
         first = self.ends(batch - 1, topics) if batch else {}
         if first.keys() != until.keys():

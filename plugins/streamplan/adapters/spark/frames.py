@@ -2,7 +2,7 @@
 
 Expressions of a declaration are resolved against it as they stand. ``record`` has
 
-``topic, partition, offset``  where the record was read; behind an aggregate null, but the partition, which is the task's
+``topic, partition, offset``  where the record was read; behind an aggregate only the task's partition
 ``timestamp``  of the record
 ``key``        string, holding the key's bytes as they are
 ``window``     behind a windowed aggregate: ``start``, ``end``

@@ -70,12 +70,14 @@ OUTPUT_COLUMNS = (
 class Lowered:
     """``streaming`` is the plan of the query; ``finish`` makes of a micro-batch rows of the columns :data:`OUTPUT`.
 
-    Where ``finish`` gives several DataFrames, each uses the micro-batch, which then has to be kept.
+    ``kept``: ``finish`` reads the micro-batch more than once, so that it has to be kept meanwhile. State must not be
+    computed twice, and the rest need not.
     """
 
     streaming: DataFrame
     outputs: tuple[Output, ...]
     stateful: bool
+    kept: bool
     finish: Callable[[DataFrame], Finished]
 
 
@@ -248,7 +250,8 @@ def lower(
             walk.visit(subtopology.nodes)
             return walk.finished()
 
-        return Lowered(reduce(DataFrame.unionByName, frames), outputs, False, finish)
+        kept = len(frames) > 1 or len(outputs) > 1
+        return Lowered(reduce(DataFrame.unionByName, frames), outputs, False, kept, finish)
     for source in subtopology.sources:
         walk.put(source.name, read(subtopology, source, schemas, raw(source)))
     if joins:
@@ -274,7 +277,7 @@ def _with_look_up(
         after.visit(subtopology.nodes)
         return after.finished()
 
-    return Lowered(streaming, outputs, True, finish)
+    return Lowered(streaming, outputs, True, True, finish)
 
 
 def _with_aggregations(
@@ -309,7 +312,7 @@ def _with_aggregations(
         after.visit(node for node in subtopology.nodes if node.name in reached)
         return after.finished()
 
-    return Lowered(streaming, outputs, True, finish)
+    return Lowered(streaming, outputs, True, bool(early) or len(outputs) > 1, finish)
 
 
 def _side_by_side(folded: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
