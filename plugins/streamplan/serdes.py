@@ -44,8 +44,8 @@ class Rejected(ValueError):
 class Json:
     """A JSON object (RFC 8259, UTF-8) in the value of a record.
 
-    ``schema``   the fields that may be used, in Spark's DDL: ``"Id string, ProductType int"``; others are ignored. A field may
-                 be absent or null; one of another type is rejected, and its record with it
+    ``schema``   the fields that may be used, in Spark's DDL: ``"Id string, ProductType int"``; others are ignored. A
+                 field may be absent or null; one of another type is rejected, and its record with it
     ``allowed``  for a field the values that are known, each with its label; any other value is rejected
     ``max_bytes``  of value and new key together, so that no record can stop the stream at its next topic
     """

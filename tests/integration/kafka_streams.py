@@ -69,20 +69,25 @@ def map_of_longs(jvm: Any, items: Mapping[Any, int]) -> Any:
     return made
 
 
+def cluster(jvm: Any, counts: Mapping[str, int]) -> Any:
+    """``org.apache.kafka.common.Cluster``, of topics with these partition counts."""
+    common = jvm.org.apache.kafka.common
+    node = jvm.java.lang.Class.forName("org.apache.kafka.common.Node")
+    nobody = jvm.java.lang.reflect.Array.newInstance(node, 0)
+    partitions = [
+        common.PartitionInfo(topic, partition, None, nobody, nobody)
+        for topic, count in counts.items()
+        for partition in range(count)
+    ]
+    none = jvm.java.util.HashSet()
+    return common.Cluster("cluster", none, collection(jvm, partitions), none, none)
+
+
 def properties(jvm: Any, items: Mapping[str, str]) -> Any:
     made = jvm.java.util.Properties()
     for key, value in items.items():
         made.setProperty(key, value)
     return made
-
-
-def new(jvm: Any, name: str, *arguments: Any) -> Any:
-    """An object of a class that is not public."""
-    for constructor in jvm.java.lang.Class.forName(name).getDeclaredConstructors():
-        if constructor.getParameterCount() == len(arguments):
-            constructor.setAccessible(True)
-            return constructor.newInstance(collection(jvm, arguments).toArray())
-    raise LookupError(f"{name} has no constructor of {len(arguments)} arguments")
 
 
 def call(jvm: Any, target: Any, method: str, *arguments: Any) -> Any:
@@ -95,13 +100,6 @@ def call(jvm: Any, target: Any, method: str, *arguments: Any) -> Any:
                 return declared.invoke(target, collection(jvm, arguments).toArray())
         kind = kind.getSuperclass()
     raise LookupError(f"{target.getClass().getName()} has no method {method} of {len(arguments)} arguments")
-
-
-def field(target: Any, name: str) -> Any:
-    """The value of a field that is not public."""
-    declared = target.getClass().getDeclaredField(name)
-    declared.setAccessible(True)
-    return declared.get(target)
 
 
 # -- one declaration, in Python and in Java

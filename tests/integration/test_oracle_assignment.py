@@ -1,4 +1,4 @@
-"""Assignments and their encoded sizes, compared with the real Kafka Streams and the real group coordinator's records."""
+"""Assignments and their encoded sizes, compared with the real Kafka Streams and the real group coordinator."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from streamplan.assignment import (
     stateful_tasks,
     topics_of_tasks,
 )
+from streamplan.copartitioning import resolve_partition_counts
 from streamplan.pipelines import PIPELINES
 from streamplan.processor_topology import TaskId
 from streamplan.serdes import Json
 from streamplan.topology import Topology
 
-from tests.integration.kafka_streams import collection, java, java_map, map_of_longs, properties
+from tests.integration.kafka_streams import cluster, collection, java, java_map, map_of_longs, properties
 
 VALUE = Json("Id string, Amount bigint")
 LATEST_OFFSET = -2
@@ -107,6 +108,27 @@ def _java_uuid_order(text: str) -> tuple[int, int]:
     return (high - (1 << 64) if high >> 63 else high, low - (1 << 64) if low >> 63 else low)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_task_reads_its_partition_of_every_topic_that_has_it(jvm: Any, seed: int) -> None:
+    chosen = random.Random(seed)
+    topology = Topology("app")
+    counts = {f"topic-{number}": chosen.randint(1, 6) for number in range(5)}
+    streams = [topology.stream(topic, value=VALUE) for topic in counts]
+    for _ in range(chosen.randint(0, 4)):
+        one, other = chosen.sample(streams, 2)
+        one.merge(other)
+    internals = jvm.org.apache.kafka.streams.processor.internals
+    groups = {
+        internals.TopologyMetadata.Subtopology(group.id, None): collection(jvm, group.source_topics, "HashSet")
+        for group in topology.subtopologies
+    }
+    theirs = internals.PartitionGrouper().partitionGroups(java_map(jvm, groups), cluster(jvm, counts))
+    assert {str(task): {str(partition) for partition in theirs[task]} for task in theirs} == {
+        str(task): {f"{topic}-{task.partition}" for topic in topics}
+        for task, topics in topics_of_tasks(topology, counts).items()
+    }
+
+
 # -- sizes
 
 
@@ -128,8 +150,6 @@ def many_topics() -> Topology:
 
 
 def cases() -> list[tuple[Topology, dict[str, int]]]:
-    from streamplan.copartitioning import resolve_partition_counts
-
     (orders,) = (pipeline for pipeline in PIPELINES if pipeline.name == "orders")
     external = [
         (orders.topology, dict(orders.topic_partitions)),
@@ -240,3 +260,43 @@ def test_the_groups_metadata_are_as_large_as_the_library_makes_them(
         assert infos == [
             assignment_info_size(sum(len(topics[task]) for task in one.tasks)) for one in assignment.instances
         ]
+
+
+# -- on real brokers
+
+
+@contextmanager
+def largest_message(bootstrap_servers: str, size: int) -> Iterator[None]:
+    """``max.message.bytes`` of ``__consumer_offsets``, for a while."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+
+    def alter(operation: AlterConfigOpType, value: str | None) -> None:
+        entry = ConfigEntry("max.message.bytes", value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, "__consumer_offsets", incremental_configs=[entry])
+        (altered,) = admin.incremental_alter_configs([resource]).values()
+        altered.result(30)
+
+    alter(AlterConfigOpType.SET, str(size))
+    try:
+        yield
+    finally:
+        alter(AlterConfigOpType.DELETE, None)
+
+
+def written_batch(bootstrap_servers: str, group: str) -> int:
+    """Bytes of the batch of the group's last metadata with members, as it lies in ``__consumer_offsets``."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "reader", "enable.auto.commit": False})
+    topic, key = "__consumer_offsets", b"\0\2" + len(group).to_bytes(2, "big") + group.encode()
+    value = b""
+    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        consumer.assign([TopicPartition(topic, partition, low)])
+        deadline = time.monotonic() + 30
+        while low < high:
+            assert time.monotonic() < deadline, f"{topic}-{partition} was not read to {high} in 30 s"
+            if (message := consumer.poll(1)) and not message.error():
+                low = message.offset() + 1
+                if message.key() == key and b"StreamThread" in (message.value() or b""):
+                    value = message.value()
+    consumer.close()
+    return DefaultBatch.size(len(key), len(value))

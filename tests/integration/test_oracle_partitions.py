@@ -27,7 +27,7 @@ from tests.integration.kafka_streams import (
     TwinStream,
     TwinTable,
     call,
-    collection,
+    cluster,
     java,
     properties,
     running,
@@ -55,19 +55,6 @@ class Answer:
     refusal: str = ""
 
 
-def _cluster(jvm: Any, counts: Mapping[str, int]) -> Any:
-    common = jvm.org.apache.kafka.common
-    node = jvm.java.lang.Class.forName("org.apache.kafka.common.Node")
-    nobody = jvm.java.lang.reflect.Array.newInstance(node, 0)
-    partitions = [
-        common.PartitionInfo(topic, partition, None, nobody, nobody)
-        for topic, count in counts.items()
-        for partition in range(count)
-    ]
-    none = jvm.java.util.HashSet()
-    return common.Cluster("cluster", none, collection(jvm, partitions), none, none)
-
-
 def metadata_of(twin: Twin, built: Any) -> Any:
     """``TopologyMetadata``, from which the assignor works."""
     jvm = twin.jvm
@@ -85,17 +72,17 @@ def metadata_of(twin: Twin, built: Any) -> Any:
 def asked(twin: Twin, external: Mapping[str, int]) -> Answer:
     """What ``RepartitionTopics.setup`` does, but for creating the topics."""
     internals = twin.jvm.org.apache.kafka.streams.processor.internals
-    cluster = _cluster(twin.jvm, external)
+    outside = cluster(twin.jvm, external)
     answer = Answer()
     try:
         metadata = metadata_of(twin, twin.build())
         groups = metadata.copartitionGroups()
         answer.groups = {frozenset(map(str, group)) for group in groups}
         enforcer = internals.assignment.CopartitionedTopicsEnforcer("")
-        topics = internals.RepartitionTopics(metadata, None, enforcer, cluster, "")
-        found = call(twin.jvm, topics, "computeRepartitionTopicConfig", cluster)
+        topics = internals.RepartitionTopics(metadata, None, enforcer, outside, "")
+        found = call(twin.jvm, topics, "computeRepartitionTopicConfig", outside)
         if not found.isEmpty():
-            call(twin.jvm, topics, "ensureCopartitioning", groups, found, cluster)
+            call(twin.jvm, topics, "ensureCopartitioning", groups, found, outside)
     except Py4JJavaError as error:
         cause = error.java_exception
         while cause.getCause() is not None:

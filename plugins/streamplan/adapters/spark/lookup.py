@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -43,7 +43,7 @@ def look_up(frames: Mapping[str, Frame], tables: Mapping[str, str]) -> DataFrame
         )
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), sides)
     types = {
-        number: StructType.fromJson(rows.schema[f"f{number}"].dataType.jsonValue())
+        number: cast(StructType, rows.schema[f"f{number}"].dataType)
         for number, name in enumerate(frames)
         if name in tables
     }

@@ -169,10 +169,10 @@ def _compare_last_values(
     both = both.persist()
     try:
         keys = both.count()
-        wrong = [row for row in both.where(~F.col("expected").eqNullSafe(F.col("observed"))).limit(100_000).collect()]
+        differ = both.where(~F.col("expected").eqNullSafe(F.col("observed")))
+        wrong = [row for row in differ.limit(100_000).collect() if not _alike(row["expected"], row["observed"])]
     finally:
         both.unpersist()
-    wrong = [row for row in wrong if not _alike(row["expected"], row["observed"])]
     yield Observation(f"{output.topic}: keys whose last value is the recounted one", keys, keys - len(wrong))
     for row in sorted(wrong, key=lambda row: bytes(row["key"]))[:NAMED]:
         yield Observation(f"{output.topic}: key {_text(row['key'])}", _text(row["expected"]), _text(row["observed"]))
@@ -183,7 +183,8 @@ def _compare_records(output: Output, expected: DataFrame, found: DataFrame) -> I
     digest = F.bit_xor(F.xxhash64("key", "value"))
     demanded = expected.agg(F.count("*"), digest).first()
     observed = found.agg(F.count("*"), digest).first()
-    assert demanded is not None and observed is not None  # an aggregate without groups has one row
+    if demanded is None or observed is None:
+        raise TypeError("an aggregate without groups has one row")
     yield Observation(f"{output.topic}: records", demanded[0], observed[0])
     if demanded[0] == observed[0]:
         yield Observation(f"{output.topic}: digest of keys and values", f"{demanded[1]}", f"{observed[1]}")

@@ -123,7 +123,7 @@ class TaskTransaction:
         self._producer.init_transactions(DEADLINE_SECONDS)
         self.positions = self._read_positions()
         for topic, position in self.positions.items():
-            first, until = self.ranges[topic]
+            first, _ = self.ranges[topic]
             if position < first:
                 raise Refused(
                     f"task {target.task(partition)}: the checkpoint is ahead of Kafka",
