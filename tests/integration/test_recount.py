@@ -1,0 +1,158 @@
+"""The totals of topologies that only Spark can compute anew: green on what is healthy, red where it is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.queries import Deployment
+from streamplan.adapters.spark.recount import recount
+from streamplan.checks.observation import CouldNotLook, Observation
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.serdes import Json
+from streamplan.topology import Topology
+
+_numbers = itertools.count()
+
+
+class Sales:
+    """Sales above 10 by shop: their sum and mean in a store, and the sums in a topic."""
+
+    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession) -> None:
+        name = f"recounted-{os.getpid()}-{next(_numbers)}"
+        self.bootstrap_servers, self.checkpoints, self.spark = bootstrap_servers, checkpoints, spark
+        self.sales, self.sums = f"{name}-sales", f"{name}-sums"
+        topology = Topology(name)
+        (
+            topology.stream(self.sales, value=Json("shop string, amount bigint"))
+            .filter("amount > 10")
+            .group_by("upper(shop)", name="shops")
+            .aggregate({"total": "sum(amount)", "mean": "avg(amount)"}, store="totals")
+            .to_stream()
+            .map_values({"total": "total"})
+            .to(self.sums)
+        )
+        counts = {self.sales: 2, self.sums: 2}
+        test_data = TestData((self.sales,), lambda n: (self.sales, b"", b""), "n")
+        self.pipeline = Pipeline(name, topology, "", counts, test_data)
+        self.repartition = topology.decorate("shops-repartition")
+        self.changelog = topology.changelog_topic("totals")
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        apply_topics(bootstrap_servers, self.pipeline)
+
+    def produce(self, topic: str, key: bytes | None, value: bytes, **more: object) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
+        producer.produce(topic, value, key, **more)
+        assert producer.flush(10) == 0
+
+    def sell(self, *amounts: int) -> None:
+        for amount in amounts:
+            shop = "ab"[amount % 2]
+            self.produce(self.sales, b"till", b'{"shop": "%s", "amount": %d}' % (shop.encode(), amount))
+
+    def drain(self) -> None:
+        run(
+            self.spark,
+            Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), 1000),
+            available_now=True,
+            trigger_interval_ms=100,
+            stop=threading.Event(),
+            report=lambda line: None,
+        )
+
+    def rows(self) -> list[Observation]:
+        return list(recount(self.spark, self.pipeline, KafkaCluster(self.bootstrap_servers), self.bootstrap_servers))
+
+    def wrong(self) -> list[str]:
+        return [f"{row.subject}: {row.expected}, {row.observed}" for row in self.rows() if not row.agrees]
+
+    def close(self) -> None:
+        for future in self.admin.delete_topics([spec.name for spec in self.pipeline.topics()]).values():
+            future.exception(10)
+
+
+@pytest.fixture
+def sales(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Sales]:
+    made = Sales(bootstrap_servers, tmp_path, spark)
+    yield made
+    made.close()
+
+
+def test_what_was_processed_agrees_also_with_records_on_the_way(sales: Sales) -> None:
+    sales.sell(5, 20, 21, 30)
+    sales.produce(sales.sales, b"till", b"not JSON")
+    sales.drain()
+    sales.sell(40, 41)
+    sales.drain()
+    sales.sell(100, 101)  # nobody has read these
+    assert sales.wrong() == []
+    subjects = [row.subject for row in sales.rows()]
+    assert any(subject.startswith(f"{sales.repartition}: records") for subject in subjects)
+    assert any(subject.startswith(f"{sales.changelog}: keys") for subject in subjects)
+    assert any(subject.startswith(f"{sales.sums}: keys") for subject in subjects)
+
+
+def test_nothing_to_look_at_is_not_green(sales: Sales) -> None:
+    rows = sales.rows()
+    assert rows
+    assert not any(row.agrees for row in rows)
+
+
+def _tamper_with_a_total(sales: Sales) -> None:
+    sales.produce(sales.changelog, b"A", b'{"total":51,"mean":{"sum":50,"count":2}}')
+
+
+def _double_a_record(sales: Sales) -> None:
+    sales.produce(sales.repartition, b"A", b'{"shop": "a", "amount": 20}', partition=0)
+
+
+def _write_to_the_output(sales: Sales) -> None:
+    sales.produce(sales.sums, b"C", b'{"total":1}')
+
+
+def _dead_letter_once_more(sales: Sales) -> None:
+    headers = [("streamplan.task", b"0_0"), ("streamplan.source.topic", sales.sales.encode())]
+    headers += [("streamplan.source.partition", b"0"), ("streamplan.source.offset", b"0")]
+    sales.produce(sales.pipeline.topology.dead_letter_topic, b"k", b"v", headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("fault", "topic", "named"),
+    [
+        (_tamper_with_a_total, "changelog", 'key A: {"total":50,"mean":{"sum":50,"count":2}}, {"total":51'),
+        (_double_a_record, "repartition", "records: 3, 4"),
+        (_write_to_the_output, "sums", "key C: none"),
+        (_dead_letter_once_more, "dead-letter", "offset 0"),
+    ],
+)
+def test_a_fault_is_named(sales: Sales, fault: Callable[[Sales], None], topic: str, named: str) -> None:
+    sales.sell(20, 21, 30)
+    sales.drain()
+    fault(sales)
+    wrong = sales.wrong()
+    assert any(named in row for row in wrong), wrong
+    assert all(topic in row for row in wrong), wrong
+
+
+def test_deleted_input_can_no_longer_be_proven(sales: Sales) -> None:
+    sales.sell(20, 21)
+    sales.drain()
+    ends = [TopicPartition(sales.sales, partition, 1) for partition in (0, 1)]
+    for future in sales.admin.delete_records([end for end in ends if _length(sales, end)]).values():
+        future.result(10)
+    with pytest.raises(CouldNotLook, match="can no longer be proven"):
+        sales.rows()
+
+
+def _length(sales: Sales, end: TopicPartition) -> int:
+    return KafkaCluster(sales.bootstrap_servers).offsets(end.topic)[end.partition].end
