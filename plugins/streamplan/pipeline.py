@@ -13,6 +13,7 @@ from streamplan.copartitioning import resolve_partition_counts
 from streamplan.declaration import Fault, Where, here, name_fault, refuse
 from streamplan.operations import Aggregate, Count, Operation, TableSource
 from streamplan.processor_topology import Processor, Subtopology, TaskId
+from streamplan.stateful import stateful_faults
 from streamplan.topics import (
     CHANGELOG_CONFIGS,
     DEAD_LETTER_CONFIGS,
@@ -88,8 +89,10 @@ class Pipeline:
         if not self.topology.source_topics:
             yield Fault(where, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))")
         topology = self.topology
+        for subtopology in topology.subtopologies:
+            yield from stateful_faults(subtopology)
         long = {topology.decorate(topic.name): topic.where for topic in topology.repartition_topics}
-        long |= {topology.changelog_topic(node.store): node.where for _, node in self._stores if node.store}
+        long |= {topology.changelog_topic(node.store): node.where for _, node in self.stores if node.store}
         for topic, declared in long.items():
             if fault := name_fault(topic):
                 yield Fault(declared, fault, "Give its operation a shorter name=, its store a shorter store=")
@@ -99,7 +102,8 @@ class Pipeline:
                 yield Fault(where, f"test data for {topic!r}, which the topology does not read", f"It reads {listed}")
 
     @property
-    def _stores(self) -> tuple[tuple[Subtopology, Processor], ...]:
+    def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:
+        """Every processor that writes a state store, and its sub-topology."""
         return tuple(
             (group, node) for group in self.topology.subtopologies for node in group.processors if node.writes_store
         )
@@ -151,7 +155,7 @@ class Pipeline:
                 self.partitions(group),
                 *_changelog_configs(node.operation),
             )
-            for group, node in self._stores
+            for group, node in self.stores
             if node.store is not None
         ]
         specs += [

@@ -17,8 +17,16 @@ from streamplan.adapters.results import read_latest, read_state_store
 from streamplan.checks import CHECKS
 from streamplan.checks.observation import CouldNotLook, Outcome
 from streamplan.checks.totals import Recount, aggregations, look_at_totals
-from streamplan.console.tables import checks_table, topics_text, totals_table
+from streamplan.console.tables import (
+    checks_table,
+    read_key,
+    read_value,
+    store_table,
+    topics_text,
+    totals_table,
+)
 from streamplan.errors import Refused, StreamplanError
+from streamplan.operations import Count
 from streamplan.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES, pipeline_named
 from streamplan.settings import Settings
@@ -106,7 +114,7 @@ def _watch(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, rec
     columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TaskProgressColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         produced = progress.add_task("produced", total=records)
-        aggregated = progress.add_task("aggregated", total=records)
+        processed = progress.add_task("processed", total=records)
         shown: set[str] = set()
 
         def show(states: dict[str, str | None]) -> None:
@@ -121,25 +129,24 @@ def _watch(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, rec
             before = before or now
             # Offsets count transaction markers too: a few more than there are records.
             progress.update(produced, completed=min(records, now[0] - before[0]))
-            progress.update(aggregated, completed=min(records, now[1] - before[1]))
+            progress.update(processed, completed=min(records, now[1] - before[1]))
 
         state = rest.wait(f"{pipeline.name}_deploy", run_id, deadline_seconds=deadline, on_poll=show)
         if state == "success":
             progress.update(produced, completed=records)
-            progress.update(aggregated, completed=records)
+            progress.update(processed, completed=records)
     return state
 
 
 def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
-    """Offsets written to the sources, and offsets of the repartition topics that are counted."""
+    """Offsets written to the sources, and offsets that are processed: in a plain count those that are counted."""
     topology = pipeline.topology
     written = sum(found.stable for topic in topology.source_topics for found in cluster.offsets(topic).values())
-    counted = sum(
-        position
-        for topic in (repartition.name for repartition in topology.repartition_topics)
-        for position in cluster.positions(topology.application_id, topology.decorate(topic)).values()
+    read = [of.repartition for of in aggregations(pipeline)] or topology.source_topics
+    processed = sum(
+        position for topic in read for position in cluster.positions(topology.application_id, topic).values()
     )
-    return written, counted
+    return written, processed
 
 
 def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
@@ -147,8 +154,28 @@ def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     specs = pipeline.topics()
     console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])))
     store = read_state_store(stack.settings.reports, pipeline.name)
-    for aggregation in aggregations(pipeline):
+    counted = aggregations(pipeline)
+    for aggregation in counted:
         console.print(totals_table(look_at_totals(aggregation, cluster, Recount(aggregation), store=store)))
+    if not counted:
+        _show_stores(pipeline, cluster, console)
+
+
+def _show_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -> None:
+    """What the stores hold, by their changelogs; the check of totals says whether it is right."""
+    for _, node in pipeline.stores:
+        topic = pipeline.topology.changelog_topic(node.store or "")
+        windowed = next(spec.window_bytes for spec in pipeline.topics() if spec.name == topic) > 0
+        values: dict[str, str] = {}
+        ranges = {number: (found.start, found.stable) for number, found in cluster.offsets(topic).items()}
+        for chunk in cluster.records(topic, ranges):
+            for record in chunk:
+                key = read_key(record.key or b"", windowed=windowed)
+                if record.value is None:
+                    values.pop(key, None)
+                else:
+                    values[key] = read_value(record.value, count=isinstance(node.operation, Count))
+        console.print(store_table(node.store or "", values))
 
 
 def _show_failures(rest: AirflowRest, dag_id: str, run_id: str, console: Console) -> None:

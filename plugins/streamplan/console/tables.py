@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from rich import box
 from rich.table import Table
@@ -12,6 +13,7 @@ from streamplan.checks.observation import CheckResult, Outcome
 from streamplan.checks.totals import Totals
 from streamplan.topics import ObservedTopic, TopicSpec
 
+_SHOWN = 12
 _COLOURS = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.COULD_NOT_LOOK: "yellow"}
 
 
@@ -30,6 +32,29 @@ def topics_text(specs: Sequence[TopicSpec], observed: Mapping[str, ObservedTopic
         wanted = [*spec.configs, "min.insync.replicas"]
         text.append(f"   {'  '.join(f'{name}={topic.configs.get(name)}' for name in wanted)}\n", "dim")
     return text
+
+
+def store_table(store: str, values: Mapping[str, str]) -> Table:
+    """The last values of a store's keys, as its changelog holds them; of many the first ones."""
+    table = _table(f"Store {store}: {len(values):,} keys", "key", "value")
+    for key in sorted(values)[:_SHOWN]:
+        table.add_row(key, values[key])
+    if len(values) > _SHOWN:
+        table.add_row("…", "")
+    return table
+
+
+def read_key(key: bytes, *, windowed: bool) -> str:
+    """The text of a changelog's key; of a windowed one with the window's start."""
+    if not windowed:
+        return key.decode("utf-8", "backslashreplace")
+    start = datetime.fromtimestamp(int.from_bytes(key[-12:-4], "big") / 1000, UTC)
+    return f"{key[:-12].decode('utf-8', 'backslashreplace')} at {start:%Y-%m-%d %H:%M:%S}"
+
+
+def read_value(value: bytes, *, count: bool) -> str:
+    """The text of a changelog's value."""
+    return f"{int.from_bytes(value, 'big', signed=True):,}" if count else value.decode("utf-8", "backslashreplace")
 
 
 def totals_table(totals: Totals) -> Table:

@@ -155,29 +155,47 @@ def run(
             writer = build_query(spark, deployment, subtopology, schemas, positions, progress)
             if available_now:
                 queries.append(writer.trigger(availableNow=True).start())
-                _await(queries, stop)
+                _await(queries, stop, report)
             else:
                 queries.append(writer.trigger(processingTime=f"{trigger_interval_ms} milliseconds").start())
                 report(f"sub-topology {subtopology.id} reads {', '.join(topics)}")
         if not available_now:
-            _await(queries, stop)
+            _await(queries, stop, report)
     finally:
         for query in queries:
             query.stop()
     return progress
 
 
-def _await(queries: list[StreamingQuery], stop: threading.Event) -> None:
+def _await(queries: list[StreamingQuery], stop: threading.Event, report: Callable[[str], None]) -> None:
     """Until every query has ended, one has failed (raised), or ``stop`` is set."""
+    seen: dict[str, int] = {}
     while not stop.is_set():
         alive = [query for query in queries if query.isActive]
         for query in queries:
             error = None if query.isActive else query.exception()
             if error is not None:
                 raise _cause(query, error)
+            _tell_progress(query, seen, report)
         if not alive:
             return
         stop.wait(0.2)
+
+
+def _tell_progress(query: StreamingQuery, seen: dict[str, int], report: Callable[[str], None]) -> None:
+    """What Spark knows of a micro-batch and we do not: late records, and peeks before a stateful operation."""
+    progress = query.lastProgress
+    if progress is None or progress["batchId"] == seen.get(query.name):
+        return
+    seen[query.name] = progress["batchId"]
+    late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
+    if late:
+        report(
+            f"{query.name}, micro-batch {progress['batchId']}: {late} records came later than grace, and were dropped"
+        )
+    for name, row in progress["observedMetrics"].items():
+        listed = ", ".join(f"{metric} {value}" for metric, value in row.asDict().items())
+        report(f"peek {name}, micro-batch {progress['batchId']}: {listed}")
 
 
 def _cause(query: StreamingQuery, error: StreamingQueryException) -> StreamplanError:

@@ -47,6 +47,7 @@ from streamplan.operations import (
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.serdes import MAX_BYTES, Json
+from streamplan.stateful import aggregations, behind, joins, tables
 
 DEAD_LETTER = -1
 """Instead of the number of an output."""
@@ -233,12 +234,10 @@ def lower(
     pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Json], raw: Callable[[Source], DataFrame]
 ) -> Lowered:
     """``raw`` gives the records of a source's topic; ``schemas`` has the serdes of the repartition topics."""
-    refuse_unknown_shape(subtopology)
     numbers, outputs = number_outputs(pipeline, subtopology)
     walk = Walk(subtopology, numbers)
-    joins = [node for node in subtopology.processors if isinstance(node.operation, Join)]
-    held = aggregations(subtopology)
-    if not held and not joins:
+    held, looked_up_in = aggregations(subtopology), joins(subtopology)
+    if not held and not looked_up_in:
         frames = [raw(source) for source in subtopology.sources]
 
         def finish(batch: DataFrame) -> Finished:
@@ -254,7 +253,7 @@ def lower(
         return Lowered(reduce(DataFrame.unionByName, frames), outputs, False, kept, finish)
     for source in subtopology.sources:
         walk.put(source.name, read(subtopology, source, schemas, raw(source)))
-    if joins:
+    if looked_up_in:
         return _with_look_up(subtopology, walk, numbers, outputs)
     return _with_aggregations(subtopology, walk, held, numbers, outputs)
 
@@ -263,16 +262,12 @@ def _with_look_up(
     subtopology: Subtopology, walk: Walk, numbers: Mapping[str, int], outputs: tuple[Output, ...]
 ) -> Lowered:
     frames = {source.name: frame for source in subtopology.sources if (frame := walk.take(source.name)) is not None}
-    tables = {
-        subtopology.predecessors[node.name][0]: node.store
-        for node in subtopology.processors
-        if isinstance(node.operation, TableSource) and node.store is not None
-    }
-    streaming = look_up(frames, tables)
+    stores = tables(subtopology)
+    streaming = look_up(frames, stores)
 
     def finish(batch: DataFrame) -> Finished:
         after = Walk(subtopology, numbers)
-        for name, frame in looked_up(batch, frames, tables).items():
+        for name, frame in looked_up(batch, frames, stores).items():
             after.put(name, frame)
         after.visit(subtopology.nodes)
         return after.finished()
@@ -331,36 +326,6 @@ def read(subtopology: Subtopology, source: Source, schemas: Mapping[str, Json], 
     if all(isinstance(node.operation, Count) for node in after):
         return unread_frame(raw)
     return trusted(read_frame(raw, schemas[source.topic]))
-
-
-def refuse_unknown_shape(subtopology: Subtopology) -> None:
-    """Raise :class:`Refused` for what one streaming query cannot do: state behind state without a topic between."""
-    held = aggregations(subtopology)
-    joins = [node for node in subtopology.processors if isinstance(node.operation, Join)]
-    reached = behind(subtopology, {node.name for node in held})
-    tables = {node.store for node in subtopology.processors if isinstance(node.operation, TableSource)}
-    wrong = [node for node in (*held, *joins) if node.name in reached]
-    wrong += [node for node in joins if node.store not in tables]
-    wrong += held if joins else []
-    if wrong:
-        raise Refused(
-            f"{wrong[0].where}: {type(wrong[0].operation).__name__.lower()} stands in one sub-topology with another "
-            "stateful operation, and a streaming query has one stateful operator",
-            remedy="Put a topic between: repartition() before it; to() and table() for an aggregate that is looked up.",
-        )
-
-
-def aggregations(subtopology: Subtopology) -> list[Processor]:
-    return [node for node in subtopology.processors if isinstance(node.operation, Count | Aggregate | Reduce)]
-
-
-def behind(subtopology: Subtopology, names: set[str]) -> set[str]:
-    """The nodes that records reach after one of ``names``."""
-    reached: set[str] = set()
-    for node in subtopology.nodes:  # in the order in which records pass
-        if any(before in names or before in reached for before in subtopology.predecessors[node.name]):
-            reached.add(node.name)
-    return reached
 
 
 def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[str, int], tuple[Output, ...]]:

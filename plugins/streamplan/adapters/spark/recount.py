@@ -22,16 +22,17 @@ from pyspark.sql import functions as F
 
 from streamplan.adapters.spark.frames import RAW_COLUMNS, Frame
 from streamplan.adapters.spark.lookup import look_up, looked_up
-from streamplan.adapters.spark.lowering import DEAD_LETTER, OUTPUT, Walk, aggregations, behind, number_outputs, read
+from streamplan.adapters.spark.lowering import DEAD_LETTER, OUTPUT, Walk, number_outputs, read
 from streamplan.adapters.spark.sink import Output, Placed
 from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.checks.cuts import Cut, Patience, take_cut
 from streamplan.checks.observation import CouldNotLook, Observation
 from streamplan.checks.port import Cluster
-from streamplan.operations import Aggregate, Count, Join, TableSource
+from streamplan.operations import Aggregate, Count
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Processor, Source, Subtopology
 from streamplan.serdes import Json
+from streamplan.stateful import aggregations, behind, joins, tables
 
 NAMED = 20
 """So many wrong keys of an output get a row each; the others are counted."""
@@ -113,13 +114,9 @@ def _expected(
         return read(subtopology, source, schemas, reader.read(topic, cut.positions[topic]))
 
     frames = {source.name: frame(source) for source in subtopology.sources}
-    tables = {
-        subtopology.predecessors[node.name][0]: node.store
-        for node in subtopology.processors
-        if isinstance(node.operation, TableSource) and node.store is not None
-    }
-    if any(isinstance(operation, Join) for operation in subtopology.operations):
-        frames = looked_up(look_up(frames, tables), frames, tables)
+    if joins(subtopology):
+        stores = tables(subtopology)
+        frames = looked_up(look_up(frames, stores), frames, stores)
     for name, one in frames.items():
         walk.put(name, one)
     walk.visit(subtopology.nodes)
@@ -131,8 +128,7 @@ def _compare(
     pipeline: Pipeline, subtopology: Subtopology, reader: _Reader, cut: Cut, expected: DataFrame
 ) -> Iterable[Observation]:
     numbers, outputs = number_outputs(pipeline, subtopology)
-    joins = {node.name for node in subtopology.processors if isinstance(node.operation, Join)}
-    untold = behind(subtopology, joins)
+    untold = behind(subtopology, {node.name for node in joins(subtopology)})
     folded = behind(subtopology, {node.name for node in aggregations(subtopology)})
     nodes = {node.name: node for node in subtopology.nodes}
     for name, number in numbers.items():

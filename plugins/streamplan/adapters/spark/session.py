@@ -11,6 +11,7 @@ SPARK_CONFIGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",  # as JSON is
 }
 
 

@@ -8,14 +8,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streamplan.adapters.spark.frames import RAW
-from streamplan.adapters.spark.lowering import Walk, number_outputs, read, refuse_unknown_shape
+from streamplan.adapters.spark.lowering import Walk, number_outputs, read
 from streamplan.adapters.spark.session import open_session
 from streamplan.declaration import Fault, refuse
-from streamplan.errors import Refused
-from streamplan.operations import TableSource
 from streamplan.pipeline import Pipeline
-from streamplan.processor_topology import Processor, Subtopology
 from streamplan.serdes import Json
+from streamplan.stateful import tables
 
 
 def faults(pipelines: Sequence[Pipeline]) -> list[Fault]:
@@ -48,18 +46,13 @@ def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Json], lis
             break
         for group in ready:
             waiting.remove(group)
-            try:
-                refuse_unknown_shape(group)
-            except Refused as refusal:
-                found.append(Fault(group.sources[0].where, refusal.subject, refusal.remedy))
-                continue
             numbers, _ = number_outputs(pipeline, group)
             walk = Walk(group, numbers, found)
             frames = {source.name: read(group, source, schemas, nothing) for source in group.sources}
-            tables = {node.store: frames[group.predecessors[node.name][0]] for node in _tables(group) if node.store}
+            looked_up = {store: frames[name] for name, store in tables(group).items()}
             for name, frame in frames.items():
                 record = F.col("record")
-                for store, table in tables.items():
+                for store, table in looked_up.items():
                     kind = table.data.select(F.struct(*table.fields)).schema[0].dataType
                     record = record.withField(f"`{store}`", F.lit(None).cast(kind))
                 walk.put(name, frame.with_record(record))
@@ -70,7 +63,3 @@ def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Json], lis
 
 def _known(pipeline: Pipeline, topic: str, schemas: dict[str, Json]) -> bool:
     return topic not in pipeline.topology.internal_topics or topic in schemas
-
-
-def _tables(group: Subtopology) -> list[Processor]:
-    return [node for node in group.processors if isinstance(node.operation, TableSource)]
