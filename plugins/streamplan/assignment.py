@@ -82,8 +82,7 @@ def assign(tasks: Iterable[TaskId], instances: int | Sequence[str], *, stateful:
     assignment; one that joins later takes over tasks by and by, and who had a task's state keeps it. Standby replicas
     and rack awareness are off, as by default. Raises :class:`Refused` without instances.
     """
-    names = _names(instances)
-    tasks = sorted(tasks)
+    names, tasks, stateful = _names(instances), sorted(tasks), frozenset(stateful)
     held: list[list[TaskId]] = [[] for _ in names]
     for number, task in enumerate(task for task in tasks if task in stateful):
         held[number % len(names)].append(task)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from streamplan.adapters.embedded.jars import BROKERS, KAFKA_STREAMS
 from streamplan.assignment import (
     Assignment,
@@ -23,7 +28,19 @@ from streamplan.processor_topology import TaskId
 from streamplan.serdes import Json
 from streamplan.topology import Topology
 
-from tests.integration.kafka_streams import cluster, collection, java, java_map, map_of_longs, properties
+from tests.integration.conftest import NewTopicFactory
+from tests.integration.kafka_streams import (
+    Twin,
+    cluster,
+    collection,
+    java,
+    java_map,
+    map_of_longs,
+    properties,
+    running,
+    state_of,
+    wait_until_running,
+)
 
 VALUE = Json("Id string, Amount bigint")
 LATEST_OFFSET = -2
@@ -266,8 +283,9 @@ def test_the_groups_metadata_are_as_large_as_the_library_makes_them(
 
 
 @contextmanager
-def largest_message(bootstrap_servers: str, size: int) -> Iterator[None]:
+def largest_message(bootstrap_servers: str, size: int, new_topic: NewTopicFactory) -> Iterator[None]:
     """``max.message.bytes`` of ``__consumer_offsets``, for a while."""
+    _ask_for_offsets(bootstrap_servers)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
 
     def alter(operation: AlterConfigOpType, value: str | None) -> None:
@@ -278,25 +296,45 @@ def largest_message(bootstrap_servers: str, size: int) -> Iterator[None]:
 
     alter(AlterConfigOpType.SET, str(size))
     try:
+        new_topic("later")  # brokers hear of changes in order: both know this topic, so they know the size
         yield
     finally:
         alter(AlterConfigOpType.DELETE, None)
 
 
-def written_batch(bootstrap_servers: str, group: str) -> int:
-    """Bytes of the batch of the group's last metadata with members, as it lies in ``__consumer_offsets``."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "reader", "enable.auto.commit": False})
-    topic, key = "__consumer_offsets", b"\0\2" + len(group).to_bytes(2, "big") + group.encode()
-    value = b""
-    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-        consumer.assign([TopicPartition(topic, partition, low)])
-        deadline = time.monotonic() + 30
-        while low < high:
-            assert time.monotonic() < deadline, f"{topic}-{partition} was not read to {high} in 30 s"
-            if (message := consumer.poll(1)) and not message.error():
-                low = message.offset() + 1
-                if message.key() == key and b"StreamThread" in (message.value() or b""):
-                    value = message.value()
+def _ask_for_offsets(bootstrap_servers: str) -> None:
+    """The brokers make ``__consumer_offsets`` when they are first asked for a group, and take a while."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "first"})
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            consumer.committed([TopicPartition("any", 0)], timeout=10)
+        except KafkaException:
+            assert time.monotonic() < deadline, "no coordinator after 60 s"
+            time.sleep(0.5)
+        else:
+            break
     consumer.close()
-    return DefaultBatch.size(len(key), len(value))
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_group_whose_metadata_are_a_byte_too_large_cannot_be(
+    jvm: Any, bootstrap_servers: str, new_topic: NewTopicFactory, tmp_path: Path, fits: bool
+) -> None:
+    """One instance of a topology without topics of its own, whose creation would make it join a second time."""
+    events, out = new_topic("events", partitions=3), new_topic("out")
+    twin = Twin(jvm, f"app-{uuid.uuid4().hex}")
+    twin.stream(events).to(out)
+    size = group_metadata_size(twin.topology, {events: 3, out: 2}, instances=1, first=True)
+    size -= len("/255.255.255.255") - len("/127.0.0.1")
+    with (
+        largest_message(bootstrap_servers, size if fits else size - 1, new_topic),
+        running(jvm, twin.build(), bootstrap_servers, twin.topology.application_id, tmp_path) as application,
+    ):
+        deadline = time.monotonic() + 30
+        if fits:
+            wait_until_running(application)
+            deadline = time.monotonic() + 3
+        while time.monotonic() < deadline and state_of(application) != "ERROR":
+            time.sleep(0.1)
+        assert state_of(application) == ("RUNNING" if fits else "ERROR")

@@ -307,11 +307,10 @@ def test_internal_topics_are_those_that_the_library_creates(
     orders, products, prices, unused, out = external
     twin = Twin(jvm, f"shop-{uuid.uuid4().hex[:8]}")
     twin.table(unused)
-    rekeyed = twin.stream(orders).select_key()
-    enriched = rekeyed.join(twin.table(products))
+    enriched = twin.stream(orders).select_key().join(twin.table(products))
     enriched.to(out)
-    totals = enriched.count("totals").to_stream()
-    totals.repartition("wide", 4).count("minutes", TimeWindows("1 minute", "30 seconds"))
+    totals = enriched.repartition("enriched", 3).count("totals")
+    totals.to_stream().repartition("wide", 4).count("minutes", TimeWindows("1 minute", "30 seconds"))
     twin.stream(prices).select_key().count("daily", TimeWindows("1 day"))
 
     theirs = created(jvm, twin, bootstrap_servers, tmp_path)
@@ -320,7 +319,8 @@ def test_internal_topics_are_those_that_the_library_creates(
     assert {name.removeprefix(f"{prefix}-"): partitions for name, (partitions, _) in theirs.items()} == {
         "KSTREAM-KEY-SELECT-0000000004-repartition": 2,
         f"{products}-STATE-STORE-0000000005-changelog": 2,
-        "totals-changelog": 2,
+        "enriched-repartition": 3,
+        "totals-changelog": 3,
         "wide-repartition": 4,
         "minutes-changelog": 4,
         "daily-repartition": 1,

@@ -13,6 +13,7 @@ key of a joined record is the one it was read with, since a changed key goes thr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -119,6 +120,8 @@ class Walk:
             made: Frame | None = None
             if all(frame is not None for frame in before):
                 try:
+                    if self._faults is not None:
+                        _ask_plainly(node, before)
                     made = self._apply(node, [frame for frame in before if frame is not None])
                 except (PySparkException, Refused) as error:
                     if self._faults is None:
@@ -228,6 +231,17 @@ class Walk:
             if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map):
                 return f"{node.operation.key} is missing" if node.operation.key.isidentifier() else "the key is null"
         return "the key is null"
+
+
+def _ask_plainly(node: Node, before: Sequence[Frame | None]) -> None:
+    """Let Spark judge the expression as it was written, so that its words are about that and not about our plan."""
+    (frame, *_) = before
+    if isinstance(node, Processor) and frame is not None:
+        match node.operation:
+            case Filter(condition=condition):
+                frame.data.where(condition)
+            case Aggregate(columns=columns):
+                frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
 
 
 def lower(
@@ -397,7 +411,6 @@ def _output_columns(output: Column, key: Column, value: Column) -> list[Column]:
 
 
 def _sentence(error: PySparkException | Refused) -> str:
-    if isinstance(error, Refused):
-        return str(error)
-    text = str(error).split("; line ")[0].split("\n")[0]
-    return text.split("SQLSTATE")[0].strip().rstrip(".")
+    """What Spark says, without its code, the plan and the position."""
+    text = str(error).strip().split("\n")[0].split("; line ")[0].split("SQLSTATE")[0]
+    return re.sub(r"^\[[A-Z_.]+\] ", "", text).strip().rstrip(".")

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+import pytest
+from streamplan.console import MODULES, main
+from streamplan.console import pipelines as console
+from streamplan.declaration import Fault, Where
+from streamplan.errors import Refused
+from streamplan.pipeline import Pipeline
+from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.settings import PROJECT
+
+
+def fake_validation(monkeypatch: pytest.MonkeyPatch, *found: Fault) -> list[list[str]]:
+    """Stands for the module that asks Spark; gives the names of the pipelines of each call."""
+    asked: list[list[str]] = []
+
+    def faults(pipelines: Sequence[Pipeline]) -> list[Fault]:
+        asked.append([pipeline.name for pipeline in pipelines])
+        return [*found]
+
+    module = ModuleType("streamplan.adapters.spark.validation")
+    module.faults = faults  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return asked
+
+
+def test_list_gives_each_pipeline_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["PIPELINE", "APPLICATION", "READS", "WRITES", "STORES", "TASKS"]
+    assert [line.split()[0] for line in lines] == [pipeline.name for pipeline in PIPELINES]
+    assert lines[0].split() == ["orders", "orders-aggregator", "orders", "-", "orders-products-quantities", "4"]
+
+
+def test_describe_prints_the_description_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    for pipeline in PIPELINES:
+        assert main(["describe", pipeline.name]) == 0
+        printed = capsys.readouterr()
+        assert printed.out == pipeline.topology.describe()
+        assert printed.err == ""
+
+
+def test_a_name_that_is_not_declared_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("describe", "plan", "validate"):
+        assert main([command, "order"]) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("pipeline 'order': expected orders")
+
+
+def test_plan_shows_what_a_pipeline_consists_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "orders"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "orders  application orders-aggregator"
+    repartition = "orders-aggregator-orders-products-quantities-repartition"
+    for line in (
+        "     reads   orders (2)",
+        f"     writes  {repartition} (2)",
+        f"     reads   {repartition} (2)",
+        "     store   orders-products-quantities, changelog orders-aggregator-orders-products-quantities-changelog",
+        "     source, 2 partitions",
+        "     cleanup.policy=compact  message.timestamp.type=CreateTime",
+        "  instance-1  0_0  1_0*",
+        "  instance-2  0_1  1_1*",
+    ):
+        assert line in lines
+    assert any(line.endswith(" of 1,048,588 bytes with 4 instances") for line in lines)
+    assert not any("Load" in line for line in lines)
+
+
+def test_plan_names_idle_instances(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "orders", "--instances", "6"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  instance-5  idle" in lines
+    assert "  Idle for want of stream tasks: instance-5, instance-6" in lines
+
+
+def test_plan_shows_how_a_hot_partition_makes_equal_numbers_unequal_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "orders", "--load", "1_0=60", "--load", "0_0=30", "--load", "0_1=10"]) == 0
+    said = capsys.readouterr().out
+    assert "Load, 100 in all\n" in said
+    by_number, by_load = said.split("  as Kafka Streams deals the tasks, by number\n")[1].split("  if dealt by load")
+    assert [line.split()[:3] for line in by_number.splitlines()] == [
+        ["instance-1", "90%", "90"],
+        ["instance-2", "10%", "10"],
+    ]
+    assert "     instance-1   60%  60  1_0\n" in by_load
+    assert "     instance-2   40%  40  0_0  0_1  1_1\n" in by_load
+    assert "Stream task 1_0 alone is 60%" in by_load
+
+
+@pytest.mark.parametrize("load", ["2_0=1", "1_0", "1_0=", "1_0=-1", "1_0=1.5", "=1", "1_0=²", f"1_0={10**18}"])
+def test_a_load_that_is_none_is_refused(load: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "orders", "--load", load]) == 1
+    said = capsys.readouterr().err
+    assert "expected TASK=RECORDS, a task being one of 0_0, 0_1, 1_0, 1_1. For example --load 0_0=90000" in said
+
+
+def test_without_instances_there_is_no_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "orders", "--instances", "0"]) == 1
+    assert capsys.readouterr().err == "--instances: expected 1 or more, observed 0\n"
+
+
+def test_validate_asks_once_about_all_pipelines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = fake_validation(monkeypatch)
+    assert main(["validate"]) == 0
+    assert asked == [[pipeline.name for pipeline in PIPELINES]]
+    assert capsys.readouterr().out.splitlines() == [f"{pipeline.name}: ok" for pipeline in PIPELINES]
+    assert main(["validate", "users", "orders", "users"]) == 0
+    assert asked[1:] == [["users", "orders"]]
+
+
+def test_validate_tells_every_fault_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = pipeline_named("orders").topology.processors.nodes[0].where
+    fake_validation(
+        monkeypatch,
+        Fault(where, "no function [sun]", "Did you mean sum?"),
+        Fault(Where("elsewhere.py", 7), "no field 'x'", "It has: y"),
+    )
+    assert main(["validate", "orders", "users"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "orders: 1 fault",
+        f"  {where}: no function [sun]. Did you mean sum?",
+        "users: ok",
+        "elsewhere.py:7: no field 'x'. It has: y",
+    ]
+
+
+def test_a_declaration_with_faults_is_refused_with_its_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> tuple[Pipeline, ...]:
+        raise Refused("pipeline 'x' has a fault:\n  plugins/x.py:3: wrong. Right")
+
+    monkeypatch.setattr(console, "_all", broken)
+    for command in ("list", "validate"):
+        assert main([command]) == 1
+        assert capsys.readouterr().err == "pipeline 'x' has a fault:\n  plugins/x.py:3: wrong. Right\n"
+
+
+@pytest.mark.parametrize("command", MODULES["pipelines"])
+def test_help_teaches_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"Example: python -m streamplan {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["list"], ["describe", "orders"], ["plan", "orders"]])
+def test_commands_that_need_no_cluster_import_neither_spark_nor_airflow(command: list[str]) -> None:
+    code = (
+        "import sys; from streamplan.console import main; status = main(sys.argv[1:]); "
+        "heavy = {'pyspark', 'airflow', 'confluent_kafka', 'great_expectations'} & sys.modules.keys(); "
+        "assert not heavy, heavy; sys.exit(status)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}
+    argv = [sys.executable, "-c", code, *command]
+    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

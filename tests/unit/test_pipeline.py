@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+from streamplan.errors import Refused
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.pipelines.orders import PIPELINE
+from streamplan.processor_topology import TaskId
+from streamplan.serdes import Json
+from streamplan.topics import TopicRole
+from streamplan.topology import Topology
+from streamplan.windows import TimeWindows
+
+VALUE = Json("Id string, Amount bigint")
+
+
+def declared(topology: Topology, name: str = "sample", **topic_partitions: int) -> Pipeline:
+    read = tuple(topic for topic in topic_partitions if topic in topology.source_topics)
+    data = TestData(read, lambda n: (read[0], b"", b""), "Id")
+    return Pipeline(name, topology, "A sample.", topic_partitions, data)
+
+
+def test_four_stream_tasks() -> None:
+    assert PIPELINE.tasks() == (TaskId(0, 0), TaskId(0, 1), TaskId(1, 0), TaskId(1, 1))
+    assert [str(task) for task in PIPELINE.tasks()] == ["0_0", "0_1", "1_0", "1_1"]
+
+
+def test_counts_bear_the_names_in_kafka() -> None:
+    assert PIPELINE.partition_counts == {
+        "orders": 2,
+        "orders-aggregator-orders-products-quantities-repartition": 2,
+    }
+
+
+def test_a_topic_that_is_only_written_gets_as_many_partitions_as_its_writer_has_tasks() -> None:
+    topology = Topology("app")
+    wide = topology.stream("events", value=VALUE).repartition(name="wide", number_of_partitions=6)
+    wide.to("out")
+    assert declared(topology, events=2).partition_counts["out"] == 6
+    assert declared(topology, events=2, out=3).partition_counts["out"] == 3
+
+
+def test_the_topics_of_a_pipeline_with_windows_and_joins() -> None:
+    topology = Topology("app")
+    topology.table("unused", value=VALUE)
+    joined = topology.stream("events", value=VALUE).join(
+        topology.table("names", value=VALUE), {"Id": "Id", "Amount": "table.Amount"}
+    )
+    joined.to("out")
+    windows = TimeWindows("1 minute", grace="30 seconds")
+    joined.group_by("Id", name="by-id").windowed_by(windows).count(store="minutes")
+    specs = declared(topology, events=3, names=3, unused=2).topics()
+    assert [(spec.name, spec.role, spec.partitions) for spec in specs] == [
+        ("unused", TopicRole.SOURCE, 2),
+        ("events", TopicRole.SOURCE, 3),
+        ("names", TopicRole.SOURCE, 3),
+        ("app-by-id-repartition", TopicRole.REPARTITION, 3),
+        ("app-names-STATE-STORE-0000000004-changelog", TopicRole.CHANGELOG, 3),
+        ("app-minutes-changelog", TopicRole.CHANGELOG, 3),
+        ("out", TopicRole.SINK, 3),
+        ("app-dead-letter", TopicRole.DEAD_LETTER, 3),
+    ]
+    configs = {spec.name: spec.configs for spec in specs}
+    assert configs["names"]["cleanup.policy"] == "compact"
+    assert configs["app-minutes-changelog"]["cleanup.policy"] == "compact,delete"
+    assert configs["app-minutes-changelog"]["retention.ms"] == str(60_000 + 30_000 + 86_400_000)
+
+
+def test_a_topic_name_that_is_too_long_with_the_application_is_refused_where_it_was_declared() -> None:
+    topology = Topology("a" * 100)
+    topology.stream("events", value=VALUE).group_by("Id", name="b" * 140).count(store="c" * 140)
+    with pytest.raises(Refused) as refused:
+        declared(topology, events=2)
+    said = str(refused.value)
+    assert "pipeline 'sample' has 2 faults" in said
+    assert f"the name '{'a' * 100}-{'b' * 140}-repartition' has 253 characters; the limit is 249" in said
+    assert f"the name '{'a' * 100}-{'c' * 140}-changelog' has 251 characters; the limit is 249" in said
+    assert said.count("test_pipeline.py:") == 2
+    assert "a shorter name=, its store a shorter store=" in said
+
+
+def test_the_longest_names_that_kafka_takes_are_taken() -> None:
+    topology = Topology("a" * 100)
+    topology.stream("events", value=VALUE).group_by("Id", name="b" * 136).count(store="c" * 138)
+    assert {len(spec.name) for spec in declared(topology, events=2).topics()} >= {249}
+
+
+def test_a_source_without_a_count_is_refused() -> None:
+    topology = Topology("app")
+    topology.stream("events", value=VALUE).merge(topology.stream("others", value=VALUE)).to("out")
+    with pytest.raises(Refused, match=r"Declare it: topic_partitions=\{'others': 2\}"):
+        declared(topology, events=2)
+
+
+def test_a_count_for_an_unknown_topic_is_refused() -> None:
+    topology = Topology("app")
+    topology.stream("events", value=VALUE).to("out")
+    with pytest.raises(Refused, match="topic_partitions names event: expected topics from outside: events, out"):
+        declared(topology, events=2, event=2)
+
+
+def test_a_topology_that_reads_nothing_is_refused() -> None:
+    with pytest.raises(Refused, match="the topology reads nothing"):
+        declared(Topology("app"))
+
+
+def test_a_cycle_is_refused() -> None:
+    topology = Topology("app")
+    topology.stream("events", value=VALUE).to("events")
+    with pytest.raises(Refused, match="a cycle: what is read from 'events' is written back into it"):
+        declared(topology, events=2)
+
+
+def test_test_data_for_a_topic_that_is_not_read_are_refused() -> None:
+    topology = Topology("app")
+    topology.stream("events", value=VALUE).to("out")
+    data = TestData(("out",), lambda n: ("out", b"", b""), "Id")
+    with pytest.raises(Refused, match="test data for 'out', which the topology does not read"):
+        Pipeline("sample", topology, "", {"events": 2}, data)
+
+
+def test_a_name_that_is_no_prefix_of_a_dag_id_is_refused() -> None:
+    topology = Topology("app")
+    topology.stream("events", value=VALUE).to("out")
+    with pytest.raises(Refused, match="the name 'my pipeline' is not a prefix of a DAG id"):
+        declared(topology, "my pipeline", events=2)
