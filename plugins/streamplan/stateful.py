@@ -44,7 +44,8 @@ def behind(subtopology: Subtopology, names: Iterable[str]) -> set[str]:
 def stateful_faults(subtopology: Subtopology) -> Iterable[Fault]:
     """The operations whose state depends on other state of the same sub-topology."""
     held, looked_up = aggregations(subtopology), joins(subtopology)
-    reached = behind(subtopology, (node.name for node in held))
+    names = {node.name for node in held}
+    reached = behind(subtopology, names)
     stores = set(tables(subtopology).values())
     for node in (*held, *looked_up):
         if isinstance(node.operation, Join) and node.store not in stores:
@@ -56,7 +57,15 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Fault]:
         elif node.name in reached or (looked_up and not isinstance(node.operation, Join)):
             yield Fault(
                 node.where,
-                f"{type(node.operation).__name__.lower()} follows another stateful operation within one sub-topology, "
+                f"{type(node.operation).__name__.lower()} shares its sub-topology with another stateful operation, "
                 "and a streaming query has one stateful operator",
                 "Put repartition() before it: that makes two",
+            )
+    for any_node in subtopology.nodes:
+        sides = {before in reached or before in names for before in subtopology.predecessors[any_node.name]}
+        if any_node.name in reached and len(sides) > 1:
+            yield Fault(
+                any_node.where,
+                "merges the result of an aggregate with a stream of the same sub-topology",
+                "Put repartition() behind one of them",
             )

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DataType, DoubleType, IntegerType, LongType, StringType
+from pyspark.sql.types import BooleanType, DataType, DoubleType, IntegerType, LongType, StringType, StructType
 
 from streamplan.adapters.spark.deserialize import ARROW_TYPES, read_rows
 from streamplan.errors import Refused
@@ -99,16 +100,23 @@ class Frame:
 
     def select(self, columns: Sequence[tuple[str, str]], key: str | None = None) -> Frame:
         """A new value, and a new key where one is given, from expressions over the old ones."""
-        record = F.col("record")
-        if key is not None:
-            record = record.withField("key", self._live(F.expr(key).cast("string")))
+        record = F.col("record") if key is None else self._rekeyed(key)
         made = [self._live(F.expr(expression)).alias(name) for name, expression in columns]
         data = self.data.select(*made, record.alias("record"))
         return replace(self, data=data, raw=False, keyed=self.keyed and key is None)
 
     def with_key(self, key: str) -> Frame:
-        column = self._live(F.expr(key).cast("string"))
-        return replace(self.with_record(F.col("record").withField("key", column)), keyed=False)
+        return replace(self.with_record(self._rekeyed(key)), keyed=False)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether the key is one of a window."""
+        return "window" in cast(StructType, self.data.schema["record"].dataType).names
+
+    def _rekeyed(self, key: str) -> Column:
+        """A new key has no window."""
+        record = F.col("record").withField("key", self._live(F.expr(key).cast("string")))
+        return record.dropFields("window") if self.windowed else record
 
     def where(self, condition: str) -> Frame:
         passed = F.coalesce(F.expr(condition), F.lit(False))

@@ -107,6 +107,7 @@ class Walk:
         self._faults = faults
         self._frames: dict[str, Frame | None] = {}
         self._taken: set[str] = set()
+        self._grouped: set[str] = set()
 
     def put(self, name: str, frame: Frame) -> None:
         self._frames[name] = frame
@@ -179,15 +180,20 @@ class Walk:
 
     def _aggregation(self, node: Processor, frame: Frame) -> Frame:
         """Of a DataFrame that holds all there is."""
-        frame = self.grouped(frame)
+        frame = self.grouped(node, frame)
         held = aggregated(0, node, aggregate([node], {node.name: frame}), frame)
         self.changelog(node, held)
         return shown(node, held)
 
-    def grouped(self, frame: Frame) -> Frame:
-        """The records that can be aggregated; the others end here."""
-        if not frame.keyed:
-            frame = frame.rejecting(F.col("record.key").isNull(), "the key is null")
+    def grouped(self, node: Processor, frame: Frame) -> Frame:
+        """The records that can be aggregated; the others end here, once for all aggregates of a grouping."""
+        (before,) = self.subtopology.predecessors[node.name]
+        keyless = F.col("record.key").isNull()
+        if before in self._grouped:
+            frame = replace(frame, data=frame.data.where(~keyless))
+        elif not frame.keyed:
+            frame = frame.rejecting(keyless, "the key is null")
+        self._grouped.add(before)
         if not frame.clean:
             self.rows.append(_dead_letters(frame.rejected()))
         return frame.good()
@@ -195,7 +201,7 @@ class Walk:
     def changelog(self, node: Processor, frame: Frame) -> None:
         """The store's updates, into the partition of the task. A window is told by 12 bytes behind the key."""
         key = F.col("record.key").cast("binary")
-        if _windowed(frame):
+        if frame.windowed:
             start = F.unix_millis("record.window.start")
             key = F.concat(key, _big_endian(start), F.lit(bytes(4)))  # WindowKeySchema: start, sequence number 0
         self.rows.append(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
@@ -207,7 +213,7 @@ class Walk:
         if not frame.keyed or not frame.raw:  # else it came through such a topic before
             frame = frame.rejecting(size > MAX_BYTES, f"value and key are larger than {MAX_BYTES} bytes")
         key = F.col("record.key").cast("binary")
-        if _windowed(frame):
+        if frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
         self.rows.append(_rows(frame, self._outputs[sink.name], key, frame.value))
         return replace(frame, data=frame.data.limit(0), clean=True)
@@ -304,7 +310,7 @@ def _with_aggregations(
         (before,) = subtopology.predecessors[node.name]
         frame = walk.take(before)
         assert frame is not None  # only a walk that collects faults has none
-        inputs[node.name] = walk.grouped(frame)
+        inputs[node.name] = walk.grouped(node, frame)
     folded = aggregate(held, inputs)
     early = walk.finished().rows
     streaming = folded if not early else _side_by_side(folded, early)
@@ -371,10 +377,6 @@ def _window_reaches(subtopology: Subtopology, node: Node) -> bool:
                 return False
     by_name = {one.name: one for one in subtopology.nodes}
     return any(_window_reaches(subtopology, by_name[before]) for before in subtopology.predecessors[node.name])
-
-
-def _windowed(frame: Frame) -> bool:
-    return "window" in frame.data.schema["record"].dataType.fieldNames()  # type: ignore[attr-defined]
 
 
 def _big_endian(number: Column) -> Column:
