@@ -43,13 +43,18 @@ class Fault:
 def here() -> Where:
     """The line of the nearest caller that declares something: outside of the language's own modules."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == _PACKAGE:
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     path = Path(frame.f_code.co_filename)
     parts = path.parts
     # From the project's directory on: what a person opens, and the same on every machine.
     shown = Path(*parts[parts.index("plugins") :]) if "plugins" in parts else path
     return Where(str(shown), frame.f_lineno)
+
+
+def _is_ours(file: str) -> bool:
+    # A dataclass's __init__ has no file of its own.
+    return file == "<string>" or Path(file).parent == _PACKAGE
 
 
 def refuse(subject: str, faults: Iterable[Fault]) -> None:

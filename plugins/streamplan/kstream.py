@@ -5,9 +5,10 @@ Every method takes ``name``, the name of its processor (``Named.as``); left out,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from streamplan.declaration import name_fault
 from streamplan.operations import (
@@ -33,7 +34,9 @@ from streamplan.windows import TimeWindows
 LATEST = "record.offset"
 
 _RESERVED = ("record", "table", "element")
-_Self = TypeVar("_Self", bound="_Declared")
+_LITERALS = ("true", "false", "null")
+_BARE_NAMES = re.compile(r"[\w\s,]*")
+_FIELD_OF_TABLE = re.compile(r"table\.(\w+)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,7 @@ class _Declared:
     ``key``      what the key is, in a word: joins compare it; None where it was not said
     ``window``   of a windowed key
     ``sources``  names of the sources of the sub-topology so far
+    ``lost``     behind a word that is none: nobody knows of which kind it is
     """
 
     graph: StreamsGraph
@@ -52,24 +56,29 @@ class _Declared:
     key: str | None
     sources: frozenset[str]
     window: TimeWindows | None = None
+    lost: bool = field(default=False, kw_only=True)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        kind = type(self).__name__
-        known = sorted(word for word in dir(type(self)) if not word.startswith("_") and callable(getattr(type(self), word)))
-        self.graph.fault(
-            f"{kind}.{name} is not an operation of this language", f"{kind} has: {', '.join(known)}"
-        )
+        if not self.lost:
+            kind = type(self)
+            known = set(dir(kind)) - set(kind.__dataclass_fields__)
+            words = sorted(word for word in known if not word.startswith("_"))
+            self.graph.fault(
+                f"{kind.__name__}.{name} is not an operation of this language",
+                f"{kind.__name__} has: {', '.join(words)}",
+            )
 
-        def nothing(*arguments: Any, **named: Any) -> _Declared:
-            return replace(self, fields=None)
+        def nothing(*arguments: Any, **named: Any) -> Any:
+            return replace(self, fields=None, lost=True)
 
         return nothing
 
     def _field(self, text: str, what: str) -> None:
         """A fault where ``text`` is the bare name of a field that there is not. Spark judges longer expressions."""
-        if self.fields is not None and text.isidentifier() and text not in self.fields and text not in _RESERVED:
+        known = self.fields is None or text in self.fields or text in _RESERVED or text.lower() in _LITERALS
+        if self.fields is not None and text.isidentifier() and not known:
             self.graph.fault(f"{what}: the value has no field {text!r}", f"It has: {', '.join(self.fields) or 'none'}")
 
     def _columns(self, value: Mapping[str, str], what: str) -> Columns:
@@ -78,7 +87,9 @@ class _Declared:
         for name, expression in value.items():
             self._field(expression, f"{what}, {name}")
             if name in _RESERVED or not name.isidentifier():
-                self.graph.fault(f"{what}: a field cannot be named {name!r}", f"Not {', '.join(_RESERVED)}; an identifier")
+                self.graph.fault(
+                    f"{what}: a field cannot be named {name!r}", f"Not {', '.join(_RESERVED)}; an identifier"
+                )
         return tuple(value.items())
 
 
@@ -87,8 +98,8 @@ class KStream(_Declared):
     """A stream of records. ``repartition_required``: the key has changed since records were last placed by it."""
 
     repartition_required: bool = False
-    _repartitions: dict[str, Repartition] = field(default_factory=dict)
-    """Repartition nodes already made for joins of this stream, by name."""
+    _repartition: list[Repartition] = field(default_factory=list)
+    """The repartition node that was last made for a join of this stream: a join without a name takes it."""
 
     # -- record by record
 
@@ -127,6 +138,8 @@ class KStream(_Declared):
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
         """The records of both streams, which have the same fields."""
+        if not self._can_take(other, KStream, "merge", "Merge a stream; a table's updates are one: .to_stream()"):
+            return replace(self, fields=None)
         if self.fields is not None and other.fields is not None and set(self.fields) != set(other.fields):
             self.graph.fault(
                 f"merge: the streams have different fields: {', '.join(self.fields)} and {', '.join(other.fields)}",
@@ -195,8 +208,7 @@ class KStream(_Declared):
     def _join(self, table: KTable, value: Mapping[str, str] | None, name: str | None, *, left: bool) -> KStream:
         what = "left_join" if left else "join"
         self._refuse_window(what)
-        if not isinstance(table, KTable):
-            self.graph.fault(f"{what}: with a {type(table).__name__}", "Join a stream with a table: Topology.table()")
+        if not self._can_take(table, KTable, what, "Join a stream with a table: Topology.table()"):
             return replace(self, fields=None)
         if table.window is not None:
             self.graph.fault(f"{what}: on unlike keys: the table's is windowed", "Join a table with a plain key")
@@ -207,14 +219,14 @@ class KStream(_Declared):
             )
         stream = self
         if self.repartition_required:
-            prefix = self._name_of_topic(name) or self.node.name
+            prefix = name or self.node.name
             drawn = self.graph.draw_repartition(prefix)
-            if prefix not in self._repartitions or self.node.name != prefix:
-                self._repartitions[prefix] = drawn
+            if not self._repartition or self.node.name != prefix:
+                self._repartition[:] = [drawn]
                 self.graph.add_repartition(drawn, self.node)
-            made = self._repartitions[prefix]
+            (made,) = self._repartition
             stream = replace(
-                self, node=made.node, sources=frozenset({made.source}), repartition_required=False, _repartitions={}
+                self, node=made.node, sources=frozenset({made.source}), repartition_required=False, _repartition=[]
             )
         sources = stream.sources | table.sources
         self.graph.copartition_groups.append(sources)
@@ -223,10 +235,16 @@ class KStream(_Declared):
         named = self.graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
         node = self.graph.processor(named, Join(table.store, columns, left), stream.node)
         fields = None if self.fields is None or table.fields is None else tuple(column for column, _ in columns)
-        return replace(stream, node=node, fields=fields, sources=sources, _repartitions={})
+        return replace(stream, node=node, fields=fields, sources=sources, _repartition=[])
 
     def _joined(self, table: KTable, value: Mapping[str, str] | None, what: str) -> Columns:
         if value is not None:
+            for name, expression in value.items():
+                found = _FIELD_OF_TABLE.fullmatch(expression.strip())
+                if found and table.fields is not None and found[1] not in table.fields:
+                    self.graph.fault(
+                        f"{what}, {name}: the table has no field {found[1]!r}", f"It has: {', '.join(table.fields)}"
+                    )
             return self._columns(value, what)
         own, theirs = self.fields or (), table.fields or ()
         if both := set(own) & set(theirs):
@@ -243,7 +261,7 @@ class KStream(_Declared):
         rekeyed = changes.pop("rekeyed", False)
         if rekeyed:
             changes |= {"repartition_required": True, "window": None}
-        return replace(self, node=node, _repartitions={}, **changes)
+        return replace(self, node=node, _repartition=[], **changes)
 
     def _grouped(self, name: str | None) -> KGroupedStream:
         return KGroupedStream(
@@ -254,6 +272,18 @@ class KStream(_Declared):
         if name is not None and (fault := name_fault(name)):
             self.graph.fault(fault, "Choose a shorter one of legal characters")
         return name
+
+    def _can_take(self, other: object, kind: type[_Declared], what: str, instead: str) -> bool:
+        """Whether ``other`` can be joined or merged."""
+        if isinstance(other, _Declared) and other.lost:
+            return False  # it has its fault
+        if not isinstance(other, kind):
+            self.graph.fault(f"{what}: with a {type(other).__name__}", instead)
+            return False
+        if other.graph is not self.graph:
+            self.graph.fault(f"{what}: with a {kind.__name__} of another topology", "Read its topic in this topology")
+            return False
+        return True
 
     def _refuse_window(self, what: str) -> None:
         if self.window is not None:
@@ -279,14 +309,11 @@ class _Grouped(_Declared):
             if not self._repartition or self.name is None:
                 self._repartition[:] = [drawn]
             self.graph.add_repartition(self._repartition[0], self.node)
-            parent, sources = self._repartition[0].node, frozenset({drawn.source})
+            parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
         node = self.graph.processor(named, operation, parent)
         return KTable(self.graph, node, fields, self.key, sources, self.window, store)
 
     def _count(self, store: str | None, name: str | None) -> KTable:
-        if store is None:
-            # The library draws a number here that it does not use, for compatibility with its own past.
-            self.graph.next_name("KSTREAM-AGGREGATE-STATE-STORE-")
         named = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
         return self._aggregate("KSTREAM-AGGREGATE-", name, named, Count(named, self.window), ("count",))
 
@@ -294,7 +321,11 @@ class _Grouped(_Declared):
         columns = []
         for column, expression in self._columns(value, "aggregate"):
             try:
-                columns.append(AggregateColumn.parse(column, expression))
+                parsed = AggregateColumn.parse(column, expression)
+                columns.append(parsed)
+                if _BARE_NAMES.fullmatch(parsed.arguments):
+                    for argument in parsed.arguments.split(","):
+                        self._field(argument.strip(), f"aggregate, {column}")
             except ValueError as error:
                 self.graph.fault(f"aggregate, {column}: {error}", "Fold with those; compute on with map_values")
         named = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
@@ -308,6 +339,9 @@ class KGroupedStream(_Grouped):
 
     def windowed_by(self, windows: TimeWindows) -> TimeWindowedKStream:
         """Each key anew in each tumbling window."""
+        if not isinstance(windows, TimeWindows):
+            self.graph.fault(f"windowed_by: {windows!r} is not a TimeWindows", "For example TimeWindows('1 minute')")
+            windows = TimeWindows("1 minute")
         for what in ("size", "grace"):
             try:
                 if getattr(windows, f"{what}_ms") < (1 if what == "size" else 0):

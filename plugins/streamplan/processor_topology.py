@@ -6,12 +6,13 @@ tests/integration/test_oracle.py compares :meth:`ProcessorTopology.describe` wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 from streamplan.declaration import Where
+from streamplan.hashing import hash_order, string_hash
 from streamplan.operations import Aggregate, Count, Join, Operation, Reduce, TableSource
 from streamplan.serdes import Json
 
@@ -165,7 +166,7 @@ class ProcessorTopology:
         for subtopology in self.subtopologies:
             lines.append(f"  Sub-topology: {subtopology.id}")
             described = _connect(subtopology)
-            for entry in sorted(described.values(), key=lambda entry: (-entry.size, _java_order(entry.node.name))):
+            for entry in sorted(described.values(), key=lambda entry: entry.rank):
                 match entry.node:
                     case Source(name=name, topic=topic):
                         lines += [f"    Source: {name} (topics: [{topic}])", f"      --> {entry.after}"]
@@ -175,7 +176,7 @@ class ProcessorTopology:
                     case Sink(name=name, topic=topic):
                         lines += [f"    Sink: {name} (topic: {topic})", f"      <-- {entry.before}"]
             lines.append("")
-        return "Topologies:\n " + "\n".join(lines) + "\n"
+        return "Topologies:\n " + "".join(f"{line}\n" for line in lines)
 
 
 class _Described:
@@ -184,8 +185,13 @@ class _Described:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.size = 1
-        self.predecessors: list[_Described] = []
-        self.successors: list[_Described] = []
+        self.predecessors = _TreeSet()
+        self.successors = _TreeSet()
+
+    @property
+    def rank(self) -> tuple[int, bytes]:
+        """The greater subtree first, then by name (``String.compareTo``)."""
+        return -self.size, self.node.name.encode("utf-16-be")
 
     @property
     def before(self) -> str:
@@ -204,41 +210,89 @@ class _Described:
 def _connect(subtopology: Subtopology) -> dict[str, _Described]:
     """``describeSubtopology``: connects in the order of a Java ``HashMap``, since sizes change meanwhile."""
     described = {node.name: _Described(node) for node in subtopology.nodes}
-    for name in _hash_map_order(described):
+    for name in hash_order(described, string_hash):
         entry = described[name]
         for before in (described[name] for name in subtopology.predecessors[name]):
-            _insert(entry.predecessors, before)
-            _insert(before.successors, entry)
+            entry.predecessors.add(before)
+            before.successors.add(entry)
             before.grow(entry.size)
     return described
 
 
-def _insert(neighbours: list[_Described], entry: _Described) -> None:
-    """Into a ``TreeSet``: the greater subtree first, then by name."""
-    at = 0
-    while at < len(neighbours) and (-neighbours[at].size, _java_order(neighbours[at].node.name)) < (
-        -entry.size,
-        _java_order(entry.node.name),
-    ):
-        at += 1
-    neighbours.insert(at, entry)
+class _TreeSet:
+    """``java.util.TreeSet``, to which elements are only added.
+
+    Their ranks change after they have come, so that where the next one goes depends on which of them it is compared
+    with: on the shape of the red-black tree.
+    """
+
+    def __init__(self) -> None:
+        self._root: _Place | None = None
+
+    def __iter__(self) -> Iterator[_Described]:
+        return self._from(self._root)
+
+    def _from(self, place: _Place | None) -> Iterator[_Described]:
+        if place is not None:
+            left, right = place.below
+            yield from self._from(left)
+            yield place.entry
+            yield from self._from(right)
+
+    def add(self, entry: _Described) -> None:
+        above, side = None, 0
+        place = self._root
+        while place is not None:
+            above, side = place, int(entry.rank > place.entry.rank)
+            place = place.below[side]
+        added = _Place(entry, above)
+        if above is None:
+            self._root = added
+        else:
+            above.below[side] = added
+        self._balance(added)
+
+    def _balance(self, place: _Place) -> None:
+        """``TreeMap.fixAfterInsertion``."""
+        while (above := place.above) is not None and above.red and (top := above.above) is not None:
+            side = top.below.index(above)
+            beside = top.below[1 - side]
+            if beside is not None and beside.red:
+                above.red = beside.red = False
+                top.red = True
+                place = top
+            else:
+                if above.below[1 - side] is place:
+                    self._rotate(above, side)
+                    place, above = above, place
+                above.red = False
+                top.red = True
+                self._rotate(top, 1 - side)
+        if self._root is not None:
+            self._root.red = False
+
+    def _rotate(self, place: _Place, side: int) -> None:
+        """``rotateLeft`` of side 0, ``rotateRight`` of side 1."""
+        rising = place.below[1 - side]
+        assert rising is not None
+        inner = rising.below[side]
+        place.below[1 - side] = inner
+        if inner is not None:
+            inner.above = place
+        rising.above = place.above
+        if place.above is None:
+            self._root = rising
+        else:
+            place.above.below[place.above.below.index(place)] = rising
+        rising.below[side] = place
+        place.above = rising
 
 
-def _java_order(text: str) -> bytes:
-    return text.encode("utf-16-be")  # String.compareTo
+@dataclass(eq=False)
+class _Place:
+    """A node of the red-black tree. ``below``: the lesser and the greater."""
 
-
-def _hash_map_order(names: Iterable[str]) -> list[str]:
-    """The order in which a ``java.util.HashMap`` yields keys that were put in this one."""
-    listed = list(names)
-    capacity = 16
-    while len(listed) > capacity * 3 // 4:
-        capacity *= 2
-    return sorted(listed, key=lambda name: _spread_hash(name) & (capacity - 1))  # stable: within a bucket as they came
-
-
-def _spread_hash(text: str) -> int:
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value ^ value >> 16
+    entry: _Described
+    above: _Place | None
+    below: list[_Place | None] = field(default_factory=lambda: [None, None])
+    red: bool = True

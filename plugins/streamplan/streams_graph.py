@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from streamplan.declaration import Fault, Where, here, name_fault
-from streamplan.operations import NullKeyFilter, Operation
+from streamplan.operations import Join, NullKeyFilter, Operation
 from streamplan.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
 from streamplan.serdes import Json
 
 Written: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
+
+_STREAM, _TABLE, _REPARTITION = "stream", "table", "repartition topic"
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
@@ -30,8 +32,8 @@ class GraphNode:
     name: str
     write: Callable[[tuple[str, ...]], Written]
     where: Where
-    parents: list[GraphNode] = field(default_factory=list)
-    children: list[GraphNode] = field(default_factory=list)
+    parents: list[GraphNode] = field(default_factory=list, repr=False)
+    children: list[GraphNode] = field(default_factory=list, repr=False)
     priority: int = 0
     source: Source | None = None
     repartition: RepartitionTopic | None = None
@@ -42,10 +44,11 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class Repartition:
-    """The node of a repartition topic, and the name of the source behind it."""
+    """The node of a repartition topic, the name of the source behind it, and those of the nodes before it."""
 
     node: GraphNode
     source: str
+    before: tuple[str, str]
 
 
 class StreamsGraph:
@@ -59,6 +62,7 @@ class StreamsGraph:
         self._priority = 0
         self._names: dict[str, Where] = {}
         self._stores: dict[str, Where] = {}
+        self._readers: dict[str, tuple[str, Where]] = {}
 
     def fault(self, what: str, instead: str) -> None:
         self.faults.append(Fault(here(), what, instead))
@@ -123,6 +127,7 @@ class StreamsGraph:
 
     def source(self, name: str, topic: str, value: Json) -> GraphNode:
         self._take(name)
+        self._read(topic, _STREAM)
         source = Source(name, topic, here(), value)
         return self.add(GraphNode(name, lambda before: [(source, ())], source.where, source=source))
 
@@ -132,6 +137,7 @@ class StreamsGraph:
         where = here()
         self._take(source_name)
         self._take(name)
+        self._read(topic, _TABLE)
         source = Source(source_name, topic, where, value)
 
         def write(before: tuple[str, ...]) -> Written:
@@ -162,18 +168,36 @@ class StreamsGraph:
             ]
 
         described = RepartitionTopic(topic, number_of_partitions, where)
-        return Repartition(GraphNode(source, write, where, repartition=described), source)
+        return Repartition(GraphNode(source, write, where, repartition=described), source, (null_key_filter, sink))
 
     def add_repartition(self, repartition: Repartition, parent: GraphNode) -> None:
         topic = repartition.node.repartition
-        if topic is not None and not repartition.node.parents:  # not one that is declared again
-            self._take(repartition.source, f"the repartition topic {topic.name!r}")
+        # One that is declared again is already read.
+        if topic is not None and not repartition.node.parents and self._read(topic.name, _REPARTITION):
+            for name in (*repartition.before, repartition.source):
+                self._take(name)
         self.add(repartition.node, parent)
 
-    def _take(self, name: str, what: str | None = None) -> None:
+    def _read(self, topic: str, reader: str) -> bool:
+        """``validateTopicNotAlreadyRegistered``: a topic has one source node. Those of streams are merged into one."""
+        if topic not in self._readers:
+            self._readers[topic] = (reader, here())
+            return True
+        first, where = self._readers[topic]
+        if first == reader == _STREAM:
+            return True
+        self.fault(
+            f"the topic {topic!r} is read twice, as a {first} at {where} and as a {reader} here",
+            "Give the repartition topic another name: name='…'"
+            if _REPARTITION in (first, reader)
+            else "Read it once, as a table; its updates are a stream: .to_stream()",
+        )
+        return False
+
+    def _take(self, name: str) -> None:
         if name in self._names:
             self.fault(
-                f"{what or f'the name {name!r}'} is declared twice, first at {self._names[name]}",
+                f"the name {name!r} is declared twice, first at {self._names[name]}",
                 "Give each a name of its own: name='…'",
             )
         self._names.setdefault(name, here())
@@ -194,8 +218,7 @@ class StreamsGraph:
             if id(graph_node) in written or any(id(parent) not in written for parent in graph_node.parents):
                 continue  # or it is offered again by the parent that is missing
             if graph_node.name not in merged:
-                names = [merged.get(parent.name, parent.name) for parent in graph_node.parents]
-                for node, before in graph_node.write(tuple(dict.fromkeys(names))):
+                for node, before in graph_node.write(_parents(graph_node, merged)):
                     nodes.append(node)
                     predecessors[node.name] = before
                 if graph_node.repartition is not None:
@@ -206,6 +229,30 @@ class StreamsGraph:
         groups = [frozenset(merged.get(name, name) for name in group) for group in self.copartition_groups]
         return ProcessorTopology(tuple(nodes), predecessors, tuple(repartition_topics), tuple(groups))
 
+    def faults_of_order(self) -> Iterator[Fault]:
+        """What can be seen only in the topology as it is written."""
+        built = self.build()
+        internal = {topic.name: topic.where for topic in built.repartition_topics}
+        stores: set[str | None] = set()
+        for node in built.nodes:
+            match node:
+                case Processor(operation=Join(store=store)) if store not in stores:
+                    # The library: "StateStore … is not added yet".
+                    yield Fault(
+                        node.where,
+                        "the join stands before its table: a grouping with a name, from which the table comes, "
+                        "is aggregated again further down",
+                        "Put the join behind that grouping's last aggregate",
+                    )
+                case Processor(store=store):
+                    stores.add(store)
+                case Sink(topic=topic, internal=False) if topic in internal:
+                    yield Fault(
+                        node.where,
+                        f"to: {topic!r} is the repartition topic that is declared at {internal[topic]}",
+                        "Write to another topic",
+                    )
+
     def _merged_sources(self) -> dict[str, str]:
         """``mergeDuplicateSourceNodes``: by the name of a later source of the same topic that of the first."""
         first: dict[str, str] = {}
@@ -214,3 +261,11 @@ class StreamsGraph:
             if node.source is not None and first.setdefault(node.source.topic, node.name) != node.name:
                 merged[node.name] = first[node.source.topic]
         return merged
+
+
+def _parents(node: GraphNode, merged: dict[str, str]) -> tuple[str, ...]:
+    """Their names. The first source of a topic, taking over the children of a later one, comes last among them."""
+    names = [parent.name for parent in node.parents]
+    kept = [name for name in names if name not in merged]
+    taken_over = [first for later, first in merged.items() if later in names]
+    return tuple(dict.fromkeys(kept + taken_over))

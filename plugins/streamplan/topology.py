@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from streamplan.declaration import Fault, name_fault
+from streamplan.declaration import Fault, name_fault, refuse
 from streamplan.kstream import KStream, KTable
 from streamplan.operations import TableSource
 from streamplan.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
@@ -50,7 +50,9 @@ class Topology:
         fields = self._read(topic, value)
         store_name = graph.store_name(store, f"{topic}-")
         generated = graph.next_name("KSTREAM-SOURCE-")
-        source = f"{name}-source" if name is not None else generated
+        source = generated if name is None else f"{name}-source"
+        if name is not None and not name_fault(name) and (fault := name_fault(source)):
+            graph.fault(fault, "Choose a shorter name")
         needed = [store is not None]
         node = graph.table_source(
             source,
@@ -84,11 +86,12 @@ class Topology:
     @property
     def faults(self) -> tuple[Fault, ...]:
         """All that is wrong with the declaration."""
-        return tuple(self._graph.faults)
+        return tuple(self._graph.faults or self._graph.faults_of_order())
 
     @cached_property
     def processors(self) -> ProcessorTopology:
-        """The topology as it runs."""
+        """The topology as it runs. Refused where the declaration has faults."""
+        refuse(f"topology {self.application_id!r}", self.faults)
         return self._graph.build()
 
     @property

@@ -1,0 +1,566 @@
+"""Faults of a declaration: each is told where it stands, what is wrong and what to write instead; all at once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamplan.declaration import Fault
+from streamplan.errors import Refused
+from streamplan.kstream import KGroupedStream, KStream, KTable
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.serdes import Json
+from streamplan.topology import Topology
+from streamplan.windows import TimeWindows
+
+ORDER = Json("Id string, UserId string, Amount bigint")
+USER = Json("Name string, City string")
+ENRICHED = {"Id": "Id", "City": "table.City"}
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return Topology("app")
+
+
+@pytest.fixture
+def orders(topology: Topology) -> KStream:
+    return topology.stream("orders", value=ORDER)
+
+
+@pytest.fixture
+def users(topology: Topology) -> KTable:
+    return topology.table("users", value=USER)
+
+
+@pytest.fixture
+def grouped(orders: KStream) -> KGroupedStream:
+    return orders.group_by("UserId")
+
+
+@pytest.fixture
+def windowed(grouped: KGroupedStream) -> KStream:
+    """A stream of a windowed key."""
+    return grouped.windowed_by(TimeWindows("1 minute")).count().to_stream()
+
+
+def line() -> int:
+    """The line on which this is called."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+def only(topology: Topology) -> Fault:
+    """The only fault, which stands in this file."""
+    (fault,) = topology.faults
+    assert Path(fault.where.file) == Path(__file__)
+    return fault
+
+
+def pipeline(topology: Topology) -> Pipeline:
+    topics = topology.source_topics if not topology.faults else ()
+    test_data = TestData(topics[:1], lambda n: (topics[0], b"", b""), "Id")
+    return Pipeline("sample", topology, "", dict.fromkeys(topics, 2), test_data)
+
+
+# -- how they are told
+
+
+def test_all_faults_of_a_declaration_are_told_at_once_in_the_order_of_their_lines() -> None:
+    topology = Topology("my app")
+    first = line() - 1
+    orders = topology.stream("orders", value=ORDER)
+    grouped = orders.filter("Amont").group_by("User")
+    grouped.aggregate({"total": "Amount + 1"})
+    orders.outer_join(grouped)
+    with pytest.raises(Refused) as refused:
+        pipeline(topology)
+    told = str(refused.value).splitlines()
+    assert told[0] == "pipeline 'sample' has 5 faults:"
+    begins = [
+        (first, "application id: the name 'my app' contains ' '"),
+        (first + 3, "filter: the value has no field 'Amont'. It has: Id, UserId, Amount"),
+        (first + 3, "group_by: the value has no field 'User'. It has: Id, UserId, Amount"),
+        (first + 4, "aggregate, total: 'Amount + 1' is not one call of sum, count, "),
+        (first + 5, "KStream.outer_join is not an operation of this language. KStream has: filter, flat_map, "),
+    ]
+    assert len(told) == 1 + len(begins)
+    for said, (at, what) in zip(told[1:], begins, strict=True):
+        assert said.startswith(f"  {__file__}:{at}: {what}")
+
+
+def test_a_fault_stands_on_the_line_of_its_operation_in_a_chain(topology: Topology) -> None:
+    start = line()
+    (
+        topology.stream("orders", value=ORDER)
+        .filter("Amount > 1")
+        .select_key("Nobody")
+        .group_by_key()
+        .count(name="a b")
+    )  # fmt: skip
+    assert [fault.where.line for fault in topology.faults] == [start + 4, start + 6]
+
+
+def test_a_file_below_plugins_is_named_from_there_on(tmp_path: Path) -> None:
+    file = tmp_path / "plugins" / "mine" / "sales.py"
+    declared = "topology = Topology('app')\ntopology.stream('orders', value=ORDER).filter('Amont')\n"
+    names: dict[str, Any] = {"Topology": Topology, "ORDER": ORDER}
+    exec(compile(declared, str(file), "exec"), names)
+    assert str(names["topology"].faults[0]).startswith("plugins/mine/sales.py:2: filter: ")
+
+
+def test_a_fault_of_a_pipeline_stands_on_its_own_line(topology: Topology, orders: KStream) -> None:
+    at = line() + 2
+    with pytest.raises(Refused) as refused:
+        Pipeline("a b", topology, "", {"orders": 2}, TestData(("orders",), lambda n: ("orders", b"", b""), "Id"))
+    assert f"{__file__}:{at}: the name 'a b' is not a prefix of a DAG id" in str(refused.value)
+
+
+def test_a_declaration_without_faults_has_none(topology: Topology, orders: KStream, users: KTable) -> None:
+    orders.select_key("UserId").join(users, ENRICHED).to("enriched")
+    assert topology.faults == ()
+    assert pipeline(topology).topology is topology
+
+
+def test_nothing_follows_from_a_declaration_with_faults(topology: Topology, orders: KStream) -> None:
+    orders.filter("Amount > 1", name="x").filter("Amount < 9", name="x")
+    with pytest.raises(Refused, match=r"topology 'app' has a fault:\n.*the name 'x' is declared twice"):
+        topology.describe()
+
+
+# -- words
+
+
+@pytest.mark.parametrize("word", ["cogroup", "outer_join", "groupBy", "transform_values", "to_table"])
+def test_a_word_that_is_no_operation_is_a_fault_that_lists_those_there_are(
+    topology: Topology, orders: KStream, word: str
+) -> None:
+    getattr(orders, word)(1, named=2)
+    fault = only(topology)
+    assert fault.what == f"KStream.{word} is not an operation of this language"
+    assert fault.instead == (
+        "KStream has: filter, flat_map, group_by, group_by_key, join, left_join, map, map_values, merge, peek, "
+        "repartition, select_key, to"
+    )
+
+
+def test_each_kind_lists_its_own_operations(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.cogroup()
+    grouped.windowed_by(TimeWindows("1 minute")).reduce()
+    grouped.count().to("out")
+    assert [(fault.what, fault.instead) for fault in topology.faults] == [
+        (
+            "KGroupedStream.cogroup is not an operation of this language",
+            "KGroupedStream has: aggregate, count, reduce, windowed_by",
+        ),
+        (
+            "TimeWindowedKStream.reduce is not an operation of this language",
+            "TimeWindowedKStream has: aggregate, count",
+        ),
+        ("KTable.to is not an operation of this language", "KTable has: to_stream"),
+    ]
+
+
+def test_what_stands_behind_a_word_that_is_none_is_not_a_fault_for_that(
+    topology: Topology, orders: KStream, users: KTable
+) -> None:
+    orders.groupBy("UserId").count().toStream().to("out")
+    orders.merge(orders.flatMap("Id"))
+    orders.select_key("UserId").join(users.filter("City"), ENRICHED)
+    assert [fault.what.partition(" ")[0] for fault in topology.faults] == [
+        "KStream.groupBy",
+        "KStream.flatMap",
+        "KTable.filter",
+    ]
+
+
+# -- fields
+
+
+@pytest.mark.parametrize(
+    ("declare", "what"),
+    [
+        (lambda stream: stream.filter("Price"), "filter"),
+        (lambda stream: stream.map_values({"price": "Price"}), "map_values, price"),
+        (lambda stream: stream.select_key("Price"), "select_key"),
+        (lambda stream: stream.map("Price", {"Id": "Id"}), "map"),
+        (lambda stream: stream.map("Id", {"price": "Price"}), "map, price"),
+        (lambda stream: stream.flat_map("Price", key="element", value={"Id": "Id"}), "flat_map"),
+        (lambda stream: stream.peek({"last": "Price"}), "peek, last"),
+        (lambda stream: stream.group_by("Price"), "group_by"),
+        (lambda stream: stream.group_by_key().aggregate({"total": "sum(Price)"}), "aggregate, total"),
+        (lambda stream: stream.group_by_key().aggregate({"last": "max_by(Id, Price)"}), "aggregate, last"),
+        (lambda stream: stream.group_by_key().reduce(max_by="Price"), "reduce"),
+    ],
+)
+def test_a_field_that_there_is_not_is_a_fault_that_lists_those_there_are(
+    topology: Topology, orders: KStream, declare: Callable[[KStream], object], what: str
+) -> None:
+    declare(orders)
+    fault = only(topology)
+    assert fault.what == f"{what}: the value has no field 'Price'"
+    assert fault.instead == "It has: Id, UserId, Amount"
+
+
+def test_a_field_is_looked_for_in_the_value_as_the_operations_before_have_made_it(
+    topology: Topology, orders: KStream, users: KTable
+) -> None:
+    mapped = orders.map_values({"price": "Amount"})
+    mapped.filter("Amount")
+    mapped.group_by("price").count().to_stream().filter("price")
+    orders.select_key("UserId").join(users).filter("City").filter("Town")
+    assert [(fault.what, fault.instead) for fault in topology.faults] == [
+        ("filter: the value has no field 'Amount'", "It has: price"),
+        ("filter: the value has no field 'price'", "It has: count"),
+        ("filter: the value has no field 'Town'", "It has: Id, UserId, Amount, Name, City"),
+    ]
+
+
+@pytest.mark.parametrize("expression", ["true", "FALSE", "null", "record", "Price > 3", "upper(Price)", "'Price'"])
+def test_only_a_bare_name_is_looked_for_and_the_rest_is_spark_s_to_judge(
+    topology: Topology, orders: KStream, expression: str
+) -> None:
+    orders.map_values({"made": expression})
+    assert topology.faults == ()
+
+
+def test_a_join_looks_for_the_table_s_fields_in_the_table(topology: Topology, orders: KStream, users: KTable) -> None:
+    orders.join(users, {"Id": "Id", "city": "table.Town"})
+    assert (only(topology).what, only(topology).instead) == (
+        "join, city: the table has no field 'Town'",
+        "It has: Name, City",
+    )
+
+
+def test_a_join_of_two_equal_names_wants_a_value(topology: Topology, orders: KStream) -> None:
+    orders.left_join(topology.table("others", value=ORDER))
+    assert only(topology).what == "left_join: both sides have the fields Amount, Id, UserId"
+    assert "value={'name': 'table.name'" in only(topology).instead
+
+
+@pytest.mark.parametrize("name", ["record", "table", "element", "two words", ""])
+def test_a_field_cannot_have_a_name_that_expressions_use_otherwise(
+    topology: Topology, orders: KStream, name: str
+) -> None:
+    orders.map_values({name: "Id"})
+    assert only(topology).what == f"map_values: a field cannot be named {name!r}"
+
+
+def test_a_source_cannot_have_such_a_field_either(topology: Topology) -> None:
+    topology.stream("orders", value=Json("record string"))
+    assert only(topology).what == "orders: a field cannot be named record, table or element"
+
+
+def test_a_value_without_a_field_is_a_fault(topology: Topology, orders: KStream) -> None:
+    orders.map_values({})
+    assert only(topology).what == "map_values: the value has no field"
+
+
+# -- aggregates
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["Amount", "Amount + 1", "sum(Amount) + 1", "sum(Amount) / count(*)", "median(Amount)", "first(Id)", "sum Amount"],
+)
+def test_what_is_not_one_call_of_an_aggregate_function_is_a_fault(
+    topology: Topology, grouped: KGroupedStream, expression: str
+) -> None:
+    grouped.aggregate({"made": expression})
+    fault = only(topology)
+    assert fault.what == (
+        f"aggregate, made: {expression!r} is not one call of "
+        "sum, count, count_if, min, max, avg, min_by, max_by, bool_and, bool_or"
+    )
+    assert fault.instead == "Fold with those; compute on with map_values"
+
+
+@pytest.mark.parametrize("expression", ["sum(Amount)", "count(*)", "SUM( Amount * 2 )", "max_by(Id, Amount)", "avg(1)"])
+def test_one_call_of_an_aggregate_function_is_not(topology: Topology, grouped: KGroupedStream, expression: str) -> None:
+    grouped.aggregate({"made": expression})
+    assert topology.faults == ()
+
+
+def test_a_reduce_keeps_either_the_greatest_or_the_least(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.reduce(max_by="Amount", min_by="Amount")
+    assert (only(topology).what, only(topology).instead) == (
+        "reduce: both max_by and min_by are given",
+        "Choose one",
+    )
+
+
+# -- windows
+
+
+@pytest.mark.parametrize("text", ["1 minuet", "minute", "1", "-1 minutes", "1.5 hours", "1  minute", "PT1M", ""])
+def test_a_duration_that_is_none_is_a_fault(topology: Topology, grouped: KGroupedStream, text: str) -> None:
+    grouped.windowed_by(TimeWindows(text)).count()
+    fault = only(topology)
+    assert fault.what.startswith(f"windowed_by: size: {text!r} is not a duration; write a number and a unit")
+    assert fault.instead == "For example TimeWindows('1 minute')"
+
+
+def test_size_and_grace_are_both_judged(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(TimeWindows("a minute", grace="soon"))
+    assert [fault.what.partition(" is not")[0] for fault in topology.faults] == [
+        "windowed_by: size: 'a minute'",
+        "windowed_by: grace: 'soon'",
+    ]
+
+
+def test_windows_of_no_size_are_a_fault_and_no_grace_is_not(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(TimeWindows("1 minute", grace="0 seconds"))
+    assert topology.faults == ()
+    grouped.windowed_by(TimeWindows("0 minutes"))
+    assert only(topology).what == "windowed_by: the size is 0"
+
+
+def test_windows_are_not_a_text(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by("1 minute").count()  # type: ignore[arg-type]
+    assert only(topology).what == "windowed_by: '1 minute' is not a TimeWindows"
+
+
+@pytest.mark.parametrize(
+    ("declare", "what"),
+    [
+        (lambda stream, table: stream.join(table, {"count": "count"}), "join"),
+        (lambda stream, table: stream.left_join(table, {"count": "count"}), "left_join"),
+        (lambda stream, table: stream.group_by_key(), "group_by_key"),
+        (lambda stream, table: stream.repartition(), "repartition"),
+    ],
+)
+def test_a_windowed_stream_wants_a_plain_key_first(
+    topology: Topology, windowed: KStream, users: KTable, declare: Callable[[KStream, KTable], object], what: str
+) -> None:
+    declare(windowed.filter("count > 1").select_key("record.key"), users)
+    assert topology.faults == ()
+    declare(windowed, users)
+    fault = only(topology)
+    assert fault.what == f"{what}: the key is windowed"
+    assert fault.instead == "Give the records a plain key before: select_key('…')"
+
+
+def test_a_windowed_table_cannot_be_joined(topology: Topology, orders: KStream, grouped: KGroupedStream) -> None:
+    orders.select_key("UserId").join(grouped.windowed_by(TimeWindows("1 minute")).count())
+    assert only(topology).what == "join: on unlike keys: the table's is windowed"
+
+
+def test_a_windowed_stream_cannot_be_merged_with_a_plain_one(
+    topology: Topology, grouped: KGroupedStream, windowed: KStream
+) -> None:
+    windowed.merge(grouped.count().to_stream())
+    assert only(topology).what == "merge: one of the streams has a windowed key"
+
+
+# -- joins and merges
+
+
+def test_a_join_on_unlike_keys_is_a_fault(topology: Topology) -> None:
+    orders = topology.stream("orders", value=ORDER, key="order_id")
+    at = line() + 1
+    orders.join(topology.table("users", value=USER, key="user_id"))
+    fault = only(topology)
+    assert fault.where.line == at
+    assert fault.what == "join: on unlike keys: the stream's is 'order_id', the table's 'user_id'"
+    assert fault.instead == (
+        "Before it, select_key('user_id'); or, when they are the same thing, name them alike: key='…'"
+    )
+
+
+def test_a_key_keeps_its_word_until_another_is_selected(topology: Topology) -> None:
+    users = topology.table("users", value=USER, key="UserId")
+    orders = topology.stream("orders", value=ORDER, key="Id")
+    orders.select_key("UserId").filter("Amount > 1").join(users, ENRICHED, name="a")
+    orders.group_by("UserId").count().to_stream().join(users, {"n": "count"}, name="b")
+    assert topology.faults == ()
+    orders.map_values({"Id": "Id"}).left_join(users, ENRICHED, name="c")
+    assert only(topology).what == "left_join: on unlike keys: the stream's is 'Id', the table's 'UserId'"
+
+
+def test_a_key_without_a_word_is_not_compared(topology: Topology, orders: KStream) -> None:
+    users = topology.table("users", value=USER, key="user_id")
+    orders.join(users, ENRICHED)
+    orders.select_key("upper(UserId)").join(users, ENRICHED)
+    assert topology.faults == ()
+
+
+def test_a_stream_is_joined_with_a_table_alone(topology: Topology, orders: KStream) -> None:
+    orders.join(orders)  # type: ignore[arg-type]
+    assert (only(topology).what, only(topology).instead) == (
+        "join: with a KStream",
+        "Join a stream with a table: Topology.table()",
+    )
+
+
+def test_a_stream_is_merged_with_a_stream_alone(topology: Topology, orders: KStream, users: KTable) -> None:
+    orders.merge(users)  # type: ignore[arg-type]
+    assert (only(topology).what, only(topology).instead) == (
+        "merge: with a KTable",
+        "Merge a stream; a table's updates are one: .to_stream()",
+    )
+
+
+def test_merged_streams_have_the_same_fields_in_any_order(topology: Topology, orders: KStream) -> None:
+    orders.merge(orders.map_values({"Amount": "Amount", "UserId": "UserId", "Id": "Id"}))
+    assert topology.faults == ()
+    orders.merge(orders.map_values({"Id": "Id"}))
+    assert only(topology).what == "merge: the streams have different fields: Id, UserId, Amount and Id"
+
+
+def test_streams_and_tables_of_another_topology_are_not_taken(topology: Topology, orders: KStream) -> None:
+    other = Topology("other")
+    orders.merge(other.stream("more", value=ORDER))
+    orders.join(other.table("users", value=USER), ENRICHED)
+    assert [fault.what for fault in topology.faults] == [
+        "merge: with a KStream of another topology",
+        "join: with a KTable of another topology",
+    ]
+
+
+def test_a_join_stands_behind_the_last_aggregate_of_its_table_s_grouping(topology: Topology, orders: KStream) -> None:
+    grouped = orders.group_by("UserId", name="by-user")
+    counts = grouped.count()
+    at = line() + 1
+    orders.select_key("UserId").join(counts)
+    assert topology.faults == ()
+    grouped.reduce()
+    fault = only(topology)
+    assert fault.where.line == at
+    assert fault.what.startswith("the join stands before its table")
+    assert fault.instead == "Put the join behind that grouping's last aggregate"
+
+
+# -- names and topics
+
+
+def test_two_stores_of_one_name_are_a_fault_that_names_the_first(topology: Topology, orders: KStream) -> None:
+    at = line() + 1
+    topology.table("users", value=USER, store="x")
+    orders.group_by_key().count(store="x")
+    fault = only(topology)
+    assert fault.where.line == at + 1
+    assert fault.what == f"the store 'x' is declared twice, first at {__file__}:{at}"
+    assert fault.instead == "Give each store a name of its own: store='…'"
+
+
+def test_a_name_used_twice_is_a_fault_that_names_the_first(topology: Topology, orders: KStream) -> None:
+    at = line() + 1
+    orders.filter("Amount > 1", name="x")
+    orders.peek({"seen": "count(*)"}, name="x")
+    fault = only(topology)
+    assert fault.where.line == at + 1
+    assert fault.what == f"the name 'x' is declared twice, first at {__file__}:{at}"
+    assert fault.instead == "Give each a name of its own: name='…'"
+
+
+def test_a_repartition_topic_used_twice_is_a_fault_that_names_the_first(topology: Topology, orders: KStream) -> None:
+    at = line() + 1
+    orders.select_key("UserId").group_by_key(name="x").count()
+    orders.repartition(name="x")
+    fault = only(topology)
+    assert fault.where.line == at + 1
+    assert fault.what == (
+        f"the topic 'x-repartition' is read twice, as a repartition topic at {__file__}:{at} "
+        "and as a repartition topic here"
+    )
+    assert fault.instead == "Give the repartition topic another name: name='…'"
+
+
+def test_a_topic_is_read_as_a_table_or_as_streams(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER)
+    topology.stream("orders", value=ORDER)
+    assert topology.faults == ()
+    topology.table("orders", value=ORDER)
+    assert only(topology).what.startswith("the topic 'orders' is read twice, as a stream at ")
+    assert only(topology).instead == "Read it once, as a table; its updates are a stream: .to_stream()"
+
+
+def test_a_topic_is_read_with_one_value(topology: Topology) -> None:
+    topology.stream("orders", value=ORDER)
+    topology.stream("orders", value=USER)
+    assert only(topology).what == "the topic 'orders' is read with two different values"
+
+
+def test_a_repartition_topic_is_not_written_from_outside(topology: Topology, orders: KStream) -> None:
+    at = line() + 1
+    orders.to("x-repartition")
+    orders.repartition(name="x").to("out")
+    fault = only(topology)
+    assert fault.where.line == at
+    assert fault.what == f"to: 'x-repartition' is the repartition topic that is declared at {__file__}:{at + 1}"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "a name cannot be empty"),
+        ("..", "a name cannot be '..'"),
+        ("a/b c", "the name 'a/b c' contains ' ', '/'; legal are ASCII letters and digits, '.', '_' and '-'"),
+        ("ä", "the name 'ä' contains 'ä'; legal are ASCII letters and digits, '.', '_' and '-'"),
+        ("line\n", "the name 'line\\n' contains '\\n'; legal are ASCII letters and digits, '.', '_' and '-'"),
+        ("n" * 250, f"the name '{'n' * 250}' has 250 characters; the limit is 249"),
+    ],
+)
+def test_a_name_that_kafka_does_not_take_is_a_fault_wherever_it_is_given(name: str, why: str) -> None:
+    given: list[Callable[[Topology, KStream, KTable], object]] = [
+        lambda topology, orders, users: topology.stream("more", value=ORDER, name=name),
+        lambda topology, orders, users: topology.stream(name, value=ORDER),
+        lambda topology, orders, users: topology.table("more", value=USER, name=name),
+        lambda topology, orders, users: topology.table("more", value=USER, store=name),
+        lambda topology, orders, users: orders.filter("Amount > 1", name=name),
+        lambda topology, orders, users: orders.to("out", name=name),
+        lambda topology, orders, users: orders.to(name),
+        lambda topology, orders, users: orders.repartition(name=name),
+        lambda topology, orders, users: orders.group_by("UserId", name=name).count(),
+        lambda topology, orders, users: orders.group_by_key(name=name).count(),
+        lambda topology, orders, users: orders.group_by_key().count(name=name),
+        lambda topology, orders, users: orders.group_by_key().count(store=name),
+        lambda topology, orders, users: orders.join(users, ENRICHED, name=name),
+        lambda topology, orders, users: orders.select_key("UserId").join(users, ENRICHED, name=name),
+        lambda topology, orders, users: users.to_stream(name=name),
+    ]
+    for give in given:
+        topology = Topology("app")
+        give(topology, topology.stream("orders", value=ORDER), topology.table("users", value=USER))
+        assert only(topology).what.endswith(why)
+    assert [fault.what for fault in Topology(name).faults] == [f"application id: {why}"]
+
+
+def test_a_topic_has_at_least_one_partition(topology: Topology, orders: KStream) -> None:
+    orders.repartition(number_of_partitions=0)
+    assert only(topology).what == "repartition: 0 partitions"
+
+
+# -- cycles
+
+
+def test_a_topic_that_is_written_back_into_itself_is_refused(topology: Topology) -> None:
+    a = topology.stream("a", value=ORDER)
+    at = line() + 1
+    a.filter("Amount > 1").to("a")
+    assert topology.faults == ()  # a topology may; to run it for ever is the pipeline's fault
+    with pytest.raises(Refused) as refused:
+        pipeline(topology)
+    assert f"{__file__}:{at}: a cycle: what is read from 'a' is written back into it. Write to another topic" in str(
+        refused.value
+    )
+
+
+def test_a_cycle_by_way_of_other_topics_is_refused_at_each_of_them(topology: Topology) -> None:
+    topology.stream("a", value=ORDER).group_by("UserId", name="x").reduce().to_stream().to("b")
+    topology.stream("b", value=ORDER).to("a")
+    with pytest.raises(Refused, match="has 2 faults") as refused:
+        pipeline(topology)
+    for topic in ("a", "b"):
+        assert f"a cycle: what is read from '{topic}' is written back into it" in str(refused.value)
+
+
+def test_a_topic_that_is_only_read_further_on_is_not_a_cycle(topology: Topology) -> None:
+    topology.stream("a", value=ORDER).to("b")
+    topology.stream("b", value=ORDER).to("c")
+    pipeline(topology)
