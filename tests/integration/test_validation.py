@@ -38,7 +38,13 @@ def test_all_faults_at_once_each_with_its_line(spark: SparkSession) -> None:
     lines = told.splitlines()[1:]
     begun = int(lines[0].split(".py:")[1].split(":")[0])
     assert [int(line.split("test_validation.py:")[1].split(":")[0]) - begun for line in lines] == [0, 1, 2, 3, 4, 5]
-    said = ["Did you mean one of the following? [`amount`", "Syntax error", "not a boolean", "no_such_function", "sum(paid)"]
+    said = [
+        "Did you mean one of the following? [`amount`",
+        "Syntax error",
+        "not a boolean",
+        "no_such_function",
+        "sum(paid)",
+    ]
     for expected, line in zip([*said, "sum(amount)"], lines, strict=True):
         assert expected in line
 

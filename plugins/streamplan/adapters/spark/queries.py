@@ -12,9 +12,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.frames import RAW_COLUMNS
-from streamplan.adapters.spark.lowering import Finished, lower, number_outputs
+from streamplan.adapters.spark.lowering import lower, number_outputs
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
 from streamplan.adapters.spark.stages import WRITTEN_SCHEMA, Writer, output_writer, repartition_writer
+from streamplan.adapters.spark.walk import Finished
 from streamplan.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Source, Subtopology

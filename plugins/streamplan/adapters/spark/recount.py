@@ -22,9 +22,10 @@ from pyspark.sql import functions as F
 
 from streamplan.adapters.spark.frames import RAW_COLUMNS, Frame
 from streamplan.adapters.spark.lookup import look_up, looked_up
-from streamplan.adapters.spark.lowering import DEAD_LETTER, OUTPUT, Walk, number_outputs, read
+from streamplan.adapters.spark.lowering import number_outputs
 from streamplan.adapters.spark.sink import Output, Placed
 from streamplan.adapters.spark.validation import resolve_schemas
+from streamplan.adapters.spark.walk import DEAD_LETTER, OUTPUT, Walk, read
 from streamplan.checks.cuts import Cut, Patience, take_cut
 from streamplan.checks.observation import CouldNotLook, Observation
 from streamplan.checks.port import Cluster
@@ -105,7 +106,7 @@ def _refuse_gaps(topics: Sequence[str], cluster: Cluster, configs: Mapping[str, 
 def _expected(
     pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Json], reader: _Reader, cut: Cut
 ) -> DataFrame:
-    """Rows of the columns ``lowering.OUTPUT`` that the inputs demand."""
+    """Rows of the columns ``walk.OUTPUT`` that the inputs demand."""
     numbers, _ = number_outputs(pipeline, subtopology)
     walk = Walk(subtopology, numbers)
 

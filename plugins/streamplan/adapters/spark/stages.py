@@ -102,7 +102,7 @@ def _rekey(rows: pa.RecordBatch, topic: str, partition: int, account: _Account, 
 
 
 def output_writer(target: SinkTarget) -> Writer:
-    """Write rows of the columns ``lowering.OUTPUT`` to the topics that they name, and the dead letters.
+    """Write rows of the columns ``walk.OUTPUT`` to the topics that they name, and the dead letters.
 
     A row with ``last`` ends a partition and carries nothing else: only it proves that all rows of the partition have
     come. Spark ends the input of a killed task as it ends a complete one.

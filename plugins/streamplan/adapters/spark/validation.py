@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streamplan.adapters.spark.frames import RAW
-from streamplan.adapters.spark.lowering import Walk, number_outputs, read
+from streamplan.adapters.spark.lowering import number_outputs
 from streamplan.adapters.spark.session import open_session
+from streamplan.adapters.spark.walk import Walk, read
 from streamplan.declaration import Fault, refuse
 from streamplan.pipeline import Pipeline
 from streamplan.serdes import Json
