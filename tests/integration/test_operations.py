@@ -1,0 +1,308 @@
+"""The operations of the language on real brokers and Spark, against values worked out by hand.
+
+What the declared pipelines use is compared with the JVM library in test_pipelines; this is about the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.queries import Deployment
+from streamplan.partitions import partition_for_key
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.serdes import Json
+from streamplan.topology import Topology
+from streamplan.windows import TimeWindows
+
+from tests.integration.test_aggregator import read_committed
+
+_numbers = itertools.count()
+
+SALE = Json("shop string, amount bigint, weight double, paid boolean")
+MINUTE = 60_000
+EPOCH = (int(time.time()) // 60 - 120) * MINUTE
+"""The beginning of a minute, two hours ago: a windowed changelog does not keep what is much older."""
+
+
+class Tried:
+    """A topology with topics of its own. Topic names in it are given their prefix by :meth:`named`."""
+
+    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession) -> None:
+        self.name = f"tried-{os.getpid()}-{next(_numbers)}"
+        self.bootstrap_servers, self.checkpoints, self.spark = bootstrap_servers, checkpoints, spark
+        self.topology = Topology(self.name)
+        self.lines: list[str] = []
+        self._pipeline: Pipeline | None = None
+
+    def named(self, topic: str) -> str:
+        return f"{self.name}-{topic}"
+
+    @property
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), 2)
+            self._pipeline = Pipeline(self.name, self.topology, "", topics, TestData((), lambda n: ("", b"", b""), "n"))
+        return self._pipeline
+
+    def create_topics(self) -> None:
+        apply_topics(self.bootstrap_servers, self.pipeline)
+
+    def produce(self, topic: str, records: Sequence[tuple[str | None, Any, int]]) -> None:
+        """Key, value (as JSON unless bytes or None) and seconds after the epoch of the tests."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
+        refused: list[Any] = []
+        for key, value, second in records:
+            coded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            producer.produce(
+                self.named(topic),
+                coded,
+                key,
+                timestamp=EPOCH + 1000 * second,
+                on_delivery=lambda error, message: refused.append(error) if error else None,
+            )
+        assert producer.flush(10) == 0
+        assert refused == []
+
+    def drain(self) -> None:
+        run(
+            self.spark,
+            Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), 1000),
+            available_now=True,
+            trigger_interval_ms=100,
+            stop=threading.Event(),
+            report=self.lines.append,
+        )
+
+    def run_last_again(self, subtopology: int) -> None:
+        """As after a crash between the sink's transaction and Spark's own commit."""
+        commits = self.checkpoints / self.name / str(subtopology) / "commits"
+        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        (commits / str(newest)).unlink()
+        (commits / f".{newest}.crc").unlink(missing_ok=True)
+
+    def read(self, topic: str) -> list[Message]:
+        return read_committed(self.bootstrap_servers, topic)
+
+    def records(self, topic: str) -> list[tuple[str | None, Any]]:
+        """Key and JSON of an output's records, sorted."""
+        return sorted(
+            (
+                (m.key().decode() if m.key() is not None else None, json.loads(m.value()) if m.value() else None)
+                for m in self.read(self.named(topic))
+            ),
+            key=repr,
+        )
+
+    def store(self, store: str) -> dict[str, Any]:
+        """The last value of each key of a changelog."""
+        found = self.read(self.topology.changelog_topic(store))
+        return {m.key().decode(): json.loads(m.value()) if m.value() else None for m in found}
+
+    def letters(self) -> list[tuple[str, str]]:
+        """Topic and reason of each dead letter, sorted."""
+        found = [dict(m.headers()) for m in self.read(self.topology.dead_letter_topic)]
+        topics = [
+            headers.get("streamplan.source.topic", b"").decode().removeprefix(f"{self.name}-") for headers in found
+        ]
+        return sorted(zip(topics, (headers["streamplan.reason"].decode() for headers in found), strict=True))
+
+
+@pytest.fixture
+def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Tried]:
+    made = Tried(bootstrap_servers, tmp_path, spark)
+    yield made
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
+        future.exception(10)
+
+
+def sale(shop: str | None, amount: int | None, weight: float = 1.5, paid: bool = True) -> dict[str, Any]:
+    return {"shop": shop, "amount": amount, "weight": weight, "paid": paid}
+
+
+def test_operations_without_state_in_several_branches(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    sales = topology.stream(named("sales"), value=SALE)
+    returns = topology.stream(named("returns"), value=Json("shop string, amount bigint"))
+    negative = returns.map_values({"shop": "shop", "amount": "-amount"})
+    amounts = sales.map_values({"shop": "shop", "amount": "amount"})
+    amounts.merge(negative).peek({"passed": "count(*)", "least": "min(amount)"}).to(named("both"))
+    sales.filter("amount >= 10 and paid").select_key("shop").to(named("large"))
+    sales.map("concat(record.key, '/', shop)", {"double": "2 * amount"}).to(named("mapped"))
+    sales.flat_map("sequence(1, least(amount, 3))", key="shop", value={"step": "element", "of": "amount"}).to(
+        named("steps")
+    )
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 2), 1), ("b", sale("y", 10), 2), ("c", sale("y", 11, paid=False), 3)])
+    tried.produce("sales", [("d", b"no JSON", 4), ("e", {"shop": 5}, 5), (None, sale("z", 20), 6)])
+    tried.produce("returns", [("r", {"shop": "x", "amount": 1}, 7), ("s", None, 8)])
+    tried.drain()
+    amounts_written = [("a", "x", 2), ("b", "y", 10), ("c", "y", 11), (None, "z", 20), ("r", "x", -1)]
+    both = [(key, {"shop": shop, "amount": amount}) for key, shop, amount in amounts_written]
+    assert tried.records("both") == sorted(both, key=repr)
+    assert tried.records("large") == [("y", sale("y", 10)), ("z", sale("z", 20))]
+    mapped = [(None, {"double": 40}), ("a/x", {"double": 4}), ("b/y", {"double": 20}), ("c/y", {"double": 22})]
+    assert tried.records("mapped") == sorted(mapped, key=repr)
+    sold = [("x", 2), ("y", 10), ("y", 11), ("z", 20)]
+    steps = [(shop, {"step": step, "of": of}) for shop, of in sold for step in range(1, min(of, 3) + 1)]
+    assert tried.records("steps") == sorted(steps, key=repr)
+    # Each once, though four branches read them.
+    assert tried.letters() == [
+        ("returns", "the value is null"),
+        ("sales", "shop is not of type string"),
+        ("sales", "the value is not JSON"),
+    ]
+    assert any("passed 5, least -1" in line for line in tried.lines), tried.lines
+
+
+def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
+    grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    folded = {
+        "sales": "count(*)",
+        "known": "count(amount)",
+        "unpaid": "count_if(not paid)",
+        "total": "sum(amount)",
+        "least": "min(amount)",
+        "most": "max(amount)",
+        "mean": "avg(amount)",
+        "lightest": "min_by(shop, weight)",
+        "heaviest": "max_by(shop, weight)",
+        "all": "bool_and(paid)",
+        "any": "bool_or(paid)",
+    }
+    grouped.aggregate(folded, store="folded").to_stream().to(tried.named("shown"))
+    grouped.count(store="counted")  # beside it, on the same grouping
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 4, 2.5), 1), ("a", sale("y", None, 0.5, False), 2), ("b", sale("z", 7), 3)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("w", 9, 9.5), 4), (None, sale("v", 1), 5)])
+    tried.drain()
+    shown = {
+        "sales": 3, "known": 2, "unpaid": 1, "total": 13, "least": 4, "most": 9, "mean": 6.5,
+        "lightest": "y", "heaviest": "w", "all": False, "any": True,
+    }  # fmt: skip
+    last = {m.key().decode(): json.loads(m.value()) for m in tried.read(tried.named("shown"))}
+    assert last["a"] == shown
+    kept = {
+        "mean": {"sum": 13, "count": 2},
+        "lightest": {"value": "y", "by": 0.5},
+        "heaviest": {"value": "w", "by": 9.5},
+    }
+    assert tried.store("folded")["a"] == shown | kept
+    counts = tried.read(tried.topology.changelog_topic("counted"))
+    assert {m.key(): int.from_bytes(m.value(), "big") for m in counts} == {b"a": 3, b"b": 1}
+    assert tried.letters() == [("sales", "the key is null")]  # once for both aggregates
+
+
+def test_reduce_keeps_the_greatest_the_least_and_of_equals_the_later(tried: Tried) -> None:
+    grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    grouped.reduce(max_by="amount", store="greatest")
+    grouped.reduce(min_by="amount", store="least")
+    grouped.reduce(store="latest")
+    tried.create_topics()
+    for second, (shop, amount) in enumerate([("u", 3), ("v", 9), ("w", 9), ("x", 3), ("y", 5)]):
+        tried.produce("sales", [("k", sale(shop, amount), second)])
+        if second in (1, 3):
+            tried.drain()
+    tried.drain()
+    kept = {store: tried.store(store)["k"]["shop"] for store in ("greatest", "least", "latest")}
+    assert kept == {"greatest": "w", "least": "x", "latest": "y"}
+
+
+def test_windows(tried: Tried) -> None:
+    windowed = (
+        tried.topology.stream(tried.named("sales"), value=SALE)
+        .group_by("shop", name="by-shop")
+        .windowed_by(TimeWindows("1 minute", grace="1 hour"))
+    )
+    totals = windowed.aggregate({"total": "sum(amount)"}, store="totals").to_stream()
+    totals.to(tried.named("windowed"))
+    totals.map("concat(record.key, '@', unix_millis(record.window.start))", {"total": "total"}).to(tried.named("plain"))
+    tried.create_topics()
+    tried.produce("sales", [("k", sale("x", 1), 0), ("k", sale("x", 2), 59), ("k", sale("x", 4), 60)])
+    tried.drain()
+    tried.produce("sales", [("k", sale("x", 8), 30), ("k", sale("y", 16), 3700)])  # late, but within grace
+    tried.drain()
+    starts = {start: (EPOCH + start * 1000).to_bytes(8, "big") for start in (0, 60, 3660)}
+    expected = {b"x" + starts[0]: 11, b"x" + starts[60]: 4, b"y" + starts[3660]: 16}
+    changelog = tried.read(tried.topology.changelog_topic("totals"))
+    assert {m.key(): json.loads(m.value())["total"] for m in changelog} == {
+        key + bytes(4): total for key, total in expected.items()
+    }
+    written = tried.read(tried.named("windowed"))
+    assert {m.key(): json.loads(m.value())["total"] for m in written} == expected
+    for message in (*changelog, *written):  # a window lies where its raw key belongs
+        assert message.partition() == partition_for_key(message.key()[:1], 2)
+    plain = {m.key(): json.loads(m.value())["total"] for m in tried.read(tried.named("plain"))}
+    assert plain == {b"%b@%d" % (key[:1], int.from_bytes(key[1:], "big")): total for key, total in expected.items()}
+
+
+def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    owners = topology.table(named("owners"), value=Json("owner string"), key="shop")
+    located = (
+        topology.stream(named("sales"), value=SALE)
+        .select_key("shop")
+        .join(shops, {"shop": "shop", "amount": "amount", "city": "table.city"})
+    )
+    located.left_join(owners).to(named("joined"))
+    located.filter("amount > 100").to(named("large"))
+    owners.to_stream().to(named("copied"))
+    tried.create_topics()
+    tried.produce("shops", [("x", {"city": "Lyon"}, 0), ("x", {"city": "Turin"}, 20), ("x", None, 40)])
+    tried.produce("owners", [("x", {"owner": "Ann"}, 10), ("x", {"owner": 5}, 12)])
+    tried.produce("sales", [("k", sale("x", n), n) for n in (5, 15, 25, 45)] + [("k", sale("unknown", 1), 16)])
+    tried.produce("sales", [("k", sale(None, 1), 17)])
+    tried.drain()
+    tried.produce("shops", [("x", {"city": "Gent"}, 50)])
+    tried.drain()  # known before the sale, in a micro-batch of its own
+    tried.produce("sales", [("k", sale("x", 500), 55)])
+    tried.drain()
+    joined = [
+        ("x", {"shop": "x", "amount": 15, "city": "Lyon", "owner": "Ann"}),
+        ("x", {"shop": "x", "amount": 25, "city": "Turin", "owner": "Ann"}),
+        ("x", {"shop": "x", "amount": 5, "city": "Lyon"}),
+        ("x", {"shop": "x", "amount": 500, "city": "Gent", "owner": "Ann"}),
+    ]
+    assert tried.records("joined") == sorted(joined, key=repr)
+    assert tried.records("large") == [("x", {"shop": "x", "amount": 500, "city": "Gent"})]
+    assert tried.records("copied") == [("x", {"owner": "Ann"})]
+    assert tried.letters() == [
+        ("owners", "owner is not of type string"),
+        ("sales", "shop is missing"),
+    ]
+    before = len(tried.read(tried.named("joined")))
+    tried.run_last_again(max(group.id for group in tried.topology.subtopologies if group.stores))
+    tried.produce("sales", [("k", sale("x", 600), 60)])
+    tried.drain()
+    assert len(tried.read(tried.named("joined"))) == before + 1
+    assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
+
+
+def test_an_aggregated_micro_batch_that_is_run_again_writes_nothing_twice(tried: Tried) -> None:
+    tried.topology.stream(tried.named("sales"), value=SALE).group_by_key().aggregate(
+        {"total": "sum(amount)"}, store="totals"
+    ).to_stream().to(tried.named("totals"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 1), (None, sale("x", 1), 2)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("a", sale("x", 2), 3)])
+    tried.drain()
+    assert [value["total"] for _, value in tried.records("totals")] == [1, 3]
+    assert tried.store("totals") == {"a": {"total": 3}}
+    assert len(tried.letters()) == 1
