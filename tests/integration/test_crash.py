@@ -26,20 +26,37 @@ PROJECT = Path(__file__).resolve().parents[2]
 ORDERS = pipeline_named("orders")
 REPARTITION = ORDERS.topology.decorate("orders-products-quantities-repartition")
 CHANGELOG = ORDERS.topology.changelog_topic("orders-products-quantities")
-KILLS = 3
+KILLS = 2
 
 
 class Aggregator:
     """``jobs/aggregator.py`` under spark-submit, in a process group of its own."""
 
-    def __init__(self, bootstrap_servers: str, home: Path, environment: Mapping[str, str], jars: Path) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        home: Path,
+        environment: Mapping[str, str],
+        jars: Path,
+        *,
+        pipeline: str = "orders",
+    ) -> None:
         self.log = home / "aggregator.log"
         self.argv = [
             str(Path(sys.executable).with_name("spark-submit")),
-            *("--master", "local[2,4]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"),
+            *(
+                "--master",
+                "local[2,4]",
+                "--driver-memory",
+                "1g",
+                "--conf",
+                "spark.ui.enabled=false",
+                "--driver-java-options",
+                "-XX:TieredStopAtLevel=1",
+            ),
             *("--jars", ",".join(map(str, sorted(jars.glob("*.jar"))))),
             str(PROJECT / "jobs" / "aggregator.py"),
-            *("--pipeline", "orders", "--bootstrap-servers", bootstrap_servers),
+            *("--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers),
             *("--checkpoints", str(home / "checkpoints")),
         ]
         self.environment = environment
