@@ -154,6 +154,15 @@ def test_half_formatted_storage_is_formatted_anew(tmp_path: Path) -> None:
     assert processes.registered(tmp_path / "run") == []
 
 
+def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
+    kafka = embedded_kafka(tmp_path)
+    (tmp_path / "cluster-id").write_text("-_SGzYBWTf2OuSCpBMdk_w")
+    try:
+        kafka.up()
+    finally:
+        kafka.down()
+
+
 def test_taken_ports_are_passed_by_said_and_remembered(tmp_path: Path) -> None:
     said: list[str] = []
     with socket.socket() as taken:

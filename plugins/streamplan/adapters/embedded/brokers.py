@@ -217,7 +217,7 @@ class EmbeddedKafka:
         # A kill in the middle of formatting leaves a directory without the file that is written last.
         shutil.rmtree(data, ignore_errors=True)
         argv = [*java, "kafka.tools.StorageTool", "format", "--config", str(properties)]
-        argv += ["--cluster-id", self._cluster_id()]
+        argv.append(f"--cluster-id={self._cluster_id()}")  # one in 64 begins with a dash
         log_file = self.log_file(node)
         log_file.parent.mkdir(parents=True, exist_ok=True)
         try:
