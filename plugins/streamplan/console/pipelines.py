@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -80,6 +80,11 @@ def register(commands: Subparsers) -> None:
         default=[],
         metavar="TASK=RECORDS",
         help="records, or bytes, of a stream task over some time, such as 1_0=90000; a task left out has 0",
+    )
+    plan.add_argument(
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        help="measure the loads: how many records these brokers have ever had for each stream task to read",
     )
     plan.set_defaults(run=_plan)
 
@@ -168,7 +173,8 @@ def _plan(options: argparse.Namespace) -> int:
     if options.instances < 1:
         raise Refused("--instances", expected="1 or more", observed=str(options.instances))
     tasks = pipeline.tasks()
-    load = _loads(options.load, tasks)
+    load = _measured(pipeline, options.bootstrap_servers) if options.bootstrap_servers else {}
+    load = _loads(options.load, tasks, load)
     stateful = stateful_tasks(pipeline.topology, tasks)
     parts = [
         _heading(pipeline),
@@ -177,15 +183,28 @@ def _plan(options: argparse.Namespace) -> int:
         _assignment(assign(tasks, options.instances, stateful=stateful), stateful),
         _group_metadata(pipeline, options.instances),
     ]
-    if options.load:
+    if any(load.values()):
         parts.append(_load_shares(plan_load(load, options.instances, stateful=stateful)))
     _console().print(Text("\n").join(parts), end="")
     return 0
 
 
-def _loads(given: Sequence[str], tasks: Sequence[TaskId]) -> dict[TaskId, int]:
-    """Of every task, 0 where none was given."""
-    load = dict.fromkeys(tasks, 0)
+def _measured(pipeline: Pipeline, bootstrap_servers: str) -> dict[TaskId, int]:
+    """By stream task the offsets of what it reads: its records, and a marker for each transaction."""
+    from streamplan.adapters.kafka.reader import KafkaCluster
+
+    cluster = KafkaCluster(bootstrap_servers)
+    load = dict.fromkeys(pipeline.tasks(), 0)
+    for subtopology in pipeline.topology.subtopologies:
+        for topic in pipeline.source_topics(subtopology):
+            for partition, offsets in cluster.offsets(topic).items():
+                load[TaskId(subtopology.id, partition)] += offsets.end
+    return load
+
+
+def _loads(given: Sequence[str], tasks: Sequence[TaskId], measured: Mapping[TaskId, int]) -> dict[TaskId, int]:
+    """Of every task; where none was given what was measured, or 0."""
+    load = dict.fromkeys(tasks, 0) | dict(measured)
     named = {str(task): task for task in tasks}
     for text in given:
         name, _, number = text.partition("=")
