@@ -18,7 +18,7 @@ from streamplan.topology import Topology
 _numbers = itertools.count()
 
 
-def test_data(topic: str) -> TestData:
+def orders_into(topic: str) -> TestData:
     return TestData((topic,), lambda n: (topic, *order(n)), "Id")
 
 
@@ -33,7 +33,7 @@ def pipeline(admin: AdminClient) -> Iterator[Pipeline]:
     name = f"topics-{os.getpid()}-{next(_numbers)}"
     topology = Topology(name)
     topology.stream(f"{name}-orders", value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
-    made = Pipeline(name, topology, "", {f"{name}-orders": 2}, test_data(f"{name}-orders"))
+    made = Pipeline(name, topology, "", {f"{name}-orders": 2}, orders_into(f"{name}-orders"))
     yield made
     for future in admin.delete_topics([spec.name for spec in made.topics()]).values():
         future.exception(10)
@@ -103,13 +103,18 @@ def test_every_difference_is_refused_and_nothing_is_created(
 
 
 def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_servers: str, admin: AdminClient) -> None:
-    name = "a" * 240  # with -dead-letter it is longer than Kafka's 249 characters
+    name, orders = f"topics-{os.getpid()}-{next(_numbers)}", f"orders.{os.getpid()}"
     topology = Topology(name)
-    topology.stream(f"orders-{os.getpid()}", value=ORDER).group_by("ProductType", name="q").count(store="s")
-    pipeline = Pipeline("long", topology, "", {f"orders-{os.getpid()}": 2}, test_data(f"orders-{os.getpid()}"))
-    with pytest.raises(Refused, match="Nothing was created"):
-        apply_topics(bootstrap_servers, pipeline)
-    assert observe_topics(bootstrap_servers, names(pipeline)) == {}
+    topology.stream(orders, value=ORDER).group_by("ProductType", name="q").count(store="s")
+    pipeline = Pipeline(name, topology, "", {orders: 2}, orders_into(orders))
+    collides = orders.replace(".", "_")  # to Kafka's metrics the two names are one
+    admin.create_topics([NewTopic(collides, 1)])[collides].result(10)
+    try:
+        with pytest.raises(Refused, match=rf"(?s){orders}.*Nothing was created"):
+            apply_topics(bootstrap_servers, pipeline)
+        assert observe_topics(bootstrap_servers, names(pipeline)) == {}
+    finally:
+        admin.delete_topics([collides])[collides].result(10)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:1,localhost:2"])
