@@ -60,7 +60,7 @@ class Tried:
     def create_topics(self) -> None:
         apply_topics(self.bootstrap_servers, self.pipeline)
 
-    def produce(self, topic: str, records: Sequence[tuple[str | None, Any, int]]) -> None:
+    def produce(self, topic: str, records: Sequence[tuple[str | bytes | None, Any, int]]) -> None:
         """Key, value (as JSON unless bytes or None) and seconds after the epoch of the tests."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
         refused: list[Any] = []
@@ -291,6 +291,94 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     tried.drain()
     assert len(tried.read(tried.named("joined"))) == before + 1
     assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
+
+
+def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) -> None:
+    """``KStreamKTableJoinProcessor.maybeDropRecord`` and ``KStreamAggregate`` pass over a null value."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    owners = topology.table(named("owners"), value=Json("owner string"), key="shop")
+    updates = shops.to_stream()
+    updates.left_join(owners).to(named("joined"))
+    updates.repartition(name="updates").group_by_key().count(store="updates")
+    updates.group_by("'all'").count(store="regrouped")
+    updates.to(named("copied"))
+    tried.create_topics()
+    tried.produce("owners", [("x", {"owner": "Ann"}, 0)])
+    tried.produce("shops", [("x", {"city": "Lyon"}, 1), ("x", None, 2), ("y", None, 3)])
+    tried.drain()
+    assert tried.records("joined") == [("x", {"city": "Lyon", "owner": "Ann"})]
+    assert tried.records("copied") == [("x", None), ("x", {"city": "Lyon"}), ("y", None)]
+    counted = {
+        store: {m.key(): int.from_bytes(m.value(), "big") for m in tried.read(topology.changelog_topic(store))}
+        for store in ("updates", "regrouped")
+    }
+    assert counted == {"updates": {b"x": 1}, "regrouped": {b"all": 1}}
+    assert tried.letters() == []
+
+
+def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
+    """The table is read long before the two streams, in a micro-batch of its own, and each record meets its row."""
+    topology, named = tried.topology, tried.named
+    amount = Json("amount bigint")
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    both = {"amount": "amount", "city": "table.city"}
+    topology.stream(named("sales"), value=amount).join(shops, both).to(named("sold"))
+    topology.stream(named("returns"), value=amount).left_join(shops, both).to(named("returned"))
+    tried.create_topics()
+    tried.produce("shops", [("x", {"city": f"c{n}"}, 10 * n) for n in range(50)])
+    tried.drain()
+    tried.produce("sales", [("x", {"amount": n}, n) for n in range(500)])
+    tried.drain()
+    tried.produce("returns", [("x", {"amount": n}, n) for n in range(-5, 500, 5)])
+    tried.drain()
+    sold = [("x", {"amount": n, "city": f"c{n // 10}"}) for n in range(500)]
+    assert tried.records("sold") == sorted(sold, key=repr)
+    returned = [("x", {"amount": n} | ({"city": f"c{n // 10}"} if n >= 0 else {})) for n in range(-5, 500, 5)]
+    assert tried.records("returned") == sorted(returned, key=repr)
+
+
+def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    one = topology.stream(named("one"), value=SALE)
+    grouped = one.merge(topology.stream(named("two"), value=SALE)).group_by_key()
+    grouped.reduce(store="latest")
+    grouped.reduce(max_by="amount", store="greatest")
+    grouped.reduce(min_by="amount", store="least")
+    tried.create_topics()
+    tried.produce("one", [("k", sale(f"one-{n}", 1), n) for n in range(10)] + [("k", sale("null", None), 11)])
+    tried.drain()
+    tried.produce("two", [("k", sale("two-0", 1), 12)])  # at a lower offset than the last of the other
+    tried.drain()
+    kept = {store: tried.store(store)["k"]["shop"] for store in ("latest", "greatest", "least")}
+    assert kept == {"latest": "two-0", "greatest": "two-0", "least": "two-0"}
+
+
+def test_a_key_that_is_not_utf8(tried: Tried) -> None:
+    """As bytes it is counted like another; where it must be text it is dead-lettered."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    topology.stream(named("sales"), value=SALE).left_join(shops).to(named("joined"))
+    topology.stream(named("others"), value=SALE).group_by_key().count(store="counted")
+    topology.stream(named("lists"), value=SALE).flat_map("array(1, 2)", key="shop", value={"n": "element"}).to(
+        named("flat")
+    )
+    tried.create_topics()
+    tried.produce("shops", [(b"\xff\xfe", {"city": "Lyon"}, 0)])
+    tried.produce("sales", [(b"\xff\xfe", sale("x", 1), 1)])
+    tried.produce("others", [(b"\xff\xfe", sale("x", 1), 1)])
+    tried.produce("lists", [("k", sale("x", 1), 1), ("k", b"no JSON", 2)])
+    tried.drain()
+    assert tried.records("joined") == []
+    assert {m.key(): m.value() for m in tried.read(topology.changelog_topic("counted"))} == {
+        b"\xff\xfe": (1).to_bytes(8, "big")
+    }
+    assert tried.records("flat") == [("x", {"n": 1}), ("x", {"n": 2})]
+    assert tried.letters() == [
+        ("lists", "the value is not JSON"),
+        ("sales", "the key is not UTF-8"),
+        ("shops", "the key is not UTF-8"),
+    ]
 
 
 def test_an_aggregated_micro_batch_that_is_run_again_writes_nothing_twice(tried: Tried) -> None:

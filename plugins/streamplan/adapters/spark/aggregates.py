@@ -15,17 +15,19 @@ from pyspark.sql import functions as F
 
 from streamplan.adapters.spark.frames import HEADERS, Frame
 from streamplan.errors import Refused
+from streamplan.kstream import LATEST
 from streamplan.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.processor_topology import Processor
 
 
-def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, Frame]) -> DataFrame:
+def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, Frame], *, merged: bool) -> DataFrame:
     """One row a key (and window, and node where there are several) of what each node's store holds.
 
-    The columns of node ``n`` begin with ``s<n>_``.
+    The columns of node ``n`` begin with ``s<n>_``. ``merged``: the records come from several topics, so that the latest
+    is told by the time, and by the offset only within an instant.
     """
     alone = len(nodes) == 1
-    projected = [_arguments(number, node, inputs[node.name], alone) for number, node in enumerate(nodes)]
+    projected = [_arguments(number, node, inputs[node.name], alone, merged) for number, node in enumerate(nodes)]
     data = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), projected)
     by = [name for name in ("partition", "node", "window", "key") if name in data.columns]
     folds = [fold.alias(name) for number, node in enumerate(nodes) for name, fold in _folds(number, node)]
@@ -94,7 +96,7 @@ def _window(node: Processor) -> bool:
     return isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
 
 
-def _arguments(number: int, node: Processor, frame: Frame, alone: bool) -> DataFrame:
+def _arguments(number: int, node: Processor, frame: Frame, alone: bool, merged: bool) -> DataFrame:
     """Key, partition, window and the arguments ``a<n>_`` of the node's aggregates, null in the rows of other nodes.
 
     Null is what every one of :data:`streamplan.operations.AGGREGATE_FUNCTIONS` passes over.
@@ -110,13 +112,11 @@ def _arguments(number: int, node: Processor, frame: Frame, alone: bool) -> DataF
                     F.expr(argument).alias(f"a{number}_{column.name}_{place}")
                     for place, argument in enumerate(_split(column))
                 ]
-        case Reduce(by=by):
+        case Reduce():
             fields = F.struct(*(F.col(f"`{name}`") for name in frame.fields))
             kept = F.struct(frame.value.alias("value"), fields.alias("fields"))
             columns.append(kept.alias(f"a{number}_kept"))
-            # Of equals the latest; what is least by the expression must be greatest by the offset.
-            place = F.col("record.offset") if node.operation.greatest else -F.col("record.offset")
-            columns.append(F.struct(F.expr(by).alias("by"), place.alias("offset")).alias(f"a{number}_by"))
+            columns.append(_place(node.operation, merged).alias(f"a{number}_by"))
         case Count():
             columns.append(F.lit(1).alias(f"a{number}_one"))
     made = frame.data.select(*columns)
@@ -125,6 +125,18 @@ def _arguments(number: int, node: Processor, frame: Frame, alone: bool) -> DataF
         made = made.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
         made = made.withColumn("window", F.window("timestamp", f"{window.size_ms} milliseconds"))
     return made
+
+
+def _place(operation: Reduce, merged: bool) -> Column:
+    """Where a record stands among those of its key: the greatest is kept, or the least. Of equals it is the latest."""
+    latest = [F.unix_micros("record.timestamp"), F.col("record.offset")] if merged else [F.col("record.offset")]
+    by = F.expr(operation.by)
+    if operation.by == LATEST:
+        return F.struct(*latest)
+    if operation.greatest:
+        return F.struct(by, *latest)
+    # What is least by the expression must be greatest by the offset. Null is neither greatest nor least.
+    return F.struct(by.isNull(), by, *(-column for column in latest))
 
 
 def _folds(number: int, node: Processor) -> Iterable[tuple[str, Column]]:

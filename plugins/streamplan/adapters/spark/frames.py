@@ -21,7 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DataType, DoubleType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
 
 from streamplan.adapters.spark.deserialize import ARROW_TYPES, read_rows
 from streamplan.errors import Refused
@@ -89,6 +98,15 @@ class Frame:
         """Without the rejected records."""
         return self if self.clean else replace(self, data=self.data.where("record.reason is null"), clean=True)
 
+    def valued(self) -> Frame:
+        """Without the deletions that a table passes on: aggregations and joins of Kafka Streams pass over them."""
+        if not self.raw:
+            return self
+        has_value = F.col("record.value").isNotNull()
+        return replace(
+            self, data=self.data.where(has_value if self.clean else F.col("record.reason").isNotNull() | has_value)
+        )
+
     def rejected(self) -> DataFrame:
         return self.data.where("record.reason is not null")
 
@@ -129,8 +147,9 @@ class Frame:
         elements = F.expr(each)
         if not self.clean:
             # The rejected row needs an element to survive: null, of whatever type the elements are.
-            kind = self.data.select(elements.alias("each")).schema["each"].dataType
-            elements = F.when(F.col("record.reason").isNull(), elements).otherwise(F.array(F.lit(None)).cast(kind))
+            kind = cast(ArrayType, self.data.select(elements.alias("each")).schema["each"].dataType)
+            nothing = F.array(F.lit(None)).cast(ArrayType(kind.elementType, containsNull=True))
+            elements = F.when(F.col("record.reason").isNull(), elements).otherwise(nothing)
         rows = self.data.select("*", F.posexplode(elements).alias("_position", "element"))
         order = F.concat(F.col("record.order"), F.array(F.col("_position")))
         rows = rows.withColumn("record", F.col("record").withField("order", order)).drop("_position")

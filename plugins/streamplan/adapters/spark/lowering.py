@@ -114,7 +114,7 @@ def _with_aggregations(
         frame = walk.take(before)
         assert frame is not None  # only a walk that collects faults has none
         inputs[node.name] = walk.grouped(node, frame)
-    folded = aggregate(held, inputs)
+    folded = aggregate(held, inputs, merged=len(subtopology.sources) > 1)
     early = walk.finished().rows
     streaming = folded if not early else _side_by_side(folded, early)
 

@@ -139,6 +139,7 @@ class Walk:
                     self.changelog(node, frame.good())
                 return frame
             case Join(store=store, value=value, left=left):
+                frame = frame.valued()
                 looked_up = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
                 return (looked_up if left else looked_up.where("table is not null")).select(value)
             case ToStream():
@@ -150,7 +151,8 @@ class Walk:
     def _aggregation(self, node: Processor, frame: Frame) -> Frame:
         """Of a DataFrame that holds all there is."""
         frame = self.grouped(node, frame)
-        held = aggregated(0, node, aggregate([node], {node.name: frame}), frame)
+        folded = aggregate([node], {node.name: frame}, merged=len(self.subtopology.sources) > 1)
+        held = aggregated(0, node, folded, frame)
         self.changelog(node, held)
         return shown(node, held)
 
@@ -165,7 +167,7 @@ class Walk:
         self._grouped.add(before)
         if not frame.clean:
             self.rows.append(_dead_letters(frame.rejected()))
-        return frame.good()
+        return frame.good().valued()
 
     def changelog(self, node: Processor, frame: Frame) -> None:
         """The store's updates, into the partition of the task. A window is told by 12 bytes behind the key."""
