@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from streamplan.adapters.signals import stop_on_signals
 from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.adapters.spark.queries import Deployment
 from streamplan.adapters.spark.session import open_session
 from streamplan.errors import Refused, StreamplanError
@@ -27,6 +29,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
+    parser.add_argument("--heartbeat", type=Path, help="file in which to say every few seconds that it runs")
     parser.add_argument("--available-now", action="store_true", help="drain what is there and end")
     parser.add_argument("--trigger-interval-ms", type=int, default=500, help="start of micro-batches (default 500)")
     parser.add_argument(
@@ -35,22 +38,28 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def report(line: str) -> None:
+    print(line, flush=True)  # noqa: T201
+
+
 def main() -> int:
     args = arguments()
     stop = stop_on_signals()
     try:
         pipeline = pipeline_named(args.pipeline)
         deployment = Deployment(pipeline, args.bootstrap_servers, args.checkpoints, args.max_offsets)
-        spark = open_session(pipeline.topology.application_id)
-        progress = run(
-            spark,
-            deployment,
-            available_now=args.available_now,
-            trigger_interval_ms=args.trigger_interval_ms,
-            stop=stop,
-            report=lambda line: print(line, flush=True),  # noqa: T201
-        )
-        print(f"done: {progress.line() or 'nothing new'}", flush=True)  # noqa: T201
+        with Heartbeat(args.heartbeat, stop, report) as heartbeat:
+            spark = open_session(pipeline.topology.application_id)
+            progress = run(
+                spark,
+                deployment,
+                available_now=args.available_now,
+                trigger_interval_ms=args.trigger_interval_ms,
+                stop=stop,
+                report=report,
+                heartbeat=heartbeat,
+            )
+        report(f"done: {progress.line() or 'nothing new'}")
         spark.stop()
     except StreamplanError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201

@@ -13,7 +13,7 @@ from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.results import Recounted
 from streamplan.adapters.spark.recount import recount
 from streamplan.adapters.spark.session import open_session
-from streamplan.checks.observation import CouldNotLook
+from streamplan.checks.port import CouldNotLook
 from streamplan.errors import StreamplanError
 from streamplan.pipelines import pipeline_named
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamplan.checks.cuts import Patience
-from streamplan.checks.port import CouldNotLook, Offsets, Record, RecordsGone
+from streamplan.checks.port import Chunk, CouldNotLook, Offsets, Record, RecordsGone, Result
 from streamplan.partitions import partition_for_key
 from streamplan.pipeline import Pipeline
 from streamplan.topics import ObservedTopic, resolve_configs
@@ -33,23 +33,55 @@ class FakeTopic:
     configs: dict[str, str]
 
 
+class FakeChunk:
+    """A ``Chunk`` of records that are there one by one."""
+
+    def __init__(self, partition: int, records: Sequence[Record]) -> None:
+        self.partition = partition
+        self.offsets = [record.offset for record in records]
+        self.timestamps = [record.timestamp for record in records]
+        self.keys = [record.key for record in records]
+        self.values = [record.value for record in records]
+        self.headers = [record.headers for record in records]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
 class FakeCluster:
     """``before`` is called with the name of each method of the port before it answers."""
 
     def __init__(self) -> None:
         self.existing: dict[str, FakeTopic] = {}
         self.committed: dict[tuple[str, str], dict[int, int]] = {}
+        self.broker_ids: tuple[int, ...] = (1,)
+        self.replicas: dict[tuple[str, int], tuple[int, ...]] = {}
+        """Of partitions that are not on every broker."""
+        self.down: set[int] = set()
+        """Brokers that are away: they are in sync with nothing and lead nothing."""
         self.before: Callable[[str], None] = lambda method: None
 
     # -- the port
 
+    def names(self) -> Sequence[str]:
+        self.before("names")
+        return sorted(self.existing)
+
+    def groups(self) -> Sequence[str]:
+        self.before("groups")
+        return sorted({group for group, _ in self.committed})
+
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
         self.before("topics")
-        return {
-            name: ObservedTopic(name, len(topic.partitions), 1, dict(topic.configs))
-            for name, topic in self.existing.items()
-            if name in names
-        }
+        return {name: self._observed(name) for name in self.existing if name in names}
+
+    def brokers(self) -> Sequence[int]:
+        self.before("brokers")
+        return self.broker_ids
+
+    def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]:
+        self.before("topic_ids")
+        return {name: str(id(self._topic(name))) for name in names}
 
     def offsets(self, topic: str) -> Mapping[int, Offsets]:
         self.before("offsets")
@@ -59,8 +91,12 @@ class FakeCluster:
         self.before("positions")
         return dict(self.committed.get((group, topic), {}))
 
-    def records(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Sequence[Record]]:
-        self.before("records")
+    def read_by(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        self.before("read_by")
+        return {topic: dict(found) for (owner, topic), found in self.committed.items() if owner == group and found}
+
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeChunk]:
+        self.before("read")
         for number, (first, last) in ranges.items():
             partition = self._topic(topic).partitions[number]
             if first >= last:
@@ -69,7 +105,12 @@ class FakeCluster:
                 raise RecordsGone(f"{topic}-{number}")
             if last > partition.stable:
                 raise CouldNotLook(f"{topic}-{number} never reached {last}")
-            yield [record for record in partition.records if first <= record.offset < last]
+            yield FakeChunk(number, [record for record in partition.records if first <= record.offset < last])
+
+    def fold(
+        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[Chunk]], Result]
+    ) -> Iterator[Result]:
+        yield function(self.read(topic, ranges))
 
     # -- what tests do to it
 
@@ -103,6 +144,14 @@ class FakeCluster:
         found = self._topic(topic).partitions[partition]
         last = {record.key: record.offset for record in found.records if record.offset < until}
         found.records = [r for r in found.records if r.offset >= until or last[r.key] == r.offset]
+
+    def _observed(self, name: str) -> ObservedTopic:
+        topic = self.existing[name]
+        replicas = {n: self.replicas.get((name, n), self.broker_ids) for n in range(len(topic.partitions))}
+        in_sync = {n: tuple(one for one in ids if one not in self.down) for n, ids in replicas.items()}
+        leaders = {n: ids[0] if ids else -1 for n, ids in in_sync.items()}
+        factor = min(map(len, replicas.values()))
+        return ObservedTopic(name, len(topic.partitions), factor, dict(topic.configs), replicas, in_sync, leaders)
 
     def _topic(self, topic: str) -> FakeTopic:
         if topic not in self.existing:

@@ -220,6 +220,27 @@ def group_metadata_size(
     application_server: str = "",
     first: bool = False,
 ) -> int:
+    """:func:`metadata_size` of a topology. ``partition_counts``: by the name in Kafka."""
+    topics = topics_of_tasks(topology, partition_counts)
+    return metadata_size(
+        topology.application_id,
+        topics,
+        stateful_tasks(topology, topics),
+        instances=instances,
+        application_server=application_server,
+        first=first,
+    )
+
+
+def metadata_size(
+    application_id: str,
+    topics: Mapping[TaskId, Sequence[str]],
+    stateful: Collection[TaskId],
+    *,
+    instances: int,
+    application_server: str = "",
+    first: bool = False,
+) -> int:
     """Bytes of the batch with which the coordinator writes the group's metadata to ``__consumer_offsets``.
 
     At the end of each rebalance the leader sends the coordinator every member's assignment, and the coordinator writes
@@ -227,7 +248,8 @@ def group_metadata_size(
     Beyond ``max.message.bytes`` the log refuses it, and the rebalance fails for every member. Nothing before that is so
     near its limit: a request may have 100 MB, and a member is told its own part alone.
 
-    ``partition_counts``    by the name in Kafka
+    ``topics``              by stream task those, named as in Kafka, of which it reads its partition
+    ``stateful``            tasks with a changelog
     ``instances``           members of the group: instances of one thread each, or threads
     ``application_server``  an example of the instances' ``application.server``, ``host:port``. With it each member is
                             told the partitions of every other, and the size grows with the square of the instances
@@ -237,15 +259,13 @@ def group_metadata_size(
     Members connect by IPv4 and have no ``client.id``, ``group.instance.id`` or ``client.rack`` of their own. Only under
     ``group.protocol=classic``, the default.
     """
-    topics = topics_of_tasks(topology, partition_counts)
-    stateful = stateful_tasks(topology, topics)
     assignment = assign(topics, instances, stateful=stateful)
     read = [Counter(topic for task in one.tasks for topic in topics[task]) for one in assignment.instances]
     hosts = _partitions_by_host(read, application_server) if application_server else _EMPTY_HOSTS
-    subscribed = {topology.decorate(topic) for group in topology.subtopologies for topic in group.source_topics}
+    subscribed = {topic for own in topics.values() for topic in own}
 
     # client.id defaults to <application.id>-<process id>; the coordinator appends another UUID for the member id.
-    client_id = len(topology.application_id) + 1 + _UUID + _THREAD
+    client_id = len(application_id) + 1 + _UUID + _THREAD
     member_id = client_id + 1 + _UUID
     named = _string(member_id) + _NULL_STRING + _string(client_id) + _string(_CLIENT_HOST)
     timeouts = 4 + 4
@@ -257,7 +277,7 @@ def group_metadata_size(
         members += named + timeouts + 4 + subscription + 4 + assigned
     generation, timestamp = 4, 8
     header = 2 + _string(len("consumer")) + generation + _string(len("stream")) + _string(member_id) + timestamp
-    return _batch(key=2 + _string(len(topology.application_id)), value=header + members)
+    return _batch(key=2 + _string(len(application_id)), value=header + members)
 
 
 _EMPTY_HOSTS = 4 + 4 + 4

@@ -60,6 +60,20 @@ class TestData:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What is asked of a pipeline beyond being right.
+
+    ``partition_share``  the greatest share of a topic's records, or bytes, that one partition may hold
+    ``lag_seconds``      how old the oldest record that is not processed may be, by its timestamp; None: as it comes
+    ``scanned_records``  so many records of a topic are looked at, all of them; of more a sample
+    """
+
+    partition_share: float = 0.8
+    lag_seconds: float | None = None
+    scanned_records: int = 5_000_000
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """One file in ``pipelines/`` declares one of these. A declaration with faults is refused, all of them at once.
 
@@ -67,6 +81,7 @@ class Pipeline:
     ``topic_partitions``  the partition count of each topic from outside; for one that is only written the number of
                           its writer's stream tasks unless given
     ``health_schedule``   cron expression of ``<name>_health``
+    ``limits``            at which its checks turn red
     """
 
     name: str
@@ -75,6 +90,7 @@ class Pipeline:
     topic_partitions: Mapping[str, int]
     test_data: TestData
     health_schedule: str = "*/10 * * * *"
+    limits: Limits = Limits()
 
     def __post_init__(self) -> None:
         where = here()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -50,11 +50,15 @@ DEAD_LETTER_CONFIGS = {
 }
 
 
+_KEY_BYTES = {"int": 4, "long": 8}
+
+
 @dataclass(frozen=True)
 class TopicSpec:
     """A topic as a topology wants it. ``configs`` are those that matter; all others stay the broker's defaults.
 
     ``window_bytes``  at the end of a key that do not count for its partition: 12 in a windowed store's changelog
+    ``key_type``      how keys are shown: string, int (4 bytes) or long (8 bytes), as Java's serializers write them
     """
 
     name: str
@@ -62,16 +66,37 @@ class TopicSpec:
     partitions: int
     configs: Mapping[str, str]
     window_bytes: int = 0
+    key_type: str = "string"
+
+    def key_text(self, key: bytes) -> str:
+        """A key of this topic as people read it."""
+        raw = key[: -self.window_bytes or None]
+        if self.key_type in _KEY_BYTES and len(raw) == _KEY_BYTES[self.key_type]:
+            text = str(int.from_bytes(raw, "big", signed=True))
+        else:
+            text = repr(raw.decode("utf-8", "backslashreplace"))
+        if self.window_bytes and len(key) > self.window_bytes:
+            start = int.from_bytes(key[len(raw) : len(raw) + 8], "big", signed=True)
+            text += f" of the window at {start}"
+        return text
 
 
 @dataclass(frozen=True)
 class ObservedTopic:
-    """A topic as the brokers describe it. ``configs`` holds every config in force, defaults included."""
+    """A topic as the brokers describe it. ``configs`` holds every config in force, defaults included.
+
+    ``replicas``  by partition the brokers that should hold it
+    ``in_sync``   by partition those of them that have all of it
+    ``leaders``   by partition the broker that answers for it, -1 for none
+    """
 
     name: str
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
+    replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    in_sync: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    leaders: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,6 +120,14 @@ class TopicPlan:
     agree: tuple[TopicSpec, ...]
     differences: tuple[Difference, ...]
     replication_factor: int
+
+
+MAX_REPLICATION_FACTOR = 3
+
+
+def resolve_replication_factor(brokers: int) -> int:
+    """A replica on each broker, up to 3."""
+    return min(brokers, MAX_REPLICATION_FACTOR)
 
 
 def resolve_min_insync_replicas(replication_factor: int) -> int:
@@ -133,9 +166,15 @@ def _differences(spec: TopicSpec, topic: ObservedTopic, replication_factor: int)
         yield Difference(spec.name, "replication", str(replication_factor), str(topic.replication_factor))
     for config, expected in resolve_configs(spec, replication_factor).items():
         found = topic.configs.get(config, "not set")
-        if _words(found) != _words(expected):
+        if not same_value(found, expected):
             yield Difference(spec.name, config, expected, found)
 
 
-def _words(value: str) -> frozenset[str]:
-    return frozenset(word.strip() for word in value.split(","))  # "compact,delete" is "delete,compact"
+def same_value(one: str, other: str) -> bool:
+    """Of a config: ``compact,delete`` is ``delete,compact``."""
+    return words(one) == words(other)
+
+
+def words(value: str) -> frozenset[str]:
+    """Of a config that is a list."""
+    return frozenset(word.strip() for word in value.split(","))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,15 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from streamplan.adapters.airflow import triggers
 from streamplan.adapters.airflow.factory import producer_dag
-from streamplan.checks import CHECKS
+from streamplan.adapters.airflow.operators import skip_when_passed_lately
+from streamplan.adapters.results import write_result
+from streamplan.checks import CHECKS, check_named
+from streamplan.checks.application import Application
 from streamplan.checks.observation import Check, CheckResult, Outcome
 from streamplan.errors import Refused
 from streamplan.pipeline import Pipeline
 from streamplan.pipelines import pipeline_named
+from streamplan.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -36,12 +41,12 @@ class Answers:
         self.outcomes = outcomes
         self.looks: list[str] = []
 
-    def run_check(self, pipeline: Pipeline, check: Check, *, bootstrap_servers: str, **_: Any) -> CheckResult:
+    def run_check(self, application: Application, check: Check, *, bootstrap_servers: str, **_: Any) -> CheckResult:
         assert bootstrap_servers == "127.0.0.1:1"
         outcomes = self.outcomes.get(check.name.replace("-", "_"), [Outcome.PASSED])
         outcome = outcomes[min(self.looks.count(check.name), len(outcomes) - 1)]
         self.looks.append(check.name)
-        return CheckResult(pipeline.name, check.name, outcome, f"the reason of {check.name}", "2026-01-01", ())
+        return CheckResult(application.name, check.name, outcome, f"the reason of {check.name}", "2026-01-01", ())
 
 
 @pytest.fixture
@@ -232,3 +237,30 @@ def test_an_address_that_is_missing_is_asked_for(
     assert states(run)["topics"] == "failed"
     told = "".join(capfd.readouterr())
     assert "connection kafka_default: expected extra" in told
+
+
+@pytest.mark.parametrize(
+    ("run_type", "conf", "age", "outcome", "skipped"),
+    [
+        ("scheduled", {}, 10, Outcome.PASSED, True),
+        ("scheduled", {}, 70, Outcome.PASSED, False),
+        ("scheduled", {}, 10, Outcome.FAILED, False),
+        ("scheduled", {}, 10, Outcome.COULD_NOT_LOOK, False),
+        ("asset_triggered", {}, 10, Outcome.PASSED, False),
+        ("manual", {}, 10, Outcome.PASSED, False),
+        ("manual", {"full": True}, 10, Outcome.PASSED, False),
+    ],
+)
+def test_what_reads_much_is_skipped_on_a_schedule_while_its_pass_is_young(
+    home: Path, run_type: str, conf: dict[str, Any], age: int, outcome: Outcome, skipped: bool
+) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+    from airflow.utils.types import DagRunType
+
+    at = datetime.now(UTC) - timedelta(minutes=age)
+    result = CheckResult("orders", "copartitioning", outcome, "", at.isoformat(), ())
+    write_result(Settings.from_environment().reports, result)
+    context: Any = {"dag_run": SimpleNamespace(run_type=DagRunType(run_type), conf=conf)}
+    with pytest.raises(AirflowSkipException, match="copartitioning passed at") if skipped else nullcontext():
+        skip_when_passed_lately(context, check_named("copartitioning"), "orders")
+    skip_when_passed_lately(context, check_named("topics"), "orders")  # reads little: never

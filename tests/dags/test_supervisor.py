@@ -412,6 +412,7 @@ def test_the_connection_makes_the_spark_submit_call(
         "--pipeline": "orders",
         "--bootstrap-servers": "127.0.0.1:1",
         "--checkpoints": settings.checkpoints,
+        "--heartbeat": str(settings.reports / "orders" / "aggregator.json"),
     }
 
 

@@ -13,6 +13,7 @@ from streamplan.adapters import expectations
 from streamplan.adapters.expectations import run_check
 from streamplan.adapters.results import read_history, read_latest
 from streamplan.checks import CHECKS, check_named, totals
+from streamplan.checks.application import application_of
 from streamplan.checks.observation import Check, CheckResult, Observation, Outcome
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.settings import Settings
@@ -34,7 +35,7 @@ def application() -> FakeApplication:
 
 
 def run(check: Check, settings: Settings, cluster: FakeCluster) -> CheckResult:
-    return run_check(PIPELINE, check, bootstrap_servers="", settings=settings, cluster=cluster)
+    return run_check(application_of(PIPELINE), check, bootstrap_servers="", settings=settings, cluster=cluster)
 
 
 def test_green_and_red_with_a_page_each(settings: Settings) -> None:
@@ -74,7 +75,7 @@ def test_brokers_away_is_neither_green_nor_red(
 ) -> None:
     cluster = expectations.KafkaCluster
     monkeypatch.setattr(expectations, "KafkaCluster", lambda servers: cluster(servers, deadline_seconds=0.3))
-    result = run_check(PIPELINE, check, bootstrap_servers="127.0.0.1:1", settings=settings)
+    result = run_check(application_of(PIPELINE), check, bootstrap_servers="127.0.0.1:1", settings=settings)
     assert result.outcome is Outcome.COULD_NOT_LOOK
     assert "127.0.0.1:1" in result.reason
     assert "\n" not in result.reason

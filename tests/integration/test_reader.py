@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.checks.port import Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.checks.port import Cluster, CouldNotLook, Offsets, RecordsGone, records_of
 
 from tests.fake_cluster import FakeCluster
 
@@ -108,7 +108,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 def values(world: World, ranges: Mapping[int, tuple[int, int]]) -> list[bytes | None]:
-    return [record.value for chunk in world.cluster.records(world.topic, ranges) for record in chunk]
+    return [value for chunk in world.cluster.read(world.topic, ranges) for value in chunk.values]
 
 
 def settled(world: World) -> Offsets:
@@ -121,7 +121,8 @@ def settled(world: World) -> Offsets:
 
 def test_a_record_is_read_whole(world: World) -> None:
     world.write(b"value", partition=1)
-    ((record,),) = world.cluster.records(world.topic, {1: (0, 1)})
+    (chunk,) = world.cluster.read(world.topic, {1: (0, 1)})
+    (record,) = records_of(chunk)
     assert (record.partition, record.offset, record.key, record.value) == (1, 0, b"key", b"value")
     assert record.headers == (("name", b"header"),)
 
@@ -207,8 +208,8 @@ def test_records_are_in_the_order_of_their_offsets(real: Real) -> None:
     for partition in (0, 1):
         real.write(*(b"%d" % n for n in range(50_000)), partition=partition)
     seen: dict[int, list[int]] = {0: [], 1: []}
-    for chunk in real.cluster.records(real.topic, {0: (0, 50_000), 1: (10, 40_000)}):
-        for record in chunk:
+    for chunk in real.cluster.read(real.topic, {0: (0, 50_000), 1: (10, 40_000)}):
+        for record in records_of(chunk):
             assert record.value == b"%d" % record.offset
             seen[record.partition].append(record.offset)
     assert seen == {0: list(range(50_000)), 1: list(range(10, 40_000))}
@@ -221,4 +222,4 @@ def test_brokers_that_are_away_are_named_with_how_long_was_tried() -> None:
     with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1"):
         away.topics(["orders"])
     with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1"):
-        list(away.records("orders", {0: (0, 5)}))
+        list(away.read("orders", {0: (0, 5)}))

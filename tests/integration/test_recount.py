@@ -17,7 +17,8 @@ from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.queries import Deployment
 from streamplan.adapters.spark.recount import recount
-from streamplan.checks.observation import CouldNotLook, Observation
+from streamplan.checks.observation import Observation
+from streamplan.checks.port import CouldNotLook
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.serdes import Json
 from streamplan.topology import Topology

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.adapters.kafka.admin import apply_topics, format_plan, observe_topics
-from streamplan.checks.observation import CouldNotLook
+from streamplan.checks.port import CouldNotLook
 from streamplan.errors import Refused
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.pipelines.orders import ORDER, PIPELINE, order

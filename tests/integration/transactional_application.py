@@ -9,24 +9,34 @@ import itertools
 import os
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.checks.port import records_of
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.processor_topology import TaskId
+from streamplan.topics import resolve_configs
 from streamplan.topology import Topology
 
 _numbers = itertools.count()
 
+Written: TypeAlias = tuple[str, bytes | None, bytes | None, int | None, list[tuple[str, bytes]]]
+"""Topic, key, value, partition (None: as the partitioner says), headers."""
+Alter: TypeAlias = Callable[[list[Written]], list[Written]]
+
 
 class TransactionalApplication:
-    def __init__(self, bootstrap_servers: str) -> None:
+    """``partitioner``: librdkafka's name of what places the records of the repartition topic; ``longer``: its names."""
+
+    def __init__(self, bootstrap_servers: str, *, partitioner: str = "murmur2_random", longer: int = 0) -> None:
         self.bootstrap_servers = bootstrap_servers
-        name = f"checked-{os.getpid()}-{next(_numbers)}"
+        self.partitioner = partitioner
+        name = f"checked-{os.getpid()}-{next(_numbers)}{'-' * longer}"
         self.orders = f"{name}-orders"
         topology = Topology(name)
         topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
@@ -35,23 +45,64 @@ class TransactionalApplication:
         self.repartition = topology.decorate("quantities-repartition")
         self.changelog = topology.changelog_topic("totals")
         self.dead_letters = topology.dead_letter_topic
-        self.totals: Counter[bytes] = Counter()
+        self.stores: dict[int, Counter[bytes]] = {0: Counter(), 1: Counter()}
+        """Of each task of the second sub-topology."""
         self.cluster = KafkaCluster(bootstrap_servers)
-        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
         self._positions = {(topic, number): 0 for topic in (self.orders, self.repartition) for number in (0, 1)}
         self._producers: dict[TaskId, Producer] = {}
-        self._group_reader = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": self.group})
-        self.plain = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+        self._kept: list[Producer] = []
+        self._group_reader = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": self.group, "log_level": 2})
+        self.plain = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random", "log_level": 2})
 
     def _test_data(self) -> TestData:
         return TestData((self.orders,), lambda n: (self.orders, *order(n)), "Id")
 
-    def create_topics(self) -> None:
-        apply_topics(self.bootstrap_servers, self.pipeline)
-        at = [TopicPartition(topic, number, 0) for topic, number in self._positions]
+    @property
+    def totals(self) -> Counter[bytes]:
+        return sum(self.stores.values(), Counter[bytes]())
+
+    def create_topics(self, otherwise: NewTopic | None = None) -> None:
+        """As declared, but for one that is given."""
+        if otherwise is None:
+            apply_topics(self.bootstrap_servers, self.pipeline)
+        else:
+            self._create(otherwise)
+        at = [
+            TopicPartition(topic, number, 0)
+            for topic, number in self._positions
+            if otherwise is None or topic != otherwise.topic or number < otherwise.num_partitions
+        ]
         self._group_reader.commit(offsets=at, asynchronous=False)
 
+    def _create(self, otherwise: NewTopic) -> None:
+        specs = [spec for spec in self.pipeline.topics() if spec.name != otherwise.topic]
+        new = [NewTopic(spec.name, spec.partitions, 2, config=resolve_configs(spec, 2)) for spec in specs]
+        for future in self.admin.create_topics([otherwise, *new]).values():
+            future.result(30)
+        names = {otherwise.topic, *(spec.name for spec in specs)}
+        deadline = time.monotonic() + 30
+        for address in self.bootstrap_servers.split(","):  # the brokers hear of them one after the other
+            one = AdminClient({"bootstrap.servers": address, "log_level": 2})
+            while not names <= one.list_topics(timeout=10).topics.keys():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    def commit(self, topic: str, partition: int, position: int) -> None:
+        self._group_reader.commit(offsets=[TopicPartition(topic, partition, position)], asynchronous=False)
+
+    def forget_positions(self) -> None:
+        """The group is deleted, positions and all."""
+        self._group_reader.close()
+        self.admin.delete_consumer_groups([self.group])[self.group].result(10)
+
+    def keep(self, producer: Producer) -> None:
+        """One that must not be collected while its transaction is to stay open."""
+        self._kept.append(producer)
+
     def close(self) -> None:
+        for producer in self._kept:
+            producer.abort_transaction(10)
         self._group_reader.close()
         for future in self.admin.delete_topics([spec.name for spec in self.pipeline.topics()]).values():
             future.exception(10)
@@ -79,26 +130,33 @@ class TransactionalApplication:
         while any(found.stable != found.end for found in self.cluster.offsets(topic).values()):
             assert time.monotonic() < deadline, f"a transaction on {topic} stays open"
 
-    def step(self, task: TaskId, *, abort: bool = False) -> None:
-        """One transaction of a stream task: all that its partition holds, and the position."""
+    def step(self, task: TaskId, *, abort: bool = False, alter: Alter | None = None) -> None:
+        """One transaction of a stream task: all that its partition holds, and the position.
+
+        ``alter`` makes of what it would write, topic, key, value and partition, what it writes instead.
+        """
         source = (self.orders, self.repartition)[task.subtopology]
+        offsets = self.cluster.offsets(source)
         first = self._positions[source, task.partition]
-        last = self.cluster.offsets(source)[task.partition].stable
-        if first == last:
+        if task.partition not in offsets or first == (last := offsets[task.partition].stable):
             return
+        written: list[Written] = []
         producer = self._producer(task)
         producer.begin_transaction()
-        totals = self.totals.copy()
-        for chunk in self.cluster.records(source, {task.partition: (first, last)}):
-            for record in chunk:
-                if task.subtopology == 1:
-                    totals[record.key or b""] += 1
-                    count = totals[record.key or b""].to_bytes(8, "big")
-                    producer.produce(self.changelog, count, record.key, partition=task.partition)
+        store = self.stores[task.partition].copy()
+        for chunk in self.cluster.read(source, {task.partition: (first, last)}):
+            for record in records_of(chunk):
+                if task.subtopology == 1 and record.key is not None:
+                    store[record.key] += 1
+                    count = store[record.key].to_bytes(8, "big")
+                    written.append((self.changelog, record.key, count, task.partition, []))
                 elif (record.value or b"")[-2:] in (b"0}", b"1}"):
-                    producer.produce(self.repartition, record.value, (record.value or b"")[-2:-1])
-                else:
-                    self._dead_letter(producer, task, record.offset, record.key, record.value)
+                    written.append((self.repartition, (record.value or b"")[-2:-1], record.value, None, []))
+                elif task.subtopology == 0:
+                    written.append(self._dead_letter(task, record.offset, record.key, record.value))
+        for topic, key, value, partition, headers in alter(written) if alter else written:
+            more = {} if partition is None else {"partition": partition}
+            producer.produce(topic, value, key, headers=headers, **more)
         if abort:
             producer.flush(10)
             producer.abort_transaction(10)
@@ -108,17 +166,14 @@ class TransactionalApplication:
         producer.commit_transaction(10)
         self._positions[source, task.partition] = last
         if task.subtopology == 1:
-            self.totals = totals
+            self.stores[task.partition] = store
 
     def skip_one(self, partition: int) -> None:
         """A lost record: the position moves, and nothing was written."""
-        at = TopicPartition(self.orders, partition, self._positions[self.orders, partition] + 1)
-        self._group_reader.commit(offsets=[at], asynchronous=False)
         self._positions[self.orders, partition] += 1
+        self.commit(self.orders, partition, self._positions[self.orders, partition])
 
-    def _dead_letter(
-        self, producer: Producer, task: TaskId, offset: int, key: bytes | None, value: bytes | None
-    ) -> None:
+    def _dead_letter(self, task: TaskId, offset: int, key: bytes | None, value: bytes | None) -> Written:
         headers = {
             "streamplan.reason": "unfit",
             "streamplan.task": str(task),
@@ -126,7 +181,8 @@ class TransactionalApplication:
             "streamplan.source.partition": str(task.partition),
             "streamplan.source.offset": str(offset),
         }
-        producer.produce(self.dead_letters, value, key, partition=task.partition, headers=list(headers.items()))
+        coded = [(name, text.encode()) for name, text in headers.items()]
+        return self.dead_letters, key, value, task.partition, coded
 
     def _producer(self, task: TaskId) -> Producer:
         if task not in self._producers:
@@ -134,7 +190,8 @@ class TransactionalApplication:
                 {
                     "bootstrap.servers": self.bootstrap_servers,
                     "transactional.id": f"{self.group}-{task}",
-                    "partitioner": "murmur2_random",
+                    "partitioner": self.partitioner,
+                    "log_level": 2,
                 }
             )
             self._producers[task].init_transactions(30)

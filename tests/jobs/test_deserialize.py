@@ -6,7 +6,7 @@ import random
 
 import pyarrow as pa
 import pytest
-from streamplan.adapters.spark.deserialize import read_rows, select_keys
+from streamplan.adapters.deserialize import read_rows, select_keys
 from streamplan.serdes import Json, Rejected, key_of
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})

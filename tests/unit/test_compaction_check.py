@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
 import pytest
 from streamplan.checks import compaction
-from streamplan.checks.compaction import Columns, CompactionRules, examine
+from streamplan.checks.application import Application, Tasks, application_of
 from streamplan.checks.cuts import Patience
 from streamplan.checks.observation import Observation
+from streamplan.checks.port import CouldNotLook, RecordsGone
+from streamplan.pipeline import Limits, Pipeline
+from streamplan.pipelines import enriched, pageviews
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.topics import TopicRole, TopicSpec, resolve_configs
 
-from tests.fake_cluster import IMPATIENT, FakeApplication, FakeCluster
+from tests.fake_cluster import IMPATIENT, FakeApplication, FakeChunk, FakeCluster
 
 SECOND = 1_000
 HOUR = 3600 * SECOND
 NOW = 1_000 * HOUR
+
+ORDERS = application_of(PIPELINE)
 
 
 @pytest.fixture
@@ -36,7 +45,7 @@ def application(cluster: FakeCluster) -> FakeApplication:
 
 
 def wrong(cluster: FakeCluster, patience: Patience = IMPATIENT) -> list[Observation]:
-    rows = list(compaction.observe(PIPELINE, cluster, patience=patience, now=lambda: NOW / 1000))
+    rows = list(compaction.observe(ORDERS, cluster, patience=patience, now=lambda: NOW / 1000))
     assert rows
     return [row for row in rows if not row.agrees]
 
@@ -111,61 +120,217 @@ def test_policy_compact_and_delete_is_red(cluster: FakeCluster, application: Fak
     assert wrong(cluster)[0].observed == "compact,delete"
 
 
-def test_nothing_ever_written_is_red(cluster: FakeCluster) -> None:
-    application = FakeApplication(cluster, PIPELINE)
-    assert wrong(cluster) == [Observation(f"{application.changelog}: records", "at least 1", "none")]
+def test_nothing_ever_written_is_not_green(cluster: FakeCluster) -> None:
+    FakeApplication(cluster, PIPELINE)
+    with pytest.raises(CouldNotLook, match="at least 1 record"):
+        wrong(cluster)
 
 
-def test_missing_topic_is_red(cluster: FakeCluster, application: FakeApplication) -> None:
+def test_missing_topic_could_not_be_looked_at(cluster: FakeCluster, application: FakeApplication) -> None:
     del cluster.existing[application.changelog]
-    assert wrong(cluster) == [Observation(f"topic {application.changelog}", "exists", "missing")]
+    with pytest.raises(CouldNotLook, match=application.changelog):
+        wrong(cluster)
 
 
-def log(*records: tuple[int, bytes, bytes | None]) -> Columns:
-    columns = Columns()
-    for offset, (timestamp, key, value) in enumerate(records):
-        columns.add(offset, timestamp, key, value)
-    return columns
+def rows_of(application: Application, cluster: FakeCluster) -> list[Observation]:
+    return list(compaction.observe(application, cluster, patience=IMPATIENT, now=lambda: NOW / 1000))
 
 
-RULES = CompactionRules(
-    segment_bytes=1 << 30, segment_ms=10, batch_bytes=1, dirty_ratio=0.5, min_lag_ms=0, max_lag_ms=2**63 - 1
+def test_why_superseded_records_are_there_stands_in_the_row(cluster: FakeCluster, application: FakeApplication) -> None:
+    configs = cluster.existing[application.changelog].configs
+    configs["min.compaction.lag.ms"] = str(50 * HOUR)
+    configs["min.cleanable.dirty.ratio"] = "1.0"
+    cluster.produce(application.changelog, b"1", None, partition=0, timestamp=NOW)
+    (subject,) = [row.subject for row in rows_of(ORDERS, cluster) if f"{application.changelog}-0:" in row.subject]
+    assert "(101 records, 1 live keys, 1 tombstones, 99 superseded: " in subject
+    # 0..89 are more than 10 hours older than the newest, 0..39 of them have been so for 50 hours.
+    assert "10 perhaps in the active segment; " in subject
+    assert f"50 perhaps within min.compaction.lag.ms={50 * HOUR}; " in subject
+    assert "39 perhaps clean enough: min.cleanable.dirty.ratio=1, at least 97% is dirty" in subject
+
+
+def test_one_empty_changelog_among_others_is_no_matter(cluster: FakeCluster, application: FakeApplication) -> None:
+    cluster.compact(application.changelog, 0, 89)
+    cluster.create("orders-aggregator-other-changelog", 2, {"cleanup.policy": "compact"})
+    other = TopicSpec("orders-aggregator-other-changelog", TopicRole.CHANGELOG, 2, {"cleanup.policy": "compact"})
+    rows = rows_of(replace(ORDERS, topics=(*ORDERS.topics, other)), cluster)
+    assert all(row.agrees for row in rows)
+    assert "orders-aggregator-other-changelog: cleanup.policy" in [row.subject for row in rows]
+
+
+def test_a_wrong_policy_is_red_before_anything_was_written(cluster: FakeCluster) -> None:
+    application = FakeApplication(cluster, PIPELINE)
+    cluster.existing[application.changelog].configs["cleanup.policy"] = "delete"
+    assert [row.subject for row in wrong(cluster)] == [f"{application.changelog}: cleanup.policy"]
+
+
+class InChunks(FakeCluster):
+    """Reads 10 records at a time, and remembers how many."""
+
+    delivered = 0
+
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeChunk]:
+        for number, (first, last) in ranges.items():
+            held = self.existing[topic].partitions[number].records
+            records = [record for record in held if first <= record.offset < last]
+            for begin in range(0, len(records), 10):
+                self.delivered += len(records[begin : begin + 10])
+                yield FakeChunk(number, records[begin : begin + 10])
+
+
+def test_of_a_large_changelog_the_first_records_are_read() -> None:
+    cluster = InChunks()
+    application = FakeApplication(cluster, PIPELINE)
+    cluster.existing[application.changelog].configs |= {"segment.ms": str(10 * HOUR), "max.message.bytes": "16"}
+    for n in range(1_000):
+        cluster.produce(application.changelog, b"0", bytes(8), partition=0, timestamp=NOW + (n - 1_000) * HOUR)
+    found = rows_of(replace(ORDERS, limits=Limits(scanned_records=200)), cluster)
+    (row,) = [row for row in found if not row.agrees]
+    assert "(the first 100 records, " in row.subject
+    assert 0 < int(row.observed) < 100
+    assert cluster.delivered == 100
+
+
+def test_records_gone_while_reading_are_looked_at_again(cluster: FakeCluster, application: FakeApplication) -> None:
+    def retention(method: str) -> None:
+        if method == "read" and not cluster.existing[application.changelog].partitions[0].start:
+            cluster.purge(application.changelog, 0, 95)
+
+    cluster.before = retention
+    assert not wrong(cluster)
+
+
+def test_retention_without_end_could_not_be_looked_at(cluster: FakeCluster, application: FakeApplication) -> None:
+    def retention(method: str) -> None:
+        if method == "read":
+            cluster.purge(application.changelog, 0, cluster.existing[application.changelog].partitions[0].start + 1)
+
+    cluster.before = retention
+    with pytest.raises(RecordsGone):
+        wrong(cluster)
+
+
+# -- other kinds of stores, declared
+
+
+def declared(cluster: FakeCluster, pipeline: Pipeline) -> Application:
+    application = application_of(pipeline)
+    for spec in application.topics:
+        cluster.create(spec.name, spec.partitions, {"retention.bytes": "-1", **resolve_configs(spec, 1)})
+        cluster.produce(spec.name, b"a key", b"value")
+    return application
+
+
+WINDOWS = "pageviews-per-minute-views-per-country-and-minute-changelog"
+
+
+@pytest.mark.parametrize(
+    ("config", "value", "expected"),
+    [
+        ("cleanup.policy", "delete", "compact,delete"),
+        ("cleanup.policy", "compact", "compact,delete"),
+        ("retention.ms", "60000", f"at least {24 * HOUR + 24 * HOUR + 60 * SECOND}"),
+        ("retention.bytes", "1000000", "-1"),
+    ],
 )
+def test_a_windowed_store(cluster: FakeCluster, config: str, value: str, expected: str) -> None:
+    application = declared(cluster, pageviews.PIPELINE)
+    assert all(row.agrees for row in rows_of(application, cluster))
+    cluster.existing[WINDOWS].configs[config] = value
+    (row,) = [row for row in rows_of(application, cluster) if not row.agrees]
+    assert (row.subject, row.expected, row.observed) == (f"{WINDOWS}: {config}", expected, value)
 
 
-def test_counts() -> None:
-    pile = examine(log((0, b"a", b"1"), (0, b"b", b"1"), (0, b"a", b"2"), (0, b"b", None)), RULES, 0)
-    assert (pile.records, pile.live_keys, pile.tombstones, pile.superseded, pile.due) == (4, 1, 1, 2, 0)
+@pytest.mark.parametrize(
+    ("config", "value"), [("cleanup.policy", "delete,compact"), ("retention.ms", "-1"), ("retention.ms", str(2**62))]
+)
+def test_what_loses_nothing_of_a_windowed_store(cluster: FakeCluster, config: str, value: str) -> None:
+    application = declared(cluster, pageviews.PIPELINE)
+    cluster.existing[WINDOWS].configs[config] = value
+    assert all(row.agrees for row in rows_of(application, cluster))
 
 
-def test_a_dirty_part_below_the_ratio_is_not_due() -> None:
-    unique = [(0, b"k%d" % n, b"v") for n in range(100)]
-    repeated = [(0, b"k%d" % n, b"v") for n in range(90)]
-    assert examine(log(*unique, *repeated, (100, b"x", b"v")), RULES, 1000).due == 0
-    assert examine(log(*unique, *repeated * 5, (100, b"x", b"v")), RULES, 1000).due == 450
+def test_a_versioned_store(cluster: FakeCluster) -> None:
+    configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": "90000000"}
+    cluster.create("app-prices-changelog", 1, configs)
+    cluster.produce("app-prices-changelog", b"key", b"value")
+    spec = TopicSpec("app-prices-changelog", TopicRole.CHANGELOG, 1, configs)
+    application = replace(ORDERS, topics=(spec,))
+    assert all(row.agrees for row in rows_of(application, cluster))
+    cluster.existing["app-prices-changelog"].configs["min.compaction.lag.ms"] = "0"
+    (row,) = [row for row in rows_of(application, cluster) if not row.agrees]
+    assert (row.expected, row.observed) == ("at least 90000000", "0")
 
 
-def test_records_out_of_order_in_time_prove_nothing() -> None:
-    """A record from the past follows one from now: no segment was closed by that."""
-    assert examine(log((100, b"a", b"1"), (0, b"a", b"2"), (105, b"a", b"3")), RULES, 1000).due == 0
+def test_a_tables_topic(cluster: FakeCluster) -> None:
+    application = declared(cluster, enriched.PIPELINE)
+    subjects = [row.subject for row in rows_of(application, cluster)]
+    assert "customers: cleanup.policy" in subjects
+    assert "purchases: cleanup.policy" not in subjects
+    cluster.existing["customers"].configs["cleanup.policy"] = "delete"
+    assert [row.subject for row in rows_of(application, cluster) if not row.agrees] == ["customers: cleanup.policy"]
 
 
-@pytest.mark.parametrize("cleaned", range(0, 200, 10))
-@pytest.mark.parametrize("keys", [1, 7, 60])
-def test_no_healthy_log_is_accused(cleaned: int, keys: int) -> None:
-    """A cleaner by Kafka's rules, which cleans whenever more than half is dirty, leaves nothing due at any length."""
-    kept: list[tuple[int, int, bytes]] = []
-    checkpoint = 0
-    for n in range(200 + cleaned):
-        kept.append((n, n, b"%d" % (n * 31 % keys)))
-        base = n - n % 11  # segment.ms=10: each takes 11 records, one a ms
-        dirty = sum(1 for offset, _, _ in kept if checkpoint <= offset < base)
-        clean = sum(1 for offset, _, _ in kept if offset < checkpoint)
-        if dirty > (clean + dirty) * RULES.dirty_ratio:
-            last = {key: offset for offset, _, key in kept if offset < base}
-            kept = [record for record in kept if record[0] >= base or last[record[2]] == record[0]]
-            checkpoint = base
-        columns = Columns()
-        for offset, timestamp, key in kept:
-            columns.add(offset, timestamp, key, b"v")
-        assert examine(columns, RULES, 10_000).due == 0
+# -- stores that nobody declared
+
+
+def window(key: bytes, start: int, number: int = 0) -> bytes:
+    return key + start.to_bytes(8, "big") + number.to_bytes(4, "big")
+
+
+def session(key: bytes, start: int, end: int) -> bytes:
+    return key + end.to_bytes(8, "big") + start.to_bytes(8, "big")
+
+
+PLAIN = [(NOW, b"0"), (NOW, b"a longer key of text"), (NOW, (7).to_bytes(4, "big")), (NOW, (7).to_bytes(8, "big"))]
+WINDOWED = [(NOW + n, window(b"DE", NOW)) for n in range(5)]
+SESSIONS = [(NOW + n, session(b"DE", NOW, NOW + n)) for n in range(5)]
+JOINED = [(NOW + n, window(b"DE", NOW + n, n + 1)) for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("store", "policy", "keys", "expected"),
+    [
+        ("counts", "compact", PLAIN, None),
+        ("counts", "delete", PLAIN, "compact"),
+        ("counts", "compact,delete", PLAIN, "compact"),
+        ("counts", "delete", [], "compact"),
+        ("windows", "compact,delete", WINDOWED, None),
+        ("windows", "compact,delete", SESSIONS, None),
+        ("windows", "compact,delete", [], None),
+        ("windows", "delete", WINDOWED, "compact,delete"),
+        ("windows", "delete", SESSIONS, "compact,delete"),
+        # KTABLE-SUPPRESS: keys of windows in a key-value store
+        ("KTABLE-SUPPRESS-STATE-STORE-0000000003", "compact", WINDOWED, None),
+        ("KSTREAM-JOINTHIS-0000000004-store", "delete", JOINED, None),
+        ("KSTREAM-OUTEROTHER-0000000005-store", "delete", [], None),
+        ("clicks-this-join-store", "delete", JOINED, None),
+        ("clicks-outer-other-join-store", "delete", JOINED, None),
+        ("clicks-outer-other-join-store", "compact", JOINED, "delete"),
+        ("by-a-supplier", "delete", JOINED, None),
+        ("KSTREAM-OUTERSHARED-0000000004-store", "compact", PLAIN, None),
+        ("KSTREAM-OUTERSHARED-0000000004-store", "delete", PLAIN, "compact"),
+        ("clicks-left-shared-join-store", "compact", PLAIN, None),
+    ],
+)
+def test_the_kind_of_a_store_that_nobody_declared(
+    cluster: FakeCluster, store: str, policy: str, keys: list[tuple[int, bytes]], expected: str | None
+) -> None:
+    name = f"app-{store}-changelog"
+    cluster.create(name, 1, {"cleanup.policy": policy, "retention.bytes": "-1"})
+    for timestamp, key in keys:
+        cluster.produce(name, key, b"value", timestamp=timestamp)
+    cluster.create("app-written-changelog", 1, {"cleanup.policy": "compact"})
+    cluster.produce("app-written-changelog", b"0", b"value")
+    specs = [TopicSpec(topic, TopicRole.CHANGELOG, 1, {}) for topic in (name, "app-written-changelog")]
+    application = Application("app", "app", tuple(specs), (Tasks("tasks", ()),), (), (), declared=False)
+    found = [(row.subject, row.expected) for row in rows_of(application, cluster) if not row.agrees]
+    assert found == ([(f"{name}: cleanup.policy", expected)] if expected else [])
+
+
+def test_sources_that_nobody_declared_are_not_judged(cluster: FakeCluster) -> None:
+    cluster.create("customers", 1, {"cleanup.policy": "delete"})
+    spec = TopicSpec("customers", TopicRole.SOURCE, 1, {})
+    application = Application("app", "app", (spec,), (Tasks("tasks", ("customers",)),), (), (), declared=False)
+    with pytest.raises(CouldNotLook, match="nothing that is compacted"):
+        rows_of(application, cluster)

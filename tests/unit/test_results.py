@@ -4,9 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from streamplan.adapters.expectations import explain
-from streamplan.adapters.results import read_history, read_latest, read_state_store, state_store_file, write_result
-from streamplan.checks.observation import CheckResult, Observation, Outcome
+from streamplan.adapters.results import (
+    claim_file,
+    read_claim,
+    read_history,
+    read_latest,
+    read_state_store,
+    state_store_file,
+    write_claim,
+    write_result,
+)
+from streamplan.checks.lag import Claim, ClaimState, MicroBatch
+from streamplan.checks.observation import CheckResult, Observation, Outcome, explain
 from streamplan.checks.totals import StoreTotals
 
 GOOD, BAD = Observation("a topic: partitions", 2, 2), Observation("the other: policy", "compact", "delete")
@@ -66,3 +75,14 @@ def test_nothing_has_run_yet(tmp_path: Path) -> None:
 )
 def test_the_reason_is_one_line(rows: tuple[Observation, ...], line: str) -> None:
     assert explain(rows) == line
+
+
+def test_the_claim_of_an_aggregator(tmp_path: Path) -> None:
+    path = claim_file(tmp_path, "orders")
+    assert read_claim(path) is None
+    for state in ClaimState:
+        claim = Claim(state, 4711, "host-a", "2026-01-01T00:00:00+00:00", {0: MicroBatch(3, "2026-01-01T00:00:00Z")})
+        write_claim(path, claim)
+        assert read_claim(path) == claim
+    assert [found.name for found in path.parent.iterdir()] == ["aggregator.json"]
+    assert read_latest(tmp_path, "orders") == {}

@@ -10,16 +10,16 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.results import write_result
-from streamplan.checks.observation import Check, CheckResult, CouldNotLook, Observation, Outcome
-from streamplan.checks.port import Cluster
-from streamplan.pipeline import Pipeline
+from streamplan.checks.application import Application
+from streamplan.checks.observation import Check, CheckResult, Observation, Outcome, look, sentence
+from streamplan.checks.port import Cluster, CouldNotLook
 from streamplan.settings import Settings
 
 LOCK_SECONDS = 120.0
@@ -70,53 +70,31 @@ class Verdict:
 
 
 def run_check(
-    pipeline: Pipeline, check: Check, *, bootstrap_servers: str, settings: Settings, cluster: Cluster | None = None
+    application: Application,
+    check: Check,
+    *,
+    bootstrap_servers: str,
+    settings: Settings,
+    cluster: Cluster | None = None,
 ) -> CheckResult:
     """Observe, judge, write the result. Does not raise for what it finds: see the outcome and the reason.
 
     ``cluster`` stands in for the one at ``bootstrap_servers``.
     """
-    at = datetime.now(UTC)
-    seen = cluster if cluster is not None else KafkaCluster(bootstrap_servers)
-    observations: tuple[Observation, ...] = ()
-    page = None
-    try:
-        observations = tuple(check.observe(pipeline, seen))
-        verdict = judge(pipeline, check, observations, at=at, reports=settings.reports)
-        outcome = Outcome.PASSED if verdict.passed else Outcome.FAILED
-        reason, page = explain(observations), verdict.page
-    except CouldNotLook as error:
-        outcome, reason = Outcome.COULD_NOT_LOOK, " ".join(str(error).split())
-    result = CheckResult(
-        pipeline=pipeline.name,
-        check=check.name,
-        outcome=outcome,
-        reason=reason,
-        at=at.isoformat(timespec="seconds"),
-        observations=observations,
-        data_docs=page,
-    )
+    result = look(application, check, cluster if cluster is not None else KafkaCluster(bootstrap_servers))
+    if result.outcome is not Outcome.COULD_NOT_LOOK:
+        try:
+            verdict = judge(application.name, check, result.observations, at=result.at, reports=settings.reports)
+        except CouldNotLook as error:
+            result = replace(result, outcome=Outcome.COULD_NOT_LOOK, reason=" ".join(str(error).split()))
+        else:
+            outcome = Outcome.PASSED if verdict.passed else Outcome.FAILED
+            result = replace(result, outcome=outcome, data_docs=verdict.page)
     write_result(settings.reports, result)
     return result
 
 
-def explain(observations: Sequence[Observation]) -> str:
-    """One line: how many rows agree, or how many are wrong and the first of them."""
-    if not observations:
-        return "nothing to look at: the check found no rows"
-    wrong = [row for row in observations if not row.agrees]
-    if not wrong:
-        return f"{len(observations)} of {len(observations)} as expected"
-    first = wrong[0]
-    return (
-        f"{len(wrong)} of {len(observations)} wrong: {first.subject}: "
-        f"expected {first.expected}, observed {first.observed}"
-    )
-
-
-def judge(
-    pipeline: Pipeline, check: Check, observations: Sequence[Observation], *, at: datetime, reports: Path
-) -> Verdict:
+def judge(name: str, check: Check, observations: Sequence[Observation], *, at: str, reports: Path) -> Verdict:
     """Great Expectations on the table of observations: it is not empty, and expected equals observed in each row."""
     import great_expectations as gx
     import pandas as pd
@@ -124,7 +102,8 @@ def judge(
     from great_expectations.exceptions import GreatExpectationsError
     from great_expectations.expectations.row_conditions import Column
 
-    directory = reports / pipeline.name
+    run_time = datetime.fromisoformat(at)
+    directory = reports / name
     root = (directory / "gx").resolve()
     root.mkdir(parents=True, exist_ok=True)
     table = (
@@ -140,10 +119,10 @@ def judge(
         (root / "great_expectations.yml").write_text(_CONTEXT)
         try:
             context = gx.get_context(mode="file", context_root_dir=root)
-            name = f"{pipeline.name}_{check.name}"
+            suite_name = f"{name}_{check.name}"
             suite = context.suites.add_or_update(
                 gx.ExpectationSuite(
-                    name=name,
+                    name=suite_name,
                     expectations=[
                         gx.expectations.ExpectTableRowCountToBeBetween(min_value=1),
                         gx.expectations.ExpectColumnPairValuesToBeEqual(column_A="expected", column_B="observed"),
@@ -152,7 +131,7 @@ def judge(
                                 column_A="expected",
                                 column_B="observed",
                                 row_condition=Column("row") == number,
-                                description=f"{row.subject}: expected {row.expected}, observed {row.observed}",
+                                description=sentence(row),
                             )
                             for number, row in _shown(observations)
                         ),
@@ -166,20 +145,20 @@ def judge(
                 .add_batch_definition_whole_dataframe("all")
             )
             definition = context.validation_definitions.add_or_update(
-                gx.ValidationDefinition(name=name, data=batch, suite=suite)
+                gx.ValidationDefinition(name=suite_name, data=batch, suite=suite)
             )
             checkpoint = context.checkpoints.add_or_update(
                 gx.Checkpoint(
-                    name=name,
+                    name=suite_name,
                     validation_definitions=[definition],
                     actions=[gx.checkpoint.UpdateDataDocsAction(name="data docs")],
                     result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["subject"]},
                 )
             )
             for runs in (root / "validations", directory / "data_docs" / "validations"):
-                _make_room(runs / name)  # now, since the run writes the site's index anew
+                _make_room(runs / suite_name)  # now, since the run writes the site's index anew
             # The name of a run is its directory and sorts by time; Great Expectations parses it, where it can, as one.
-            run = RunIdentifier(run_name=f"{at:%Y%m%dT%H%M%S.%fZ}", run_time=at)
+            run = RunIdentifier(run_name=f"{run_time:%Y%m%dT%H%M%S.%fZ}", run_time=run_time)
             result = checkpoint.run(batch_parameters={"dataframe": table}, run_id=run)
         except GreatExpectationsError as error:
             raise CouldNotLook(

@@ -1,8 +1,10 @@
 """Results of checks as files: the last one of each check, and the history. Read without Airflow's database.
 
 ``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each.
+``reports/<pipeline>/totals.sqlite`` is the last cut at which the totals agreed,
 ``reports/<pipeline>/state_store/totals.json`` is what the state store held when it was last read,
-``reports/<pipeline>/recount/<DAG id>.json`` what Spark found when it last computed the pipeline anew.
+``reports/<pipeline>/recount/<DAG id>.json`` what Spark found when it last computed the pipeline anew,
+``reports/<pipeline>/aggregator.json`` what the aggregator says of itself.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from streamplan.checks import CHECKS
-from streamplan.checks.observation import CheckResult, CouldNotLook, Observation, Outcome
+from streamplan.checks.lag import Claim, ClaimState, MicroBatch
+from streamplan.checks.observation import CheckResult, Observation, Outcome
+from streamplan.checks.port import CouldNotLook
 from streamplan.checks.totals import StoreTotals
 
 _HISTORY = "history.jsonl"
@@ -59,6 +63,11 @@ def state_store_file(reports: Path, pipeline: str) -> Path:
     return reports / pipeline / "state_store" / "totals.json"
 
 
+def verified_file(reports: Path, pipeline: str) -> Path:
+    """Where the last cut is kept at which the totals agreed."""
+    return reports / pipeline / "totals.sqlite"
+
+
 def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
     """What the state store held when it was last read; None when it never was."""
     path = state_store_file(reports, pipeline)
@@ -69,6 +78,28 @@ def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
         positions={int(partition): position for partition, position in content["positions"].items()},
         totals={key.encode(): total for key, total in content["totals"].items()},
     )
+
+
+def claim_file(reports: Path, pipeline: str) -> Path:
+    """Where the aggregator of a pipeline says that it runs, every few seconds."""
+    return reports / pipeline / "aggregator.json"
+
+
+def write_claim(path: Path, claim: Claim) -> None:
+    """At once: whoever reads finds this claim or the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{claim.pid}")
+    part.write_text(json.dumps(asdict(claim), indent=1))
+    part.replace(path)
+
+
+def read_claim(path: Path) -> Claim | None:
+    """What the aggregator last said; None when none ever ran."""
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text())
+    batches = {int(subtopology): MicroBatch(**batch) for subtopology, batch in found["batches"].items()}
+    return Claim(**{**found, "state": ClaimState(found["state"]), "batches": batches})
 
 
 def recount_file(reports: Path, pipeline: str, dag_id: str) -> Path:

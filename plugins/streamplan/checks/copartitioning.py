@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from zlib import crc32
 
-from streamplan.checks.observation import Check, Observation, RecordsGone
-from streamplan.checks.port import Cluster, Offsets
-from streamplan.copartitioning import copartition_groups
-from streamplan.partitions import partition_for_key
-from streamplan.pipeline import Pipeline
-from streamplan.topics import ObservedTopic, TopicRole, TopicSpec
+from streamplan.checks.application import Application
+from streamplan.checks.observation import Check, Observation, existing
+from streamplan.checks.port import Chunk, Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.topics import ObservedTopic, TopicSpec
 
 LOOKS = 3
 """A repartition topic may be purged while it is read."""
 
 NAMED_KEYS = 20
 """So many misplaced keys of a topic get a row each; the others are counted."""
+
+SAMPLED_RANGES = 20
+"""Of each partition, where a topic has more records than are looked at."""
 
 _CACHED_KEYS = 1_000_000
 
@@ -31,94 +35,168 @@ class _Misplaced:
 
 @dataclass
 class _Placement:
+    """``sampled``: out of so many offsets; 0 when every record was looked at."""
+
     records: int = 0
-    wrong: int = 0
+    sampled: int = 0
     keys: dict[tuple[bytes, int], _Misplaced] = field(default_factory=dict)
 
+    def add(self, part: _Placement) -> None:
+        self.records += part.records
+        for at, found in part.keys.items():
+            before = self.keys.setdefault(at, found)
+            if before is not found:
+                before.records += found.records
+                before.first_offset = min(before.first_offset, found.first_offset)
 
-def observe(pipeline: Pipeline, cluster: Cluster) -> Iterable[Observation]:
-    """Counts of every topic against the declaration and each other, then the partition of every record."""
-    joined = {topic for group in copartition_groups(pipeline.topology) for topic in group}
-    keyed = [
-        spec
-        for spec in pipeline.topics()
-        if spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG) or spec.name in joined
-    ]
-    observed = cluster.topics([spec.name for spec in pipeline.topics()])
-    yield from _counts(pipeline, observed)
+    @property
+    def wrong(self) -> int:
+        return sum(found.records for found in self.keys.values())
+
+
+def observe(application: Application, cluster: Cluster) -> Iterable[Observation]:
+    """Counts of the topics that belong together, then the partition of every record."""
+    observed = existing(cluster, [spec.name for spec in application.keyed])
+    if not observed:
+        raise CouldNotLook(
+            f"{application.application_id} has nothing that could be co-partitioned",
+            expected="a repartition topic, a changelog or a join",
+            observed="none",
+        )
+    yield from _counts(application, observed)
     written = 0
-    for spec in keyed:
-        if spec.name not in observed:
-            continue  # its row above is red
+    for spec in application.keyed:
         offsets = cluster.offsets(spec.name)
         written += sum(found.stable for found in offsets.values())
-        yield from _placement(cluster, spec, observed[spec.name].partitions, offsets)
+        yield from _placement(application, cluster, spec, observed[spec.name].partitions, offsets)
     if not written:
-        yield Observation(f"{pipeline.topology.application_id}: records in its topics", "at least 1", "none")
+        raise CouldNotLook(
+            f"the placement of records of {application.application_id}", expected="at least 1 record", observed="none"
+        )
 
 
-def _counts(pipeline: Pipeline, observed: Mapping[str, ObservedTopic]) -> Iterable[Observation]:
-    topology = pipeline.topology
-    for subtopology in topology.subtopologies:
-        expected = {topic: pipeline.partition_counts[topic] for topic in pipeline.source_topics(subtopology)}
-        expected |= {topology.changelog_topic(store): pipeline.partitions(subtopology) for store in subtopology.stores}
-        for topic, count in expected.items():
-            found = observed[topic].partitions if topic in observed else "missing"
-            yield Observation(f"{topic}: partitions (sub-topology {subtopology.id})", count, found)
-    for group in copartition_groups(topology):
-        counts = {topic: observed[topic].partitions for topic in map(topology.decorate, group) if topic in observed}
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{topic}={count}" for topic, count in sorted(counts.items()))
-            yield Observation("topics that are joined", "equal counts", f"Topics not co-partitioned: [{{{listed}}}]")
+def _counts(application: Application, observed: Mapping[str, ObservedTopic]) -> Iterable[Observation]:
+    specs = {spec.name: spec for spec in application.keyed}
+    for tasks in application.tasks:
+        for topic in (*tasks.sources, *tasks.changelogs):
+            if topic in specs:
+                expected = specs[topic].partitions
+                yield Observation(f"{topic}: partitions ({tasks.name})", expected, observed[topic].partitions)
+    for group in application.groups:
+        counts = {topic: observed[topic].partitions for topic in sorted(group)}
+        listed = ", ".join(f"{topic}={count}" for topic, count in counts.items())
+        alike = len(set(counts.values())) == 1
+        expected_words = f"co-partitioned: [{{{listed}}}]"
+        yield Observation(
+            "topics that are joined", expected_words, expected_words if alike else f"Topics not {expected_words}"
+        )
 
 
 def _placement(
-    cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
+    application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
 ) -> Iterable[Observation]:
     topic = spec.name
     for look in range(1, LOOKS + 1):
         try:
-            found = _scan(cluster, spec, partitions, offsets)
+            found = _scan(application, cluster, spec, partitions, offsets)
             break
         except RecordsGone:
             if look == LOOKS:
                 raise
             offsets = cluster.offsets(topic)
     purged = " (consumed and purged)" if not found.records and any(item.end for item in offsets.values()) else ""
+    sample = (
+        f" (a sample out of {found.sampled:,} offsets: with 95% confidence at most 1 record in"
+        f" {max(found.records // 3, 1):,} lies elsewhere, if such records are spread evenly)"
+        if found.sampled
+        else ""
+    )
     yield Observation(
-        f"{topic}: records in the partition of their key{purged}", found.records, found.records - found.wrong
+        f"{topic}: records in the partition of their key{purged}{sample}", found.records, found.records - found.wrong
     )
     for (key, _), misplaced in list(found.keys.items())[:NAMED_KEYS]:
         yield Observation(
-            f"{topic}: key {key.decode('utf-8', 'backslashreplace')!r}",
+            f"{topic}: key {spec.key_text(key)}",
             f"partition {misplaced.belongs}",
             f"partition {misplaced.partition} ({misplaced.records} records, first at offset {misplaced.first_offset})",
         )
     if len(found.keys) > NAMED_KEYS:
         yield Observation(f"{topic}: further misplaced keys", 0, len(found.keys) - NAMED_KEYS)
+    if found.keys and _is_crc32(spec, found.keys, partitions):
+        yield Observation(
+            f"{topic}: the partitioner of its producers",
+            "murmur2, in librdkafka partitioner=murmur2_random",
+            "CRC32, librdkafka's default partitioner",
+        )
 
 
-def _scan(cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]) -> _Placement:
-    """Every committed record. Records without a key belong anywhere."""
-    ranges = {number: (found.start, found.stable) for number, found in offsets.items()}
-    until = -spec.window_bytes or None
-    placement = _Placement()
-    belongs: dict[bytes, int] = {}
-    for chunk in cluster.records(spec.name, ranges):
-        placement.records += len(chunk)
-        for partition, offset, _, key, _, _ in chunk:
-            if key is None:
-                continue
-            right = belongs.get(key)
-            if right is None:
-                if len(belongs) >= _CACHED_KEYS:
-                    belongs.clear()
-                right = belongs[key] = partition_for_key(key[:until], partitions)
-            if right != partition:
-                placement.wrong += 1
-                misplaced = placement.keys.setdefault((key, partition), _Misplaced(partition, right, offset))
-                misplaced.records += 1
+def _is_crc32(spec: TopicSpec, keys: Iterable[tuple[bytes, int]], partitions: int) -> bool:
+    return all(crc32(key[: -spec.window_bytes or None]) % partitions == partition for key, partition in keys)
+
+
+def _scan(
+    application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
+) -> _Placement:
+    """Committed records, all or a sample of them. Records without a key belong anywhere."""
+    total = sum(found.stable - found.start for found in offsets.values())
+    placement = _Placement(sampled=total if total > application.limits.scanned_records else 0)
+    place = partial(_place, application, spec, partitions)
+    for ranges in _ranges(offsets, application.limits.scanned_records):
+        for part in cluster.fold(spec.name, ranges, place):
+            placement.add(part)
     return placement
+
+
+def _place(application: Application, spec: TopicSpec, partitions: int, chunks: Iterator[Chunk]) -> _Placement:
+    placement = _Placement()
+    right: dict[int, set[bytes | None]] = {}
+    for chunk in chunks:
+        keys = chunk.keys
+        placement.records += len(keys)
+        known = right.setdefault(chunk.partition, {None})
+        wrong = {}
+        for key in set(keys) - known:
+            assert key is not None  # every set of known keys has None
+            belongs = application.partition_of(spec, key, partitions)
+            if belongs == chunk.partition:
+                known.add(key)
+            else:
+                wrong[key] = belongs
+        if wrong:
+            _note(placement, chunk.partition, chunk.offsets, keys, wrong)
+        if len(known) > _CACHED_KEYS:
+            del right[chunk.partition]
+    return placement
+
+
+def _note(
+    placement: _Placement,
+    partition: int,
+    offsets: Sequence[int],
+    keys: Sequence[bytes | None],
+    wrong: Mapping[bytes, int],
+) -> None:
+    for offset, key in zip(offsets, keys, strict=True):
+        if key is not None and key in wrong:
+            found = placement.keys.setdefault((key, partition), _Misplaced(partition, wrong[key], offset))
+            found.records += 1
+
+
+def _ranges(offsets: Mapping[int, Offsets], most: int) -> Iterable[Mapping[int, tuple[int, int]]]:
+    """What is read: everything, or ranges spread at random over each partition that hold about ``most`` records."""
+    total = sum(found.stable - found.start for found in offsets.values())
+    if total <= most:
+        yield {number: (found.start, found.stable) for number, found in offsets.items()}
+        return
+    random = Random(total)
+    for step in range(SAMPLED_RANGES):
+        ranges = {}
+        for number, found in offsets.items():
+            stretch = (found.stable - found.start) / SAMPLED_RANGES
+            length = stretch * most / total
+            first = found.start + step * stretch + random.random() * (stretch - length)
+            ranges[number] = (int(first), min(int(first + length) + 1, found.stable))
+        yield ranges
 
 
 CHECK = Check(
@@ -127,4 +205,5 @@ CHECK = Check(
     healthy="Topics that are read together, and a store's changelog, have the declared number of partitions, and every"
     " record of a repartition topic or changelog lies in the partition that murmur2 gives its key.",
     observe=observe,
+    every_minutes=60,
 )

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamplan.checks.observation import CouldNotLook
-from streamplan.checks.port import Cluster
+from streamplan.checks.port import Cluster, CouldNotLook
 
 
 @dataclass(frozen=True)

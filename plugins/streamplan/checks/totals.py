@@ -1,131 +1,204 @@
-"""Totals: is every record of the source counted once, or dead-lettered once, or still on its way?"""
+"""Totals: is every record of the source counted once, or dead-lettered once, or still on its way?
+
+Where everything agreed, the cut is kept: the next look reads what has come since, and no more. So its cost follows the
+news, and input that was verified may be deleted.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
+from streamplan.checks.application import Aggregation, Application
 from streamplan.checks.cuts import Patience, take_cut
-from streamplan.checks.observation import Check, CouldNotLook, Observation, RecordsGone
-from streamplan.checks.port import Cluster, Record
-from streamplan.operations import Count, KeySelect, NullKeyFilter
-from streamplan.pipeline import Pipeline
-from streamplan.processor_topology import Source
-from streamplan.serdes import KEY_TYPES, Json, Rejected, key_of
+from streamplan.checks.observation import Check, Observation, existing
+from streamplan.checks.port import Chunk, Cluster, CouldNotLook, Record, RecordsGone, records_of
+from streamplan.serdes import Rejected
 
 LOOKS = 3
 """Compaction and purging may take records away between a cut and reading up to it; a real fault is there each time."""
 
+NAMED_KEYS = 100
+"""So many keys get a row each, the wrong ones first; the others are counted."""
+
 _SHOWN = 5
+
+Positions = Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class Aggregation:
-    """A count as declared, from the topic it begins with to its changelog. Names are those in Kafka.
+class Counts:
+    """Records of the source by the key they are counted by, and the rows of those that have none."""
 
-    ``field``  of the value, by which it is counted; None for the record's key
+    by_key: Mapping[bytes, int]
+    rejected: Sequence[int]
+
+
+CountChunk = Callable[[Aggregation, Chunk], Counts]
+
+
+def count_chunk(aggregation: Aggregation, chunk: Chunk) -> Counts:
+    """The reference: record by record. ``adapters.counting`` does the same by the batch."""
+    counts: Counter[bytes] = Counter()
+    rejected = []
+    for row, record in enumerate(records_of(chunk)):
+        try:
+            counts[aggregation.key_of(record)] += 1
+        except Rejected:
+            rejected.append(row)
+    return Counts(counts, rejected)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Of one key: how often it was counted in the source, and its value in each partition of the changelog."""
+
+    counted: int = 0
+    values: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A moment at which everything agreed.
+
+    ``topics``   the ids of the topics: one that was deleted and made again has another
+    ``source``   positions in the source; ``changelog`` and ``letters``: ends of those topics
+    ``records``  of the source, up to there; ``waiting``: keys of those that were between the two sub-topologies
     """
 
-    application_id: str
-    subtopology: int
-    source: str
-    serde: Json
-    field: str | None
-    repartition: str
-    store: str
-    changelog: str
-    dead_letters: str
+    topics: Mapping[str, str]
+    source: Positions
+    changelog: Positions
+    letters: Positions
+    records: int
+    waiting: frozenset[bytes]
 
-    def label(self, key: bytes) -> str:
-        """``orders-products-quantities[0] Jackets``."""
-        text = key.decode("utf-8", "backslashreplace")
-        labels = {str(value): label for value, label in self.serde.allowed.get(self.field or "", {}).items()}
-        return f"{self.store}[{text}] {labels.get(text, '')}".rstrip()
 
-    def key_of(self, record: Record) -> bytes:
-        """The key that a record of the source is counted by, or :class:`Rejected`."""
-        if self.field is not None:
-            return key_of(self.serde, self.field, record.value)
-        self.serde.read(record.value)
-        if record.key is None:
-            raise Rejected("the key is null")
-        return record.key
+class Kept(Protocol):
+    """Where the last verified cut is kept. The real one is ``adapters.kept``."""
+
+    def verified(self) -> Verified | None: ...
+
+    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, Held]:
+        """What was verified of these keys, of all for None; those that had no records are absent."""
+
+    def keys(self) -> int:
+        """How many there are."""
+
+    def keep(self, verified: Verified, changed: Mapping[bytes, Held], *, after: Verified | None) -> None:
+        """Replace the cut ``after``, None for whatever was there before. Does nothing where another came between."""
+
+
+class NothingKept:
+    """Every look begins at the beginning."""
+
+    def verified(self) -> Verified | None:
+        return None
+
+    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, Held]:
+        return {}
+
+    def keys(self) -> int:
+        return 0
+
+    def keep(self, verified: Verified, changed: Mapping[bytes, Held], *, after: Verified | None) -> None:
+        pass
 
 
 @dataclass(frozen=True)
 class StoreTotals:
     """What a state store held once it had read the repartition topic up to ``positions``."""
 
-    positions: Mapping[int, int]
+    positions: Positions
     totals: Mapping[bytes, int]
-
-
-@dataclass
-class Recount:
-    """The source counted anew, up to ``positions``. Grows with the positions; nothing is read twice."""
-
-    aggregation: Aggregation
-    positions: dict[int, int] = field(default_factory=dict)
-    records: int = 0
-    counts: Counter[bytes] = field(default_factory=Counter)
-    rejected: set[tuple[int, int]] = field(default_factory=set)
-
-    def advance(self, cluster: Cluster, positions: Mapping[int, int]) -> None:
-        key_of = self.aggregation.key_of
-        ranges = {partition: (self.positions.get(partition, 0), last) for partition, last in positions.items()}
-        for chunk in cluster.records(self.aggregation.source, ranges):
-            self.records += len(chunk)
-            keys = []
-            for record in chunk:
-                try:
-                    keys.append(key_of(record))
-                except Rejected:
-                    self.rejected.add((record.partition, record.offset))
-            self.counts.update(keys)
-        self.positions.update(positions)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """All there is to compare, as of one pair of cuts.
+    """All there is to compare, as of one pair of cuts, for the keys that have news (for all where they are few).
 
-    ``changelog``  the last value of each key; ``waiting``: records in the repartition topic that it does not hold yet
-                   (below 0 where the changelog was looked at later than the source)
-    ``letters``    how often each (partition, offset) of the source stands in the dead-letter topic
+    ``since``      positions in the source at which everything agreed before
+    ``counted``    records of the source by key; ``at_most``: if the moment is not known, up to its end
+    ``changelog``  the last values of each key, by partition
+    ``waiting``    records in the repartition topic that the changelog does not hold yet (below 0 where it was looked
+                   at later than the source)
+    ``letters``    how often each (partition, offset) of the source stands in the dead-letter topic, since then
     ``unread``     offsets of the source that are not read yet
+    ``elsewhere``  records that were verified before and have no part in the rest
+    ``keys``       how many there are, all told
     """
 
     aggregation: Aggregation
-    records: int
+    since: Positions
+    until: Positions
     counted: Mapping[bytes, int]
+    at_most: Mapping[bytes, int] | None
+    changelog: Mapping[bytes, Mapping[int, int]]
+    waiting: Mapping[bytes, int]
     rejected: frozenset[tuple[int, int]]
     letters: Mapping[tuple[int, int], int]
-    letters_since: Mapping[int, int]
-    changelog: Mapping[bytes, int]
-    not_counts: int
-    waiting: Mapping[bytes, int]
+    letters_gone: Positions
     unread: int
+    elsewhere: int
+    keys: int
+    not_counts: int = 0
     store: Mapping[bytes, int] | None = None
     store_waiting: Mapping[bytes, int] = field(default_factory=dict)
 
+    def total(self, key: bytes) -> int:
+        """What the changelog has for a key, and what is on its way there."""
+        return sum(self.changelog.get(key, {}).values()) + self.waiting.get(key, 0)
+
     def rows(self) -> Iterable[Observation]:
-        of = self.aggregation
-        keys = self.counted.keys() | self.changelog.keys() | self.waiting.keys() | (self.store or {}).keys()
-        for key in sorted(keys):
-            counted = self.counted.get(key, 0)
-            yield Observation(of.label(key), counted, self.changelog.get(key, 0) + self.waiting.get(key, 0))
-            if self.store is not None:
-                held = self.store.get(key, 0) + self.store_waiting.get(key, 0)
-                yield Observation(f"{of.label(key)}, in the state store", counted, held)
+        rows = [row for key in sorted(self.all_keys) for row in self._rows_of(key)]
+        wrong = [row for row in rows if not row.agrees]
+        if len(rows) <= NAMED_KEYS and self.keys <= NAMED_KEYS:
+            yield from rows
+        else:
+            yield Observation(f"{self.aggregation.store}: keys with their total", self.keys, self.keys - len(wrong))
+            yield from wrong[:NAMED_KEYS]
         if self.not_counts:
-            yield Observation(f"{of.changelog}: values that are not a count of 8 bytes", 0, self.not_counts)
-        yield from self.rows_with_letters
+            yield Observation(
+                f"{self.aggregation.changelog}: values that are not a count of 8 bytes", 0, self.not_counts
+            )
+        yield from self.rows_of_letters
 
     @property
-    def rows_with_letters(self) -> tuple[Observation, ...]:
-        """The rows that need the whole dead-letter topic."""
+    def all_keys(self) -> set[bytes]:
+        at_most = self.at_most or {}
+        return {*self.counted, *self.changelog, *self.waiting, *(self.store or {}), *at_most}
+
+    def _rows_of(self, key: bytes) -> Iterable[Observation]:
+        of = self.aggregation
+        counted, total = self.counted.get(key, 0), self.total(key)
+        if self.at_most is None or (most := self.at_most.get(key, 0)) == counted or total < counted:
+            yield Observation(of.label(key), counted, total, self._where)
+        else:
+            held = total - self.waiting.get(key, 0)
+            yield Observation(of.label(key), min(held, most), held, self._where)
+        if self.store is not None:
+            held = self.store.get(key, 0) + self.store_waiting.get(key, 0)
+            yield Observation(f"{of.label(key)}, in the state store", counted, held)
+
+    @property
+    def _where(self) -> str:
+        """The offsets of the source in which it happened."""
+        ranges = [
+            f"{self.aggregation.source}-{number} offsets {self.since.get(number, 0):,} to {last - 1:,}"
+            for number, last in sorted(self.until.items())
+            if last > self.since.get(number, 0)
+        ]
+        return f"in {', '.join(ranges)}" if ranges else "in the changelog alone: the source has no news"
+
+    @property
+    def rows_of_letters(self) -> tuple[Observation, ...]:
+        """The rows that need the dead-letter topic; none where the application has none."""
         of, found = self.aggregation, self.letters.keys()
+        if of.dead_letters is None:
+            return ()
         missing, unexpected = self.rejected - found, found - self.rejected
         twice = {origin for origin, times in self.letters.items() if times > 1}
         rows = [
@@ -143,226 +216,366 @@ class Totals:
         rows.append(
             Observation(
                 f"{of.source}: records processed = aggregated + dead-lettered + waiting in the repartition topic"
-                f" ({self.unread} not yet processed)",
-                self.records,
-                sum(self.changelog.values()) + sum(self.waiting.values()) + len(self.letters),
+                f" ({self.unread:,} not yet processed)",
+                self.elsewhere + sum(self.counted.values()) + len(self.rejected),
+                self.elsewhere + sum(map(self.total, self.all_keys)) + len(self.letters),
             )
         )
         return tuple(rows)
 
 
-def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
-    """The one count of a pipeline that does nothing but count records by a field, or by their key.
-
-    It can be recounted without an engine. Empty for every other pipeline: those are recounted by Spark.
-    """
-    topology = pipeline.topology
-    match topology.subtopologies:
-        case (upstream, downstream):
-            pass
-        case _:
-            return ()
-    match upstream.sources, upstream.operations, downstream.operations:
-        case (Source(value=Json() as serde),), (NullKeyFilter(),), (Count(store=store, window=None),):
-            name = None
-        case (
-            (Source(value=Json() as serde),),
-            (KeySelect(key=key), NullKeyFilter()),
-            (Count(store=store, window=None),),
-        ):
-            if serde.fields.get(key) not in KEY_TYPES:
-                return ()
-            name = key
-        case _:
-            return ()
-    if len(upstream.sinks) != 1 or upstream.sink_topics != downstream.source_topics or downstream.sinks:
-        return ()
-    return (
-        Aggregation(
-            application_id=topology.application_id,
-            subtopology=upstream.id,
-            source=topology.decorate(upstream.source_topics[0]),
-            serde=serde,
-            field=name,
-            repartition=topology.decorate(downstream.source_topics[0]),
-            store=store,
-            changelog=topology.changelog_topic(store),
-            dead_letters=topology.dead_letter_topic,
-        ),
-    )
-
-
 def observe(
-    pipeline: Pipeline, cluster: Cluster, *, store: StoreTotals | None = None, patience: Patience | None = None
+    application: Application,
+    cluster: Cluster,
+    *,
+    kept: Kept | None = None,
+    full: bool = False,
+    store: StoreTotals | None = None,
+    count: CountChunk = count_chunk,
+    patience: Patience | None = None,
 ) -> Iterable[Observation]:
-    """Recount every aggregation and compare; exact, also while the stream runs."""
-    found = aggregations(pipeline)
-    if not found:
+    """Recount what has come since the last verified cut and compare; exact, also while the stream runs.
+
+    ``kept``  the last verified cut; ``full`` recounts everything once more; ``store`` is a third opinion
+    """
+    if not application.aggregations:
         raise CouldNotLook(
-            f"the totals of {pipeline.name}",
+            f"the totals of {application.name}",
             expected="a count of records by a field or by their key",
             observed="a topology that only Spark can compute anew",
             remedy="Run jobs/recount.py, as the task totals does.",
         )
-    for aggregation in found:
-        yield from _observe(aggregation, cluster, store, patience or Patience())
+    for aggregation in application.aggregations:
+        look = Look(aggregation, cluster, kept or NothingKept(), count, patience or Patience(), store)
+        yield from look.rows(full=full)
 
 
-def check_of(rows: Callable[[], Iterable[Observation]]) -> Check:
-    """The same check of rows that Spark has made."""
-    return replace(CHECK, observe=lambda pipeline, cluster: rows())
-
-
-def check_with(store: StoreTotals) -> Check:
-    """The same check with a third opinion: what the state store holds."""
-    return replace(CHECK, observe=lambda pipeline, cluster: observe(pipeline, cluster, store=store))
-
-
-def _observe(
-    aggregation: Aggregation, cluster: Cluster, store: StoreTotals | None, patience: Patience
-) -> Iterable[Observation]:
-    absent = list(_nothing_to_look_at(aggregation, cluster))
-    if absent:
-        return absent
-    recount = Recount(aggregation)
-    for look in range(1, LOOKS + 1):
-        try:
-            totals = look_at_totals(aggregation, cluster, recount, store=store, patience=patience)
-        except RecordsGone:
-            if look == LOOKS:
-                raise
-            continue
-        rows = list(totals.rows())
-        if all(row.agrees for row in rows):
-            break
-        patience.sleep(patience.interval)
-    deleted = {number: start for number, start in totals.letters_since.items() if start > 0}
-    wrong = [row for row in rows if not row.agrees]
-    if deleted and wrong and all(row in totals.rows_with_letters for row in wrong):
-        raise CouldNotLook(
-            f"{aggregation.source}: the totals agree, but not every dead-lettered record can be found",
-            expected=f"all records of {aggregation.dead_letters} since offset 0",
-            observed=", ".join(f"partition {number} begins at offset {start}" for number, start in deleted.items()),
-            remedy="They were deleted: that each rejected record was dead-lettered can no longer be proven.",
-        )
-    return rows
-
-
-def look_at_totals(
-    aggregation: Aggregation,
-    cluster: Cluster,
-    recount: Recount,
+def check_with(
     *,
+    kept: Kept | None = None,
+    full: bool = False,
     store: StoreTotals | None = None,
-    patience: Patience | None = None,
-) -> Totals:
-    """One look, with two cuts of its own. ``recount`` is advanced to the first sub-topology's positions."""
-    of, patience = aggregation, patience or Patience()
-    group = of.application_id
-    # The changelog first and read at once, so that compaction has no time; then what is on the way, from where the
-    # changelog ends to where the source's cut ends; the long recount last.
-    counted = take_cut(cluster, group, [of.repartition], [of.changelog], patience)
-    changelog, not_counts = _last_values(cluster, of.changelog, counted.ends[of.changelog])
-    read = take_cut(cluster, group, [of.source], [of.repartition, of.dead_letters], patience)
-    ends, read_positions = read.ends[of.repartition], read.positions[of.source]
-    waiting = _count_between(cluster, of.repartition, counted.positions[of.repartition], ends)
-    store_waiting = _count_between(cluster, of.repartition, store.positions, ends) if store else Counter()
-    letters, letters_since = _letters(cluster, of, read.ends[of.dead_letters], read_positions)
-    recount.advance(cluster, read_positions)
-    offsets = cluster.offsets(of.source)
-    return Totals(
-        aggregation=of,
-        records=recount.records,
-        counted=dict(recount.counts),
-        rejected=frozenset(recount.rejected),
-        letters=letters,
-        letters_since=letters_since,
-        changelog=changelog,
-        not_counts=not_counts,
-        waiting=waiting,
-        unread=sum(max(found.stable - read_positions[number], 0) for number, found in offsets.items()),
-        store=store.totals if store else None,
-        store_waiting=store_waiting,
+    count: CountChunk = count_chunk,
+) -> Check:
+    """The same check with what :func:`observe` may be given."""
+    return replace(
+        CHECK,
+        observe=lambda application, cluster: observe(
+            application, cluster, kept=kept, full=full, store=store, count=count
+        ),
     )
 
 
-def _nothing_to_look_at(of: Aggregation, cluster: Cluster) -> Iterable[Observation]:
-    """Rows that say why there is nothing to compare; none when there is. Raises :class:`CouldNotLook`."""
-    topics = (of.source, of.repartition, of.changelog, of.dead_letters)
-    existing = cluster.topics(topics)
-    missing = [Observation(f"topic {topic}", "exists", "missing") for topic in topics if topic not in existing]
-    if missing:
-        yield from missing
-        return
-    offsets = cluster.offsets(of.source)
-    deleted = {number: found.start for number, found in offsets.items() if found.start > 0}
-    if deleted:
-        raise CouldNotLook(
-            f"the totals of {of.source} cannot be recounted",
-            expected="every record since offset 0",
-            observed=", ".join(f"{of.source}-{number} begins at offset {start}" for number, start in deleted.items()),
-            remedy="What was deleted may have been counted rightly or not: it can no longer be proven.",
+@dataclass(frozen=True)
+class Look:
+    """The means of looking at the totals of one aggregation."""
+
+    aggregation: Aggregation
+    cluster: Cluster
+    kept: Kept = field(default_factory=NothingKept)
+    count: CountChunk = count_chunk
+    patience: Patience = field(default_factory=Patience)
+    store: StoreTotals | None = None
+
+    def rows(self, *, full: bool = False) -> Sequence[Observation]:
+        """Those of the check. A cut at which everything agrees is kept."""
+        for look in range(1, LOOKS + 1):
+            try:
+                totals, before, verified = self._look(full=full)
+            except RecordsGone:
+                if look == LOOKS:
+                    raise
+                continue
+            rows = list(totals.rows())
+            if all(row.agrees for row in rows):
+                if verified is not None:
+                    changed = {
+                        key: Held(totals.counted.get(key, 0), totals.changelog.get(key, {})) for key in totals.all_keys
+                    }
+                    self.kept.keep(verified, changed, after=before)
+                break
+            self.patience.sleep(self.patience.interval)
+        wrong = [row for row in rows if not row.agrees]
+        if totals.letters_gone and wrong and all(row in totals.rows_of_letters for row in wrong):
+            of = self.aggregation
+            raise CouldNotLook(
+                f"{of.source}: the totals agree, but not every dead-lettered record can be found",
+                expected=f"all records of {of.dead_letters} that came since the last verified cut",
+                observed=", ".join(
+                    f"partition {number} begins at offset {at}" for number, at in totals.letters_gone.items()
+                ),
+                remedy="They were deleted: that each rejected record was dead-lettered can no longer be proven.",
+            )
+        return rows
+
+    def totals(self) -> Totals:
+        """One look, whatever comes of it, at everything since the last verified cut."""
+        return self._look(full=False)[0]
+
+    def _look(self, *, full: bool) -> _Found:
+        """One look, with two cuts of its own.
+
+        Raises :class:`CouldNotLook` where there is nothing to compare, or no ground to compare it on.
+        """
+        ids = self._require_topics()
+        before = None if full else self.kept.verified()
+        if before is not None and before.topics != ids:
+            before = None  # others of the same name
+        transactional = self.aggregation.exactly_once
+        if transactional is None:
+            transactional = self._writes_transactions()
+        look = self._exactly if transactional else self._between
+        if before is not None:
+            self._require_source(before.source)
+            if found := look(before, ids):
+                return found
+        self._require_source({})  # nothing is kept, or it is of the application before it was reset
+        found = look(None, ids)
+        assert found is not None
+        return found
+
+    def _exactly(self, before: Verified | None, ids: Mapping[str, str]) -> _Found | None:
+        """At moments at which positions and outputs hold still. None where ``before`` is of another life."""
+        of, cluster = self.aggregation, self.cluster
+        # The changelog first and read at once, so that compaction has no time; then what is on the way, from where the
+        # changelog ends to where the source's cut ends; the long recount last.
+        counted = take_cut(cluster, of.application_id, [of.repartition], [of.changelog], self.patience)
+        ends = counted.ends[of.changelog]
+        if before is not None and _behind(ends, before.changelog):
+            return None
+        updates, not_counts = _updates(cluster, of.changelog, before.changelog if before else {}, ends)
+        letters_topic = [of.dead_letters] if of.dead_letters else []
+        read = take_cut(cluster, of.application_id, [of.source], [of.repartition, *letters_topic], self.patience)
+        until = read.positions[of.source]
+        if before is not None and _behind(until, before.source):
+            return None
+        waiting = _count_between(cluster, of.repartition, counted.positions[of.repartition], read.ends[of.repartition])
+        letters_ends = read.ends[of.dead_letters] if of.dead_letters else {}
+        totals = self._compare(before, updates, waiting, until, letters_ends, read.ends[of.repartition])
+        totals = replace(totals, not_counts=not_counts)
+        return totals, before, _cut(ids, totals, ends, letters_ends)
+
+    def _between(self, before: Verified | None, ids: Mapping[str, str]) -> _Found | None:
+        """Of an application without transactions: its positions follow what it writes, so each total has two bounds.
+
+        What was committed before the outputs were looked at must be in them; what came into the source later cannot be.
+        """
+        of, cluster, group = self.aggregation, self.cluster, self.aggregation.application_id
+        until = cluster.positions(group, of.source)
+        rekeyed = cluster.positions(group, of.repartition)
+        changelog = {number: found.stable for number, found in cluster.offsets(of.changelog).items()}
+        if before is not None and (_behind(changelog, before.changelog) or _behind(until, before.source)):
+            return None
+        updates, not_counts = _updates(cluster, of.changelog, before.changelog if before else {}, changelog)
+        repartition = {number: found.stable for number, found in cluster.offsets(of.repartition).items()}
+        waiting = _count_between(cluster, of.repartition, {n: rekeyed.get(n, 0) for n in repartition}, repartition)
+        latest = {number: found.stable for number, found in cluster.offsets(of.source).items()}
+        totals = self._compare(before, updates, waiting, until, {}, repartition)
+        later, _ = self._recount({number: until.get(number, 0) for number in latest}, latest)
+        at_most = Counter(totals.counted) + Counter(later.by_key)
+        bounded = replace(totals, at_most=at_most, not_counts=not_counts)
+        still = not _behind(until, latest) and not _behind(rekeyed, repartition)
+        return bounded, before, _cut(ids, bounded, changelog, {}) if still else None
+
+    def _compare(
+        self,
+        before: Verified | None,
+        updates: Mapping[tuple[int, bytes], int],
+        waiting: Mapping[bytes, int],
+        until: Positions,
+        letters_ends: Positions,
+        repartition_ends: Positions,
+    ) -> Totals:
+        of, cluster = self.aggregation, self.cluster
+        since = before.source if before else {}
+        letters, gone = _letters(cluster, of, before.letters if before else {}, letters_ends)
+        recounted, rejected = self._recount({number: since.get(number, 0) for number in until}, until)
+        news = {key for _, key in updates} | waiting.keys() | recounted.by_key.keys()
+        news |= before.waiting if before else set()
+        few = self.store is not None or self.kept.keys() <= NAMED_KEYS
+        held = self.kept.held(None if few else news) if before else {}
+        counted = Counter({key: one.counted for key, one in held.items()})
+        verified_of_these = sum(counted.values())
+        counted.update(recounted.by_key)
+        changelog = {key: dict(one.values) for key, one in held.items()}
+        for (partition, key), value in updates.items():
+            changelog.setdefault(key, {})[partition] = value
+        store_waiting = (
+            _count_between(cluster, of.repartition, self.store.positions, repartition_ends) if self.store else {}
         )
-    if all(found.end == 0 for found in offsets.values()):
-        yield Observation(f"{of.source}: records", "at least 1", "none")
-        return
-    for topic in (of.source, of.repartition):
-        positions = cluster.positions(of.application_id, topic)
-        for number, found in cluster.offsets(topic).items():
-            if number not in positions:
-                yield Observation(f"position of group {of.application_id} in {topic}-{number}", "committed", "none")
-            elif positions[number] > found.end:
-                yield Observation(
-                    f"position of group {of.application_id} in {topic}-{number}",
-                    f"at most {found.end}, the end of the partition",
-                    positions[number],
-                )
-    if not any(cluster.positions(of.application_id, of.source).values()):
-        yield Observation(f"{of.source}: records processed", "at least 1", "none")
+        offsets = cluster.offsets(of.source)
+        return Totals(
+            aggregation=of,
+            since=since,
+            until=until,
+            counted=dict(counted),
+            at_most=None,
+            changelog=changelog,
+            waiting=waiting,
+            rejected=frozenset(rejected),
+            letters=letters,
+            letters_gone=gone,
+            unread=sum(max(found.stable - until.get(number, 0), 0) for number, found in offsets.items()),
+            elsewhere=before.records - verified_of_these if before else 0,
+            keys=(self.kept.keys() if before else 0) + len({*counted, *changelog} - held.keys()),
+            store=self.store.totals if self.store else None,
+            store_waiting=store_waiting,
+        )
+
+    def _recount(self, since: Positions, until: Positions) -> tuple[Counts, set[tuple[int, int]]]:
+        counts: Counter[bytes] = Counter()
+        rejected: set[tuple[int, int]] = set()
+        ranges = {number: (since.get(number, 0), last) for number, last in until.items()}
+        for by_key, those in self.cluster.fold(
+            self.aggregation.source, ranges, partial(_count_all, self.aggregation, self.count)
+        ):
+            counts.update(by_key)
+            rejected |= those
+        return Counts(counts, ()), rejected
+
+    def _require_topics(self) -> dict[str, str]:
+        """The ids of the topics, which must have records and sensible positions."""
+        of, cluster = self.aggregation, self.cluster
+        topics = [topic for topic in (of.source, of.repartition, of.changelog, of.dead_letters) if topic]
+        existing(cluster, topics)
+        offsets = cluster.offsets(of.source)
+        if all(found.end == 0 for found in offsets.values()):
+            raise CouldNotLook(f"the totals of {of.source}", expected="at least 1 record", observed="none")
+        for topic in (of.source, of.repartition):
+            _require_positions(cluster, of.application_id, topic)
+        if not any(cluster.positions(of.application_id, of.source).values()):
+            raise CouldNotLook(f"the totals of {of.source}", expected="at least 1 record processed", observed="none")
+        return dict(cluster.topic_ids(topics))
+
+    def _require_source(self, since: Positions) -> None:
+        """All of it that was not verified before."""
+        source = self.aggregation.source
+        gone = {
+            number: found.start
+            for number, found in self.cluster.offsets(source).items()
+            if found.start > since.get(number, 0)
+        }
+        if gone:
+            raise CouldNotLook(
+                f"the totals of {source} cannot be recounted",
+                expected="every record since the last verified cut" if since else "every record since offset 0",
+                observed=", ".join(
+                    f"{source}-{number} begins at offset {start}"
+                    + (f", verified up to {since.get(number, 0)}" if since else "")
+                    for number, start in gone.items()
+                ),
+                remedy="What was deleted may have been counted rightly or not: it can no longer be proven.",
+            )
+
+    def _writes_transactions(self) -> bool:
+        """Whether the outputs end with a transaction's marker and not with a record."""
+        plain = False
+        for topic in (self.aggregation.repartition, self.aggregation.changelog):
+            for number, found in self.cluster.offsets(topic).items():
+                if found.stable < found.end:
+                    return True
+                if found.start < found.end:
+                    if not any(len(chunk) for chunk in self.cluster.read(topic, {number: (found.end - 1, found.end)})):
+                        return True
+                    plain = True
+        return not plain
 
 
-def _last_values(cluster: Cluster, topic: str, ends: Mapping[int, int]) -> tuple[dict[bytes, int], int]:
-    """The total of each key, and how many keys have a value that is none."""
-    last: dict[tuple[int, bytes | None], bytes | None] = {}
+def _count_all(
+    aggregation: Aggregation, count: CountChunk, chunks: Iterator[Chunk]
+) -> tuple[Counter[bytes], set[tuple[int, int]]]:
+    counts: Counter[bytes] = Counter()
+    rejected: set[tuple[int, int]] = set()
+    for chunk in chunks:
+        found = count(aggregation, chunk)
+        counts.update(found.by_key)
+        if found.rejected:
+            offsets = chunk.offsets
+            rejected |= {(chunk.partition, offsets[row]) for row in found.rejected}
+    return counts, rejected
+
+
+_Found = tuple[Totals, Verified | None, Verified | None]
+"""What there is to compare, the cut it goes out from, and the cut to keep when all agrees (None: of no one moment)."""
+
+
+def _cut(ids: Mapping[str, str], totals: Totals, changelog: Positions, letters: Positions) -> Verified:
+    return Verified(
+        topics=ids,
+        source=totals.until,
+        changelog=changelog,
+        letters=letters,
+        records=totals.elsewhere + sum(totals.counted.values()) + len(totals.rejected),
+        waiting=frozenset(key for key, count in totals.waiting.items() if count),
+    )
+
+
+def _behind(positions: Positions, others: Positions) -> bool:
+    return any(positions.get(number, 0) < other for number, other in others.items())
+
+
+def _require_positions(cluster: Cluster, group: str, topic: str) -> None:
+    positions = cluster.positions(group, topic)
+    for number, found in cluster.offsets(topic).items():
+        position = positions.get(number, 0 if found.end == 0 else -1)
+        if not 0 <= position <= found.end:
+            raise CouldNotLook(
+                f"position of group {group} in {topic}-{number}",
+                expected=f"committed, at most {found.end}, the end of the partition",
+                observed=str(position) if position >= 0 else "none",
+                remedy="The check `lag` is about that.",
+            )
+
+
+def _updates(
+    cluster: Cluster, topic: str, since: Positions, ends: Positions
+) -> tuple[dict[tuple[int, bytes], int], int]:
+    """The last value of each key in each partition, 0 for one that is deleted, and how many values are no counts."""
+    last: dict[tuple[int, bytes], bytes | None] = {}
+    without_key = 0
     starts = cluster.offsets(topic)
-    for chunk in cluster.records(topic, {number: (starts[number].start, end) for number, end in ends.items()}):
-        for record in chunk:
-            last[record.partition, record.key] = record.value
-    totals: Counter[bytes] = Counter()
-    not_counts = 0
-    for (_, key), value in last.items():
-        if value is None:
-            continue  # a tombstone: the key is gone
-        if key is None or len(value) != 8:
-            not_counts += 1
-        else:  # a key in two partitions is for the co-partitioning check to find
-            totals[key] += int.from_bytes(value, "big", signed=True)
-    return dict(totals), not_counts
+    ranges = {number: (max(since.get(number, 0), starts[number].start), end) for number, end in ends.items()}
+    for chunk in cluster.read(topic, ranges):
+        for key, value in zip(chunk.keys, chunk.values, strict=True):
+            if key is None:
+                without_key += 1
+            else:
+                last[chunk.partition, key] = value
+    broken = without_key + sum(value is not None and len(value) != 8 for value in last.values())
+    return {
+        at: int.from_bytes(value, "big", signed=True) if value is not None and len(value) == 8 else 0
+        for at, value in last.items()
+    }, broken
 
 
-def _count_between(cluster: Cluster, topic: str, first: Mapping[int, int], last: Mapping[int, int]) -> dict[bytes, int]:
+def _count_between(cluster: Cluster, topic: str, first: Positions, last: Positions) -> dict[bytes, int]:
     """Records by key from ``first`` to ``last``; counted below 0 where ``last`` comes before ``first``."""
     counts: Counter[bytes] = Counter()
-    ranges = {number: (min(first[number], last[number]), max(first[number], last[number])) for number in first}
-    for chunk in cluster.records(topic, ranges):
-        for record in chunk:
-            if record.key is not None:  # a count ignores records without a key
-                counts[record.key] += 1 if first[record.partition] < last[record.partition] else -1
+    borders = {number: (first.get(number, 0), last.get(number, 0)) for number in first.keys() | last.keys()}
+    for chunk in cluster.read(topic, {number: (min(border), max(border)) for number, border in borders.items()}):
+        sign = 1 if borders[chunk.partition][0] < borders[chunk.partition][1] else -1
+        for key in chunk.keys:
+            if key is not None:  # a count ignores records without a key
+                counts[key] += sign
     return dict(counts)
 
 
 def _letters(
-    cluster: Cluster, of: Aggregation, ends: Mapping[int, int], positions: Mapping[int, int]
+    cluster: Cluster, of: Aggregation, since: Positions, ends: Positions
 ) -> tuple[dict[tuple[int, int], int], dict[int, int]]:
-    """How often each (partition, offset) of the source below ``positions`` was dead-lettered; the topic's starts."""
-    starts = {number: found.start for number, found in cluster.offsets(of.dead_letters).items()}
+    """How often each (partition, offset) of the source was dead-lettered; where the topic lacks what came since."""
     letters: Counter[tuple[int, int]] = Counter()
-    for chunk in cluster.records(of.dead_letters, {number: (starts[number], end) for number, end in ends.items()}):
-        for record in chunk:
+    if of.dead_letters is None:
+        return {}, {}
+    starts = {number: found.start for number, found in cluster.offsets(of.dead_letters).items()}
+    gone = {number: start for number, start in starts.items() if start > since.get(number, 0)}
+    ranges = {number: (max(starts[number], since.get(number, 0)), end) for number, end in ends.items()}
+    for chunk in cluster.read(of.dead_letters, ranges):
+        for record in records_of(chunk):
             origin = _origin(record, of)
-            if origin is not None and origin[1] < positions.get(origin[0], 0):
+            if origin is not None:
                 letters[origin] += 1
-    return dict(letters), starts
+    return dict(letters), gone
 
 
 def _origin(record: Record, of: Aggregation) -> tuple[int, int] | None:

@@ -14,6 +14,7 @@ from streamplan.errors import StreamplanError
 MODULES = {
     "demo": ("demo",),
     "stack": ("up", "down", "status"),
+    "check": ("check",),
     "pipelines": ("list", "describe", "validate", "plan"),
 }
 """The commands of each module. Some import Airflow, which takes a second; only the one that is needed is imported."""

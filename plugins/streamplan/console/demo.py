@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from streamplan.adapters.counting import count_batch
 from streamplan.adapters.embedded.airflow import USER
 from streamplan.adapters.embedded.airflow_rest import AirflowRest
 from streamplan.adapters.embedded.stack import Stack
 from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.results import read_latest, read_state_store
+from streamplan.adapters.kept import KeptFile
+from streamplan.adapters.results import read_latest, read_state_store, verified_file
 from streamplan.checks import CHECKS
-from streamplan.checks.observation import CouldNotLook, Outcome
-from streamplan.checks.totals import Recount, aggregations, look_at_totals
+from streamplan.checks.application import aggregations
+from streamplan.checks.observation import Outcome
+from streamplan.checks.port import CouldNotLook, records_of
+from streamplan.checks.totals import Look
 from streamplan.console.tables import (
     checks_table,
     read_key,
@@ -156,7 +160,9 @@ def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     store = read_state_store(stack.settings.reports, pipeline.name)
     counted = aggregations(pipeline)
     for aggregation in counted:
-        console.print(totals_table(look_at_totals(aggregation, cluster, Recount(aggregation), store=store)))
+        kept = KeptFile(verified_file(stack.settings.reports, pipeline.name))
+        look = Look(aggregation, cluster, kept, count_batch, store=store)
+        console.print(totals_table(look.totals()))
     if not counted:
         _show_stores(pipeline, cluster, console)
 
@@ -168,8 +174,8 @@ def _show_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) ->
         windowed = next(spec.window_bytes for spec in pipeline.topics() if spec.name == topic) > 0
         values: dict[str, str] = {}
         ranges = {number: (found.start, found.stable) for number, found in cluster.offsets(topic).items()}
-        for chunk in cluster.records(topic, ranges):
-            for record in chunk:
+        for chunk in cluster.read(topic, ranges):
+            for record in records_of(chunk):
                 key = read_key(record.key or b"", windowed=windowed)
                 if record.value is None:
                     values.pop(key, None)

@@ -68,9 +68,9 @@ def totals_table(totals: Totals) -> Table:
         "agree",
     )
     store = totals.store
-    for key in sorted(totals.counted.keys() | totals.changelog.keys() | (store or {}).keys()):
+    for key in sorted(totals.all_keys)[:_SHOWN]:
         counted = totals.counted.get(key, 0)
-        changelog = totals.changelog.get(key, 0) + totals.waiting.get(key, 0)
+        changelog = totals.total(key)
         held = None if store is None else store.get(key, 0) + totals.store_waiting.get(key, 0)
         agree = counted == changelog and held in (None, counted)
         table.add_row(

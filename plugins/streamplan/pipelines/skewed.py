@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.pipeline import Limits, Pipeline, TestData
 from streamplan.serdes import Json
 from streamplan.topology import Topology
 
@@ -26,4 +26,5 @@ PIPELINE = Pipeline(
     description="Counts clicks by page; 80% are on one page.",
     topic_partitions={"clicks": 4},
     test_data=TestData(("clicks",), record=click, number="id"),
+    limits=Limits(partition_share=0.9),  # 88% come together in the partition of home
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup
 
+from streamplan.adapters.airflow.announcements import Announcement, Notifier
 from streamplan.adapters.airflow.operators import (
     CheckOperator,
     EnsureDagRunOperator,
@@ -18,8 +20,8 @@ from streamplan.adapters.airflow.operators import (
     TopicsOperator,
 )
 from streamplan.adapters.airflow.supervisor import AggregatorOperator, ProducerOperator
-from streamplan.checks import CHECKS
-from streamplan.checks.totals import aggregations
+from streamplan.checks import checks_of
+from streamplan.checks.application import aggregations, application_of
 from streamplan.pipeline import Pipeline
 
 OWNER = "streamplan"
@@ -169,14 +171,20 @@ def aggregator_dag(pipeline: Pipeline) -> DAG:
     return dag
 
 
-def health_dag(pipeline: Pipeline) -> DAG:
-    """``<name>_health``: the checks, each a task of its own."""
+def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
+    """``<name>_health``: the checks, each a task of its own.
+
+    ``notifiers``  are told when the outcome of a check changes: :class:`Announcement` says what their templates find
+    """
     with _dag(
         pipeline,
         "health",
         f"""
         Checks **{pipeline.name}** on a schedule and after each run of its producer. A task is green only when its check
         passed; *failed* and *could not look* are told apart in its first log line and in XCom. Read-only.
+
+        A check that reads much is skipped while its last pass is less than an hour old. Trigger a run to have all of
+        them, and with `full` to have every record counted anew, not only those since the last verified cut or a sample.
 
         Paused until the first deployment: there is nothing to look at before.
         """,
@@ -186,16 +194,25 @@ def health_dag(pipeline: Pipeline) -> DAG:
         ),
         max_active_runs=1,
         is_paused_upon_creation=True,
+        params={
+            "full": Param(
+                False,
+                type="boolean",
+                title="Everything",
+                description="Count all from the beginning and look at every record.",
+            )
+        },
     ) as dag:
-        _check_tasks(pipeline, with_state_store=False)
+        _check_tasks(pipeline, with_state_store=False, notifiers=notifiers)
     return dag
 
 
-def _check_tasks(pipeline: Pipeline, *, with_state_store: bool) -> None:
+def _check_tasks(pipeline: Pipeline, *, with_state_store: bool, notifiers: Sequence[Notifier] = ()) -> None:
     """``totals`` recounts by itself what needs no engine for that, else behind a task ``recount`` on Spark."""
     counted = bool(aggregations(pipeline))
-    for check in CHECKS:
+    for check in checks_of(application_of(pipeline)):
         is_totals = check.name == "totals"
+        announce = [Announcement(pipeline.name, check.name, notifiers)] if notifiers else None
         task = CheckOperator(
             task_id=check.name,
             pipeline=pipeline.name,
@@ -206,6 +223,8 @@ def _check_tasks(pipeline: Pipeline, *, with_state_store: bool) -> None:
             retry_delay=timedelta(seconds=10),
             execution_timeout=timedelta(minutes=15),
             outlets=[totals_asset(pipeline)] if is_totals else [],
+            on_success_callback=announce,
+            on_failure_callback=announce,
             doc_md=f"**{check.title}.** {check.healthy}",
         )
         if is_totals and not counted:

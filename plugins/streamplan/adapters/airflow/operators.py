@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from streamplan.adapters.airflow.connections import bootstrap_servers
 from streamplan.adapters.airflow.supervisor import job_environment, job_file, seconds_for, spark_hook
 from streamplan.adapters.airflow.triggers import ProcessedTrigger
 from streamplan.checks import check_named
-from streamplan.checks.observation import CheckResult, CouldNotLook, Outcome
+from streamplan.checks.application import Application, application_of
+from streamplan.checks.observation import Check, CheckResult, Outcome
+from streamplan.checks.port import CouldNotLook
 from streamplan.errors import Refused
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+RECOUNT_MINUTES = 60
+"""Totals that only Spark can compute anew are computed on a schedule not more often, once they have passed."""
 
 ACTIVE_STATES = ["queued", "running"]
 
@@ -157,44 +163,80 @@ class RecountOperator(SparkJobOperator):
     def execute(self, context: Context) -> None:
         from streamplan.adapters.results import recount_file
 
+        skip_when_passed_lately(context, replace(check_named("totals"), every_minutes=RECOUNT_MINUTES), self.pipeline)
         output = recount_file(Settings.from_environment().reports, self.pipeline, self.dag_id)
         self._run("recount", output, "--bootstrap-servers", bootstrap_servers())
 
 
-class CheckOperator(BaseOperator):
+DISTRIBUTED = ("copartitioning", "totals")
+"""Checks that Spark's executors can share."""
+
+
+def skip_when_passed_lately(context: Context, check: Check, pipeline: str) -> None:
+    """On a schedule alone: who triggers a run wants to know."""
+    from streamplan.adapters.checking import passed_lately
+
+    run = context["dag_run"]
+    passed = passed_lately(check, pipeline, Settings.from_environment().reports)
+    if run.run_type == "scheduled" and not (run.conf or {}).get("full") and passed is not None:
+        raise AirflowSkipException(f"{check.name} passed at {passed}: it is looked at every {check.every_minutes} min")
+
+
+def _is_large(application: Application) -> bool:
+    """Whether a topic has more records than are looked at in one place."""
+    from streamplan.adapters.kafka.reader import KafkaCluster
+
+    cluster = KafkaCluster(bootstrap_servers())
+    names = [spec.name for spec in application.topics]
+    return any(
+        sum(found.stable - found.start for found in cluster.offsets(topic).values())
+        > application.limits.scanned_records
+        for topic in cluster.topics(names)
+    )
+
+
+class CheckOperator(SparkJobOperator):
     """Runs one check. Green only when it passed; failed and could not look are told apart.
 
     The reason is the first line of the log and stands in XCom; all rows are in the Data Docs. ``with_state_store``
     compares with what the state store held when it was last read, too; ``recounted`` takes the rows of the
-    task ``recount`` before it.
+    task ``recount`` before it. On a schedule a check that reads much is skipped while its last pass is young. With the
+    parameter ``full`` everything is looked at, by Spark where it is more than one machine should read.
     """
 
     def __init__(
         self, *, pipeline: str, check: str, with_state_store: bool = False, recounted: bool = False, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
+        super().__init__(pipeline=pipeline, **kwargs)
         self.check = check
         self.with_state_store = with_state_store
         self.recounted = recounted
 
     def execute(self, context: Context) -> dict[str, str | None]:
         from streamplan.adapters.expectations import run_check
-        from streamplan.adapters.results import Recounted, read_state_store, recount_file
-        from streamplan.checks.totals import check_of, check_with
 
+        application = application_of(pipeline_named(self.pipeline))
         settings = Settings.from_environment()
-        check = check_named(self.check)
-        store = read_state_store(settings.reports, self.pipeline) if self.with_state_store else None
-        if store is not None:
-            check = check_with(store)
-        if self.recounted:
-            found = recount_file(settings.reports, self.pipeline, self.dag_id)
-            check = check_of(lambda: Recounted.read(found).observe())
-        result = run_check(
-            pipeline_named(self.pipeline), check, bootstrap_servers=bootstrap_servers(), settings=settings
-        )
+        check = self._prepared(context, application, settings)
+        result = run_check(application, check, bootstrap_servers=bootstrap_servers(), settings=settings)
         return self._tell(context, result)
+
+    def _prepared(self, context: Context, application: Application, settings: Settings) -> Check:
+        from streamplan.adapters.checking import prepare, unbounded
+        from streamplan.adapters.results import Recounted, read_state_store, recount_file
+
+        skip_when_passed_lately(context, check_named(self.check), self.pipeline)
+        full = bool(context["params"].get("full"))
+        store = read_state_store(settings.reports, self.pipeline) if self.with_state_store else None
+        check = prepare(self.check, self.pipeline, settings.reports, full=full, store=store)
+        rows = recount_file(settings.reports, self.pipeline, self.dag_id)
+        if full and not self.recounted and self.check in DISTRIBUTED and _is_large(application):
+            rows = rows.with_name(f"{self.dag_id}-{self.check}.json")
+            arguments = ("--check", self.check, "--reports", str(settings.reports))
+            self._run("check", rows, "--bootstrap-servers", bootstrap_servers(), *arguments)
+        elif not self.recounted:
+            return unbounded(check) if full else check
+        return replace(check, observe=lambda application, cluster: Recounted.read(rows).observe())
 
     def _tell(self, context: Context, result: CheckResult) -> dict[str, str | None]:
         line = f"{result.outcome}: {result.reason}"

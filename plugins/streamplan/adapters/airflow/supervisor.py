@@ -25,6 +25,7 @@ from streamplan.adapters import processes
 from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_servers, connection
 from streamplan.adapters.airflow.owner import Owner, read_owner, write_owner
 from streamplan.adapters.airflow.triggers import GRACE_SECONDS, ProcessTrigger
+from streamplan.adapters.results import claim_file
 from streamplan.errors import Refused
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import PROJECT, Settings
@@ -209,7 +210,9 @@ class AggregatorOperator(SupervisedJobOperator):
 
     def command(self, context: Context, settings: Settings) -> list[str]:
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", bootstrap_servers()]
-        hook = spark_hook(settings, self.job, [*arguments, "--checkpoints", settings.checkpoints])
+        arguments += ["--checkpoints", settings.checkpoints]
+        arguments += ["--heartbeat", str(claim_file(settings.reports, self.pipeline))]
+        hook = spark_hook(settings, self.job, arguments)
         return hook._build_spark_submit_command(job_file("aggregator.py"))
 
     def unfinished(self, context: Context) -> str:

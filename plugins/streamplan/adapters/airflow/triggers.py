@@ -11,7 +11,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streamplan.adapters import processes
-from streamplan.checks.observation import CouldNotLook
+from streamplan.checks.port import CouldNotLook
 
 GRACE_SECONDS = 20.0
 

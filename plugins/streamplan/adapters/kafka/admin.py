@@ -12,12 +12,17 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from streamplan.adapters.kafka.connect import ANSWER_SECONDS, admin_client, ask, code_of, raise_no_answer
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline
-from streamplan.topics import ObservedTopic, TopicPlan, TopicSpec, plan_topics, resolve_configs
+from streamplan.topics import (
+    ObservedTopic,
+    TopicPlan,
+    TopicSpec,
+    plan_topics,
+    resolve_configs,
+    resolve_replication_factor,
+)
 
 CREATED_SECONDS = 30.0
 """How long new topics may take until every broker's metadata shows them with leaders."""
-
-MAX_REPLICATION_FACTOR = 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,21 @@ def observe_topics(
     return dict(_observe(client, bootstrap_servers, names, deadline_seconds).topics)
 
 
+def brokers_of(metadata: ClusterMetadata) -> frozenset[int]:
+    """Ids of the brokers, up or not.
+
+    A broker that is down is not in the metadata, but its replicas are: to take it for gone would create topics with
+    too few replicas and refuse those that have enough.
+    """
+    replicas = {
+        replica
+        for topic in metadata.topics.values()
+        for partition in topic.partitions.values()
+        for replica in partition.replicas
+    }
+    return frozenset(metadata.brokers) | replicas
+
+
 def apply_topics(
     bootstrap_servers: str,
     pipeline: Pipeline,
@@ -62,7 +82,7 @@ def apply_topics(
     deadline = time.monotonic() + CREATED_SECONDS
     while True:
         before = _observe(admin, bootstrap_servers, names, deadline_seconds)
-        replication_factor = min(len(before.brokers), MAX_REPLICATION_FACTOR)
+        replication_factor = resolve_replication_factor(len(before.brokers))
         plan = plan_topics(specs, before.topics, replication_factor=replication_factor)
         # A broker may not know yet of a topic that was made a moment ago. The controller does, and what it knows must
         # be seen and compared before anything is created.
@@ -118,22 +138,17 @@ def _observe(admin: AdminClient, bootstrap_servers: str, names: Sequence[str], s
     # A topic that is being created may be listed before it can be described.
     found = {name: topic for name, topic in found.items() if topic.error is None and topic.partitions}
     configs = _observe_configs(admin, bootstrap_servers, list(found), seconds)
-    replicas = {
-        replica
-        for topic in metadata.topics.values()
-        for partition in topic.partitions.values()
-        for replica in partition.replicas
-    }
     return _Snapshot(
-        # A broker that is down is not in the metadata, but its replicas are: to take it for gone would create topics
-        # with too few replicas and refuse those that have enough.
-        brokers=frozenset(metadata.brokers) | frozenset(replicas),
+        brokers=brokers_of(metadata),
         topics={
             name: ObservedTopic(
                 name=name,
                 partitions=len(topic.partitions),
                 replication_factor=min(len(partition.replicas) for partition in topic.partitions.values()),
                 configs=configs[name],
+                replicas={number: tuple(partition.replicas) for number, partition in topic.partitions.items()},
+                in_sync={number: tuple(partition.isrs) for number, partition in topic.partitions.items()},
+                leaders={number: partition.leader for number, partition in topic.partitions.items()},
             )
             for name, topic in found.items()
             if name in configs

@@ -10,7 +10,7 @@ from typing import Any, Never, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from streamplan.checks.observation import CouldNotLook
+from streamplan.checks.port import CouldNotLook
 
 ANSWER_SECONDS = 10.0
 """How long one answer is waited for. Long enough for the election of a leader or of a group's coordinator."""
@@ -26,6 +26,7 @@ _PASSING = {
 _RETRY_SECONDS = 0.01
 _PROBE_SECONDS = 1.0
 _DEFAULT_PORT = "9092"
+_ACCEPTS = "accepts connections"
 
 Answer = TypeVar("Answer")
 
@@ -77,6 +78,18 @@ def raise_no_answer(error: BaseException, question: str, bootstrap_servers: str,
     ) from error
 
 
+def require_reachable(bootstrap_servers: str) -> None:
+    """Raise :class:`CouldNotLook` at once when no address takes a connection: a client would try until its deadline."""
+    answers = [_probe(address) for address in bootstrap_servers.split(",")]
+    if not any(answer.endswith(_ACCEPTS) for answer in answers):
+        raise CouldNotLook(
+            f"Kafka at {bootstrap_servers}",
+            expected="a broker that accepts connections",
+            observed="; ".join(answers),
+            remedy="Are the brokers up, and is this the address and port they listen on?",
+        )
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, KafkaException):
         return str(error.args[0].str())
@@ -90,6 +103,6 @@ def _probe(address: str) -> str:
         host, port = port, _DEFAULT_PORT
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS):
-            return f"{host}:{port} accepts connections"
+            return f"{host}:{port} {_ACCEPTS}"
     except (OSError, ValueError, OverflowError) as error:
         return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streamplan.adapters.kafka.connect import ANSWER_SECONDS, client_config, raise_no_answer
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.checks.port import records_of
 from streamplan.errors import Refused
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER
 from streamplan.pipeline import Pipeline
@@ -94,8 +95,8 @@ def next_number(pipeline: Pipeline, bootstrap_servers: str) -> int:
             first = max(offsets.start, end - window)
             numbers = [
                 number
-                for chunk in cluster.records(topic, {partition: (first, end)})
-                for record in chunk
+                for chunk in cluster.read(topic, {partition: (first, end)})
+                for record in records_of(chunk)
                 if (number := pipeline.test_data.number_of(topic, record.key, record.value)) is not None
             ]
             if numbers:

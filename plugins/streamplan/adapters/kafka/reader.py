@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import groupby
 from typing import Any
 
 from confluent_kafka import (
@@ -12,11 +14,13 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from streamplan.adapters.kafka.admin import observe_topics
+from streamplan.adapters.kafka import shares
+from streamplan.adapters.kafka.admin import brokers_of, observe_topics
 from streamplan.adapters.kafka.connect import (
     ANSWER_SECONDS,
     Answer,
@@ -25,8 +29,7 @@ from streamplan.adapters.kafka.connect import (
     client_config,
     raise_no_answer,
 )
-from streamplan.checks.observation import CouldNotLook
-from streamplan.checks.port import Offsets, Record, RecordsGone
+from streamplan.checks.port import Chunk, CouldNotLook, Headers, Offsets, RecordsGone, Result
 from streamplan.topics import ObservedTopic
 
 _CHUNK = 20_000
@@ -34,6 +37,9 @@ _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 1.0  # a request's own deadline comes first and says more
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Of the brokers themselves, with many partitions."""
+
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
@@ -47,8 +53,30 @@ class KafkaCluster:
         self._consumers: dict[str, Consumer] = {}
         self._partition_counts: dict[str, int] = {}
 
+    def names(self) -> Sequence[str]:
+        return sorted(self._ask(lambda left: self._admin.list_topics(timeout=left), "its topics").topics)
+
+    def groups(self) -> Sequence[str]:
+        def question(left: float) -> list[str]:
+            found = self._admin.list_consumer_groups(request_timeout=left).result(left + _GRACE_SECONDS)
+            if found.errors:
+                raise found.errors[0]
+            return sorted(group.group_id for group in found.valid)
+
+        return self._ask(question, "its consumer groups")
+
+    def brokers(self) -> frozenset[int]:
+        return brokers_of(self._ask(lambda left: self._admin.list_topics(timeout=left), "its brokers"))
+
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
         return observe_topics(self.bootstrap_servers, names, admin=self._admin, deadline_seconds=self.deadline_seconds)
+
+    def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]:
+        def question(left: float) -> dict[str, str]:
+            futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=left)
+            return {name: str(future.result(left + _GRACE_SECONDS).topic_id) for name, future in futures.items()}
+
+        return self._ask(question, f"the ids of {', '.join(names)}")
 
     def offsets(self, topic: str) -> Mapping[int, Offsets]:
         partitions = range(self._partitions(topic))
@@ -59,20 +87,13 @@ class KafkaCluster:
         return {number: Offsets(starts[number], stable[number], ends[number]) for number in partitions}
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
-        partitions = [TopicPartition(topic, number) for number in range(self._partitions(topic))]
+        return self._committed(group, {topic: self._partitions(topic)}).get(topic, {})
 
-        consumer = self._consumer_of(group)
+    def read_by(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        self._learn_partitions()
+        return self._committed(group, {name: n for name, n in self._partition_counts.items() if name not in _OWN})
 
-        def question(left: float) -> dict[int, int]:
-            found = consumer.committed(partitions, left)
-            for partition in found:
-                if partition.error is not None:
-                    raise KafkaException(partition.error)
-            return {partition.partition: partition.offset for partition in found if partition.offset >= 0}
-
-        return self._ask(question, f"the positions of group {group}")
-
-    def records(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Sequence[Record]]:
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Chunk]:
         until = {partition: last for partition, (first, last) in ranges.items() if first < last}
         if not until:
             return
@@ -98,37 +119,45 @@ class KafkaCluster:
         finally:
             consumer.close()
 
-    def _consume(self, consumer: Consumer, topic: str, until: dict[int, int]) -> Iterator[Sequence[Record]]:
+    def fold(
+        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[Chunk]], Result]
+    ) -> Iterator[Result]:
+        first, *others = shares.divide(ranges, shares.processes_for(ranges))
+        with shares.running(self.bootstrap_servers, self.deadline_seconds, topic, others, function) as running:
+            yield function(self.read(topic, first))
+            for share in running:
+                yield share.result()
+
+    def _consume(self, consumer: Consumer, topic: str, until: dict[int, int]) -> Iterator[Chunk]:
         """Until every partition has reached its end; ``until`` loses those that have."""
         deadline = time.monotonic() + self.deadline_seconds
         while until:
-            messages: list[Any] = consumer.consume(
-                _CHUNK, _POLL_SECONDS
-            )  # Any: the stubs take every field for optional
-            records: list[Record] = []
+            # Any: the stubs take every field for optional
+            messages: list[Any] = consumer.consume(_CHUNK, _POLL_SECONDS)
             reached: set[int] = set()
-            for message in messages:
-                partition = message.partition()
-                error = message.error()
-                if error is not None:
+            moved = False
+            for partition, run in _runs(messages):
+                last = until.get(partition, 0)
+                if run[-1].error() is not None:
                     # Nothing but markers, aborted records or gaps of compaction may stand before the end: it is
                     # recognised by the offset that comes next, never by counting.
-                    if error.code() != KafkaError._PARTITION_EOF:
-                        _raise_on(error, topic, partition, self.bootstrap_servers, self.deadline_seconds)
-                    elif message.offset() >= until.get(partition, 0):
+                    if run[-1].error().code() != KafkaError._PARTITION_EOF:
+                        _raise_on(run[-1].error(), topic, partition, self.bootstrap_servers, self.deadline_seconds)
+                    elif run[-1].offset() >= last:
                         reached.add(partition)
-                elif partition in until and (offset := message.offset()) < until[partition]:
-                    records.append(_record(message, partition, offset))
-                else:
+                    continue
+                if run[-1].offset() >= last:
                     reached.add(partition)
-            if records:
-                yield records
+                    run = run[: bisect_left(run, last, key=_offset)]
+                if run:
+                    moved = True
+                    yield _Messages(partition, run)
             finished = reached & until.keys()
             for partition in finished:
                 del until[partition]
             if finished and until:
                 consumer.incremental_unassign([TopicPartition(topic, partition) for partition in finished])
-            if records or finished:
+            if moved or finished:
                 deadline = time.monotonic() + self.deadline_seconds
             elif time.monotonic() > deadline:
                 listed = ", ".join(f"{topic}-{partition} up to {last}" for partition, last in sorted(until.items()))
@@ -165,11 +194,29 @@ class KafkaCluster:
     def _partitions(self, topic: str) -> int:
         """Asked once: the checks ask for offsets and positions many times over."""
         if topic not in self._partition_counts:
-            metadata = self._ask(lambda left: self._admin.list_topics(timeout=left), "its topics")
-            self._partition_counts |= {name: len(found.partitions) for name, found in metadata.topics.items()}
+            self._learn_partitions()
         if not self._partition_counts.get(topic):
             raise CouldNotLook(f"topic {topic} does not exist at {self.bootstrap_servers}")
         return self._partition_counts[topic]
+
+    def _learn_partitions(self) -> None:
+        metadata = self._ask(lambda left: self._admin.list_topics(timeout=left), "its topics")
+        self._partition_counts |= {name: len(found.partitions) for name, found in metadata.topics.items()}
+
+    def _committed(self, group: str, counts: Mapping[str, int]) -> dict[str, dict[int, int]]:
+        partitions = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
+        consumer = self._consumer_of(group)
+
+        def question(left: float) -> dict[str, dict[int, int]]:
+            found: dict[str, dict[int, int]] = {}
+            for at in consumer.committed(partitions, left) if partitions else ():
+                if at.error is not None:
+                    raise KafkaException(at.error)
+                if at.offset >= 0:
+                    found.setdefault(at.topic, {})[at.partition] = at.offset
+            return found
+
+        return self._ask(question, f"the positions of group {group}")
 
     def _list_offsets(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
@@ -188,10 +235,54 @@ class KafkaCluster:
         return ask(question, about, self.bootstrap_servers, self.deadline_seconds)
 
 
-def _record(message: Any, partition: int, offset: int) -> Record:
-    return Record(
-        partition, offset, message.timestamp()[1], message.key(), message.value(), tuple(message.headers() or ())
-    )
+def _runs(messages: list[Any]) -> Iterator[tuple[int, list[Any]]]:
+    """Messages that follow each other in one partition; one that is an error is alone."""
+    partitions = [message.partition() for message in messages]
+    errors = [index for index, message in enumerate(messages) if message.error() is not None]
+    begin = 0
+    for stop in (*errors, len(messages)):
+        for partition, same in groupby(partitions[begin:stop]):
+            run = messages[begin : begin + sum(1 for _ in same)]
+            begin += len(run)
+            yield partition, run
+        if stop < len(messages):
+            yield partitions[stop], [messages[stop]]
+            begin = stop + 1
+
+
+class _Messages:
+    """A ``Chunk`` of what the consumer delivered."""
+
+    def __init__(self, partition: int, messages: list[Any]) -> None:
+        self.partition = partition
+        self._messages = messages
+
+    @property
+    def offsets(self) -> list[int]:
+        return [message.offset() for message in self._messages]
+
+    @property
+    def timestamps(self) -> list[int]:
+        return [message.timestamp()[1] for message in self._messages]
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        return [message.key() for message in self._messages]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [message.value() for message in self._messages]
+
+    @property
+    def headers(self) -> list[Headers]:
+        return [tuple(message.headers() or ()) for message in self._messages]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+
+def _offset(message: Any) -> int:
+    return int(message.offset())
 
 
 def _raise_on(error: KafkaError, topic: str, partition: int, bootstrap_servers: str, seconds: float) -> None:

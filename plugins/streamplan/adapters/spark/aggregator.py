@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streamplan.adapters.kafka.admin import observe_topics
 from streamplan.adapters.kafka.positions import begin_positions, records_ever_written
 from streamplan.adapters.spark.checkpoint import Checkpoint
+from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.adapters.spark.queries import Deployment, Written, build_query
 from streamplan.adapters.spark.sink import TopicPartition
 from streamplan.adapters.spark.validation import resolve_schemas
@@ -28,12 +29,14 @@ class Progress:
     """Records written and dead-lettered so far, by sub-topology. Filled from the threads of the queries."""
 
     report: Callable[[str], None]
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     interval_seconds: float = 2.0
     totals: dict[int, tuple[int, int]] = field(default_factory=dict)
     _last: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, written: Written) -> None:
+        self.heartbeat.written(written.subtopology, written.batch)
         with self._lock:
             before = self.totals.get(written.subtopology, (0, 0))
             self.totals[written.subtopology] = (before[0] + written.written, before[1] + written.dead_lettered)
@@ -130,12 +133,13 @@ def run(
     trigger_interval_ms: int,
     stop: threading.Event,
     report: Callable[[str], None],
+    heartbeat: Heartbeat | None = None,
 ) -> Progress:
     """Run until drained (``available_now``), until ``stop`` is set, or until a query fails."""
     pipeline = deployment.pipeline
     refuse_unfit_topics(deployment)
     schemas = resolve_schemas(spark, pipeline)
-    progress = Progress(report)
+    progress = Progress(report, heartbeat or Heartbeat())
     queries: list[StreamingQuery] = []
     try:
         for subtopology in in_flow_order(pipeline.topology):
@@ -155,19 +159,20 @@ def run(
             writer = build_query(spark, deployment, subtopology, schemas, positions, progress)
             if available_now:
                 queries.append(writer.trigger(availableNow=True).start())
-                _await(queries, stop, report)
+                _await(queries, stop, progress)
             else:
                 queries.append(writer.trigger(processingTime=f"{trigger_interval_ms} milliseconds").start())
                 report(f"sub-topology {subtopology.id} reads {', '.join(topics)}")
         if not available_now:
-            _await(queries, stop, report)
+            _await(queries, stop, progress)
     finally:
+        progress.heartbeat.ending()
         for query in queries:
             query.stop()
     return progress
 
 
-def _await(queries: list[StreamingQuery], stop: threading.Event, report: Callable[[str], None]) -> None:
+def _await(queries: list[StreamingQuery], stop: threading.Event, progress: Progress) -> None:
     """Until every query has ended, one has failed (raised), or ``stop`` is set."""
     seen: dict[str, int] = {}
     while not stop.is_set():
@@ -176,7 +181,8 @@ def _await(queries: list[StreamingQuery], stop: threading.Event, report: Callabl
             error = None if query.isActive else query.exception()
             if error is not None:
                 raise _cause(query, error)
-            _tell_progress(query, seen, report)
+            _tell_progress(query, seen, progress.report)
+        progress.heartbeat.beat()
         if not alive:
             return
         stop.wait(0.2)

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from streamplan.adapters.spark.deserialize import ARROW_TYPES, read_rows
+from streamplan.adapters.deserialize import ARROW_TYPES, read_rows
 from streamplan.errors import Refused
 from streamplan.serdes import Json
 

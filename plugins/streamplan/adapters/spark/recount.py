@@ -27,8 +27,8 @@ from streamplan.adapters.spark.sink import Output, Placed
 from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.adapters.spark.walk import DEAD_LETTER, OUTPUT, Walk, read
 from streamplan.checks.cuts import Cut, Patience, take_cut
-from streamplan.checks.observation import CouldNotLook, Observation
-from streamplan.checks.port import Cluster
+from streamplan.checks.observation import Observation
+from streamplan.checks.port import Cluster, CouldNotLook
 from streamplan.operations import Aggregate, Count
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Processor, Source, Subtopology

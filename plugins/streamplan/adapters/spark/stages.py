@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamplan.adapters.spark.deserialize import select_keys
+from streamplan.adapters.deserialize import select_keys
 from streamplan.adapters.spark.sink import DeadLetter, Headers, Output, SinkTarget, TaskTransaction
 from streamplan.errors import Refused, StreamplanError
 from streamplan.serdes import Json

@@ -1,0 +1,185 @@
+"""What a full co-partitioning scan, a full recount and a recount of the news cost, on brokers of its own.
+
+Run it with ``PYTHONPATH=plugins .venv/bin/python benchmarks/checks.py [--records 1000000 10000000] [--keys 2]``.
+
+The topics are filled as a drained application leaves them: N orders, N records in the repartition topic, the last
+count of each key in the changelog, and positions at the ends. CPU is that of this process, all its threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from streamplan.adapters.counting import count_batch
+from streamplan.adapters.embedded.brokers import DEFAULT_PORTS, EmbeddedKafka
+from streamplan.adapters.embedded.ports import Ports
+from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.kept import KeptFile
+from streamplan.checks import copartitioning, totals
+from streamplan.checks.application import Application, application_of
+from streamplan.checks.observation import Observation
+from streamplan.partitions import LIBRDKAFKA_PARTITIONER
+from streamplan.pipeline import Limits, Pipeline, TestData
+from streamplan.serdes import Json
+from streamplan.topology import Topology
+
+ROUNDS = 3
+NEWS = 10_000
+
+
+def declare(records: int) -> Pipeline:
+    name = f"bench-{records}"
+    topology = Topology(name)
+    topology.stream(f"{name}-orders", value=Json("Id string, ProductType bigint")).group_by(
+        "ProductType", name="quantities"
+    ).count(store="totals")
+    data = TestData((f"{name}-orders",), lambda n: (f"{name}-orders", b"", b""), "Id")
+    return Pipeline(name, topology, "", {f"{name}-orders": 2}, data)
+
+
+class Filled:
+    """The topics of an application that has processed everything."""
+
+    def __init__(self, bootstrap_servers: str, pipeline: Pipeline, keys: int) -> None:
+        self.application = application_of(pipeline)
+        (self.of,) = self.application.aggregations
+        self.keys = keys
+        self.counts: Counter[int] = Counter()
+        self.written = 0
+        apply_topics(bootstrap_servers, pipeline)
+        self.cluster = KafkaCluster(bootstrap_servers)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "partitioner": LIBRDKAFKA_PARTITIONER,
+                "linger.ms": 50,
+                "batch.size": 1_000_000,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+        self._group = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": self.of.application_id})
+
+    def process(self, records: int) -> None:
+        touched = set()
+        for n in range(self.written, self.written + records):
+            product = n % self.keys
+            value = b'{"Id": "order_%d", "ProductType": %d}' % (n, product)
+            self._write(self.of.source, b"order_%d" % n, value)
+            self._write(self.of.repartition, b"%d" % product, value)
+            self.counts[product] += 1
+            touched.add(product)
+            if n % 50_000 == 0:
+                sys.stderr.write(f"\r{n:,} records written")
+        for product in touched:
+            self._write(self.of.changelog, b"%d" % product, self.counts[product].to_bytes(8, "big"))
+        assert self._producer.flush(60) == 0
+        self.written += records
+        ends = [
+            TopicPartition(topic, number, found.end)
+            for topic in (self.of.source, self.of.repartition)
+            for number, found in self.cluster.offsets(topic).items()
+        ]
+        self._group.commit(offsets=ends, asynchronous=False)
+        sys.stderr.write("\r" + 40 * " " + "\r")
+
+    def _write(self, topic: str, key: bytes, value: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        self._group.close()
+
+
+def timed(observe: Callable[[], Iterable[Observation]]) -> tuple[float, float]:
+    """Wall clock and CPU in seconds. A check that is not green measures nothing."""
+    begun, cpu = time.perf_counter(), time.process_time()
+    rows = list(observe())
+    taken = time.perf_counter() - begun, time.process_time() - cpu
+    wrong = [row for row in rows if not row.agrees]
+    assert rows
+    assert not wrong, wrong[:3]
+    return taken
+
+
+def report(what: str, records: int, rounds: list[tuple[float, float]]) -> None:
+    walls, cpus = zip(*rounds, strict=True)
+    wall, cpu = statistics.median(walls), statistics.median(cpus)
+    sys.stdout.write(
+        f"{what:<34} {records:>11,} records  {wall:6.2f} s ({min(walls):.2f} to {max(walls):.2f})"
+        f"  {records / wall:>10,.0f}/s  {cpu:6.2f} s CPU\n"
+    )
+    sys.stdout.flush()
+
+
+def measure(filled: Filled, directory: Path) -> None:
+    records = filled.written
+    unbounded = Limits(scanned_records=10**12)
+    application: Application = replace(filled.application, limits=unbounded)
+    kept = KeptFile(directory / f"{records}.sqlite")
+
+    def recount(full: bool) -> Iterable[Observation]:
+        return totals.observe(application, filled.cluster, kept=kept, full=full, count=count_batch)
+
+    report(
+        "co-partitioning, all records",
+        records,
+        [timed(lambda: copartitioning.observe(application, filled.cluster)) for _ in range(ROUNDS)],
+    )
+    report("totals, full recount", records, [timed(lambda: recount(True)) for _ in range(ROUNDS)])
+    rounds = []
+    for _ in range(ROUNDS):
+        filled.process(NEWS)
+        rounds.append(timed(lambda: recount(False)))
+    report(f"totals, the news behind {records:,}", NEWS, rounds)
+    report(f"totals, no news behind {records:,}", 0, [timed(lambda: recount(False)) for _ in range(ROUNDS)])
+
+
+def delete(bootstrap_servers: str, application: Application) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.delete_topics([spec.name for spec in application.topics]).values():
+        future.result(30)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--keys", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as home:
+        from streamplan.settings import Settings
+
+        base = random.randrange(15_000, 30_000, 10)
+        ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
+        settings = Settings.from_environment({"STREAMPLAN_HOME": home})
+        kafka = EmbeddedKafka(settings, Ports(Path(home) / "stack.json", ports), say=lambda text: None)
+        try:
+            kafka.up()
+            for records in options.records:
+                filled = Filled(kafka.bootstrap_servers, declare(records), options.keys)
+                filled.process(records)
+                measure(filled, Path(home))
+                filled.close()
+                delete(kafka.bootstrap_servers, filled.application)
+        finally:
+            kafka.down()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""All checks of a deployed pipeline, again and again while its stream runs: how often is one not green?
+
+Run it beside a deployment (``make demo``) whose producer goes on (trigger ``orders_producer`` with a rate and no number
+of records): ``PYTHONPATH=plugins .venv/bin/python benchmarks/false_alarms.py [--pipeline orders] [--runs 100]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections import Counter
+
+from streamplan.adapters.checking import prepare
+from streamplan.adapters.embedded.stack import Stack
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.checks import checks_of
+from streamplan.checks.application import application_of
+from streamplan.checks.observation import Outcome, look
+from streamplan.pipelines import pipeline_named
+from streamplan.settings import Settings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pipeline", default="orders")
+    parser.add_argument("--runs", type=int, default=100)
+    options = parser.parse_args()
+    settings = Settings.from_environment()
+    application = application_of(pipeline_named(options.pipeline))
+    cluster = KafkaCluster(Stack(settings).kafka.bootstrap_servers)
+    outcomes: Counter[tuple[str, str]] = Counter()
+    seconds: dict[str, list[float]] = {}
+    source = application.aggregations[0].source if application.aggregations else application.tasks[0].sources[0]
+
+    def written() -> int:
+        return sum(found.stable for found in cluster.offsets(source).values())
+
+    begun, before = time.perf_counter(), written()
+    for run in range(options.runs):
+        for check in checks_of(application):
+            since = time.perf_counter()
+            found = look(application, prepare(check.name, application.name, settings.reports), cluster)
+            seconds.setdefault(check.name, []).append(time.perf_counter() - since)
+            outcomes[check.name, str(found.outcome)] += 1
+            if found.outcome is not Outcome.PASSED:
+                sys.stdout.write(f"\nrun {run}: {check.name} {found.outcome}: {found.reason}\n")
+        sys.stderr.write(f"\r{run + 1} of {options.runs} runs")
+    took, offsets = time.perf_counter() - begun, written() - before
+    sys.stdout.write(f"\n{offsets:,} offsets of {source} in {took:.0f} s: {offsets / took:,.0f}/s\n")
+    for check in checks_of(application):
+        counts = ", ".join(f"{count} {outcome}" for (name, outcome), count in outcomes.items() if name == check.name)
+        median, most = statistics.median(seconds[check.name]), max(seconds[check.name])
+        sys.stdout.write(f"{check.name:<16} {counts:<24} median {median:.2f} s, at most {most:.2f} s\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Names and assignment size: what Kafka refuses beyond a limit, seen before it is reached."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from streamplan.assignment import MAX_MESSAGE_BYTES, metadata_size
+from streamplan.checks.application import Application
+from streamplan.checks.observation import Check, Observation, limit
+from streamplan.checks.port import Cluster
+from streamplan.declaration import MAX_NAME_LENGTH
+from streamplan.processor_topology import TaskId
+from streamplan.topics import TopicRole
+
+NEAR_PERCENT = 95
+"""Of a limit: the next longer name of a store, or the next topic, may be beyond it."""
+
+GROUPS_TOPIC = "__consumer_offsets"
+
+_NAMED_BY_OTHERS = (TopicRole.SOURCE, TopicRole.SINK)
+
+
+def observe(application: Application, cluster: Cluster) -> Iterable[Observation]:
+    """The lengths of the names that are made of other names, names that collide, the size of the group's metadata."""
+    existing = cluster.names()
+    for spec in application.topics:
+        if spec.role not in _NAMED_BY_OTHERS:
+            length = len(spec.name)
+            yield limit(f"{spec.name}: length of the name", length, _near(MAX_NAME_LENGTH), f" of {MAX_NAME_LENGTH}")
+    yield from _collisions({spec.name for spec in application.topics}, existing)
+    if application.declared:
+        yield _metadata(application, cluster)
+
+
+def _near(most: int) -> int:
+    return most * NEAR_PERCENT // 100
+
+
+def _collisions(own: set[str], existing: Iterable[str]) -> Iterable[Observation]:
+    """Topics that the names of metrics do not tell from the application's: ``.`` becomes ``_`` there.
+
+    Kafka refuses to create the second of two (``Topic.hasCollision``, ``ReplicationControlManager``), so that the
+    application's may never come to exist; before that it only warned.
+    """
+    alike: Mapping[str, set[str]] = defaultdict(set)
+    for name in chain(own, existing):
+        alike[name.replace(".", "_")].add(name)
+    subject = "topics whose names differ from {} in '.' and '_' alone"
+    yield Observation(
+        subject.format("the application's"),
+        0,
+        sum(len(names) - 1 for names in alike.values() if names & own),
+    )
+    for names in alike.values():
+        for name in sorted(names & own):
+            if others := sorted(names - {name}):
+                yield Observation(
+                    subject.format(name), "none", ", ".join(others), "Kafka refuses the second of them: rename one"
+                )
+
+
+def _metadata(application: Application, cluster: Cluster) -> Observation:
+    """With an instance for each stream task, the most that is of use. Of a declared application alone.
+
+    A discovered one may be far below that number for good, and how many instances it has is not asked here.
+    """
+    partitions = {spec.name: spec.partitions for spec in application.topics}
+    topics = {
+        TaskId(number, partition): tuple(name for name in tasks.sources if partitions[name] > partition)
+        for number, tasks in enumerate(application.tasks)
+        for partition in range(max((partitions[name] for name in tasks.sources), default=0))
+    }
+    stateful = {task for task in topics if application.tasks[task.subtopology].changelogs}
+    size = metadata_size(application.application_id, topics, stateful, instances=len(topics))
+    groups = cluster.topics([GROUPS_TOPIC]).get(GROUPS_TOPIC)
+    most = int(groups.configs.get("max.message.bytes", MAX_MESSAGE_BYTES)) if groups else MAX_MESSAGE_BYTES
+    row = limit(
+        f"group {application.application_id}: its metadata in {GROUPS_TOPIC} with {len(topics):,} instances,"
+        f" one a stream task (max.message.bytes={most:,})",
+        size,
+        _near(most),
+        " bytes",
+    )
+    remedy = (
+        "beyond the limit no rebalance succeeds: give repartition topics shorter explicit names, take fewer partitions,"
+        " or split the service into several"
+    )
+    return row if row.agrees else Observation(row.subject, row.expected, row.observed, remedy)
+
+
+CHECK = Check(
+    name="names",
+    title="Names and assignment size",
+    healthy="The names of internal topics and the group's metadata are below 95% of what Kafka takes, and no topic has"
+    " a name that Kafka takes for another's.",
+    observe=observe,
+)

@@ -1,0 +1,59 @@
+"""Repartition topics: can a record get lost in one before it is consumed?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streamplan.checks.application import Application
+from streamplan.checks.observation import Check, Observation, at_least, existing
+from streamplan.checks.port import Cluster, CouldNotLook
+from streamplan.checks.replication import expected_replication
+from streamplan.topics import TopicRole, resolve_min_insync_replicas, same_value
+
+LOSSLESS: Mapping[str, tuple[str, str]] = {
+    "cleanup.policy": ("delete", "compaction takes every record that another one of its key follows"),
+    "retention.ms": ("-1", "records that are not consumed yet can be deleted; Kafka Streams purges consumed ones"),
+    "retention.bytes": ("-1", "records that are not consumed yet can be deleted; Kafka Streams purges consumed ones"),
+}
+"""What a repartition topic must be set to, and what happens else.
+
+The rule is ``validateCleanupPolicyForRepartitionTopic`` of Kafka Streams' ``InternalTopicManager``, the values are of
+``RepartitionTopicConfig`` and, for ``retention.bytes``, the brokers' default. Kafka Streams lets users override them; a
+finite retention is wrong still: an application that is down for longer loses what it has not counted yet.
+"""
+
+CONFIGS = frozenset({*LOSSLESS, "min.insync.replicas"})
+"""Configs of repartition topics that are this check's; the others are the check `topics`'s."""
+
+
+def observe(application: Application, cluster: Cluster) -> Iterable[Observation]:
+    """Configs and replicas of every repartition topic."""
+    topics = [spec.name for spec in application.with_role(TopicRole.REPARTITION)]
+    if not topics:
+        raise CouldNotLook(
+            f"{application.application_id} has no repartition topic", expected="at least 1", observed="none"
+        )
+    observed = existing(cluster, topics)
+    replicas = expected_replication(application, cluster)
+    for name in topics:
+        topic = observed[name]
+        for config, (expected, otherwise) in LOSSLESS.items():
+            found = topic.configs.get(config, "not set")
+            agrees = same_value(found, expected)
+            yield Observation(f"{name}: {config}", expected, expected if agrees else found, "" if agrees else otherwise)
+        if replicas is None:
+            continue
+        yield at_least(f"{name}: replication factor", topic.replication_factor, replicas)
+        if application.declared:
+            config = "min.insync.replicas"
+            found = topic.configs.get(config, "not set")
+            yield Observation(f"{name}: {config}", str(resolve_min_insync_replicas(replicas)), found)
+
+
+CHECK = Check(
+    name="repartition",
+    title="Repartition topics fit for use",
+    healthy="Every repartition topic keeps each record until it is consumed: cleanup.policy=delete, no retention by"
+    " time or size, and as many replicas as the topics the application reads.",
+    observe=observe,
+)

@@ -1,0 +1,152 @@
+"""Topics: are all there, as declared, and on all the brokers that should hold them?
+
+Some configs are other checks': those of repartition topics that could lose records (``repartition``), and those on
+which compaction depends (``compaction``). Partition counts of keyed topics are ``copartitioning``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from streamplan.checks import compaction, repartition
+from streamplan.checks.application import Application
+from streamplan.checks.cuts import Patience
+from streamplan.checks.observation import Check, Observation, at_least
+from streamplan.checks.port import Cluster
+from streamplan.checks.replication import expected_replication
+from streamplan.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
+
+REPLICA_PATIENCE = Patience(seconds=5.0, interval=0.5)
+"""A replica may fall behind for a moment, and a leader be elected: what is wrong is wrong at every look."""
+
+NAMED_PARTITIONS = 20
+"""So many partitions of a topic get a row each for the same fault; the others are counted."""
+
+INTERNAL = (TopicRole.REPARTITION, TopicRole.CHANGELOG)
+
+INTERNAL_CONFIGS: Mapping[str, str] = {"message.timestamp.type": "CreateTime"}
+"""``InternalTopicConfig.INTERNAL_TOPIC_DEFAULT_OVERRIDES`` of Kafka Streams: all that holds for any internal topic."""
+
+
+class _Fault(StrEnum):
+    MISSING = "missing"
+    LEADERLESS = "leaderless"
+    UNDER_REPLICATED = "under-replicated"
+
+
+@dataclass(frozen=True, order=True)
+class _Suspect:
+    """``partition``: of a missing topic -1."""
+
+    topic: str
+    partition: int
+    fault: _Fault
+
+
+def observe(
+    application: Application, cluster: Cluster, *, patience: Patience = REPLICA_PATIENCE
+) -> Iterable[Observation]:
+    """Every topic of the application by itself."""
+    observed, faults = _settled(cluster, [spec.name for spec in application.topics], patience)
+    replicas = expected_replication(application, cluster)
+    for spec in application.topics:
+        missing = _Suspect(spec.name, -1, _Fault.MISSING) in faults
+        how = "deploying the pipeline creates it" if missing and application.declared else ""
+        yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", how)
+        if spec.name in observed:
+            topic = observed[spec.name]
+            yield from _declared(application, spec, topic, replicas)
+            yield from _partitions(topic, [fault for fault in faults if fault.topic == spec.name])
+
+
+def _declared(
+    application: Application, spec: TopicSpec, topic: ObservedTopic, replicas: int | None
+) -> Iterable[Observation]:
+    """What was declared of it, or holds for any application, as far as no other check looks at it."""
+    if application.declared and spec not in application.keyed:
+        yield Observation(f"{spec.name}: partitions", spec.partitions, topic.partitions)
+    if replicas is not None and spec.role is not TopicRole.REPARTITION:
+        subject = f"{spec.name}: replication factor"
+        if application.declared:
+            yield Observation(subject, replicas, topic.replication_factor)
+        elif spec.role in INTERNAL:
+            yield at_least(subject, topic.replication_factor, replicas)
+    for config, expected in _configs(application, spec, replicas).items():
+        found = topic.configs.get(config, "not set")
+        agrees = same_value(found, expected)
+        how = "" if agrees else "kafka-configs sets it"
+        yield Observation(f"{spec.name}: {config}", expected, expected if agrees else found, how)
+
+
+def _configs(application: Application, spec: TopicSpec, replicas: int | None) -> Mapping[str, str]:
+    if not application.declared:
+        return INTERNAL_CONFIGS if spec.role in INTERNAL else {}
+    elsewhere: frozenset[str] = frozenset()
+    if spec.role is TopicRole.REPARTITION:
+        elsewhere = repartition.CONFIGS
+    elif compaction.is_judged(spec):
+        elsewhere = compaction.CONFIGS
+    declared = resolve_configs(spec, replicas) if replicas is not None else spec.configs
+    return {config: value for config, value in declared.items() if config not in elsewhere}
+
+
+def _partitions(topic: ObservedTopic, faults: Sequence[_Suspect]) -> Iterable[Observation]:
+    leaderless = [fault.partition for fault in faults if fault.fault is _Fault.LEADERLESS]
+    behind = [fault.partition for fault in faults if fault.fault is _Fault.UNDER_REPLICATED]
+    yield Observation(f"{topic.name}: partitions with a leader", topic.partitions, topic.partitions - len(leaderless))
+    for partition in leaderless[:NAMED_PARTITIONS]:
+        held = f"held by {_listed(topic.replicas[partition])}: start one that was in sync"
+        yield Observation(f"{topic.name}-{partition}: leader", "a broker", "none", held)
+    yield Observation(f"{topic.name}: fully replicated partitions", topic.partitions, topic.partitions - len(behind))
+    for partition in behind[:NAMED_PARTITIONS]:
+        missing = sorted(_behind(topic, partition))
+        replicas, in_sync = topic.replicas[partition], topic.in_sync[partition]
+        where = f"missing: {_listed(missing)}"
+        yield Observation(f"{topic.name}-{partition}: in sync", _listed(replicas), _listed(in_sync), where)
+
+
+def _listed(brokers: Sequence[int]) -> str:
+    ids = ", ".join(map(str, sorted(brokers)))
+    return f"broker{'s' * (len(brokers) > 1)} {ids}" if ids else "none"
+
+
+def _behind(topic: ObservedTopic, partition: int) -> set[int]:
+    return set(topic.replicas[partition]) - set(topic.in_sync[partition])
+
+
+def _settled(
+    cluster: Cluster, names: Sequence[str], patience: Patience
+) -> tuple[Mapping[str, ObservedTopic], Sequence[_Suspect]]:
+    """The topics, and what was wrong with their partitions at every look until patience was over."""
+    deadline = patience.clock() + patience.seconds
+    observed = cluster.topics(names)
+    faults = set(_suspects(observed, names))
+    while faults and patience.clock() < deadline:
+        patience.sleep(patience.interval)
+        observed = cluster.topics(names)
+        faults &= set(_suspects(observed, names))
+    return observed, sorted(faults)
+
+
+def _suspects(observed: Mapping[str, ObservedTopic], names: Sequence[str]) -> Iterable[_Suspect]:
+    for name in names:
+        topic = observed.get(name)
+        if topic is None:
+            yield _Suspect(name, -1, _Fault.MISSING)
+            continue
+        for partition in topic.replicas:
+            if topic.leaders[partition] < 0:
+                yield _Suspect(name, partition, _Fault.LEADERLESS)
+            if _behind(topic, partition):
+                yield _Suspect(name, partition, _Fault.UNDER_REPLICATED)
+
+
+CHECK = Check(
+    name="topics",
+    title="Topics as declared",
+    healthy="Every topic exists with the declared partitions, replicas and configs, and every partition has a leader"
+    " and all of its replicas in sync.",
+    observe=observe,
+)

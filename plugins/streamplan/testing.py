@@ -1,0 +1,60 @@
+"""For users' tests: an application is well, or the test fails with every wrong row.
+
+In pytest, behind whatever starts the application and gives it records::
+
+    from streamplan.testing import assert_healthy
+
+    def test_topics_are_right(bootstrap_servers):
+        assert_healthy(bootstrap_servers, "my-app", topology=Path("my-app.txt").read_text())
+
+``CouldNotLook`` is raised as it is, so that it is not taken for a failed assertion: brokers away, no such application,
+nothing there yet. To wait until there is something is the test's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamplan.adapters.kafka.connect import require_reachable
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.checks import CHECKS, check_named, left_out
+from streamplan.checks.application import application_of
+from streamplan.checks.discovery import discover
+from streamplan.checks.observation import CheckResult, Outcome, look, sentence
+from streamplan.checks.port import CouldNotLook
+from streamplan.pipeline import Pipeline
+
+
+def assert_healthy(
+    bootstrap_servers: str, application: str | Pipeline, *, checks: Sequence[str] = (), **more: Any
+) -> list[CheckResult]:
+    """Look once, with all checks that the application has a subject for, or those of these names.
+
+    ``application``  an application id, or a declared pipeline
+    ``more``         of an application id what ``checks.discovery.discover`` takes: sources, topology, counts, ...
+
+    Raises ``AssertionError``; or :class:`CouldNotLook` when nothing is wrong and a check could not look. Returns what
+    was seen.
+    """
+    require_reachable(bootstrap_servers)
+    cluster = KafkaCluster(bootstrap_servers)
+    if isinstance(application, Pipeline):
+        subject = application_of(application)
+    else:
+        subject = discover(cluster, application, **more)
+    chosen = [check_named(name) for name in checks] or [
+        check for check in CHECKS if check.name not in left_out(subject)
+    ]
+    results = [look(subject, check, cluster) for check in chosen]
+    wrong = [
+        f"{result.check}: {line}"
+        for result in results
+        if result.outcome is Outcome.FAILED
+        for line in [sentence(row) for row in result.observations if not row.agrees] or [result.reason]
+    ]
+    if wrong:
+        raise AssertionError("\n".join([f"{subject.name} is not healthy:", *wrong]))
+    if unseen := [f"{result.check}: {result.reason}" for result in results if result.outcome is Outcome.COULD_NOT_LOOK]:
+        raise CouldNotLook("\n".join([f"{subject.name} could not be looked at:", *unseen]))
+    return results

@@ -1,0 +1,431 @@
+"""A real Kafka Streams application that nobody declared: found in Kafka, green while it runs, red for its faults."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.checks import CHECKS, compaction, lag, topics
+from streamplan.checks.application import Application
+from streamplan.checks.counts import CountOf
+from streamplan.checks.cuts import Patience
+from streamplan.checks.discovery import discover
+from streamplan.checks.observation import CheckResult, Outcome, look, sentence
+from streamplan.pipelines.orders import order
+from streamplan.serdes import Json
+from streamplan.settings import PROJECT
+from streamplan.testing import assert_healthy
+from streamplan.topics import TopicRole
+
+from tests.integration import test_pipelines
+from tests.integration.conftest import NewTopicFactory
+from tests.integration.kafka_streams import STREAMS, properties, wait_until_running
+from tests.integration.test_pipelines import Callback, Library, order_key, raw
+
+jvm = test_pipelines.jvm
+
+ORDER = "Id string, ProductType int"
+GUARANTEES = ["at_least_once", "exactly_once_v2"]
+NAMES = [check.name for check in CHECKS]
+SHORT = Patience(seconds=3.0, interval=0.1)
+"""What is to be waited for here comes at once or not at all."""
+
+
+@dataclass
+class Running:
+    """The orders topology at work. ``description`` is what its ``Topology.describe()`` prints."""
+
+    library: Library
+    bootstrap_servers: str
+    orders: str
+    description: str
+    streams: Any = None
+    produced: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        self.producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
+
+    @property
+    def id(self) -> str:
+        return self.library.application_id
+
+    @property
+    def repartition(self) -> str:
+        return f"{self.id}-by-product-repartition"
+
+    @property
+    def changelog(self) -> str:
+        return f"{self.id}-totals-changelog"
+
+    @property
+    def cluster(self) -> KafkaCluster:
+        """A new one: partition counts are asked once."""
+        return KafkaCluster(self.bootstrap_servers)
+
+    def order_many(self, count: int) -> None:
+        for n in itertools.islice(self.produced, count):
+            key, value = order(n)
+            self.producer.produce(self.orders, value, key)
+        assert self.producer.flush(30) == 0
+
+    def write(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
+        """Something that the application has not written."""
+        self.producer.produce(topic, value, key, partition)
+        assert self.producer.flush(30) == 0
+
+    def wait_until_at_work(self) -> None:
+        """Before its first commits there is nothing to look at."""
+        self.order_many(50)
+        for topic in (self.orders, self.repartition):
+            eventually(lambda: topic in self.cluster.read_by(self.id), f"positions in {topic}")  # noqa: B023
+
+    def wait_until_counted(self) -> None:
+        """The changelog holds all orders: the last totals are of all that was produced."""
+        wanted = next(self.produced)
+        self.produced = itertools.count(wanted)
+        cluster = self.cluster
+
+        def counted() -> int:
+            last: dict[tuple[int, bytes | None], int] = {}
+            ranges = {number: (at.start, at.stable) for number, at in cluster.offsets(self.changelog).items()}
+            for chunk in cluster.read(self.changelog, ranges):
+                for key, value in zip(chunk.keys, chunk.values, strict=True):
+                    last[chunk.partition, key] = int.from_bytes(value or b"", "big")
+            return sum(last.values())
+
+        eventually(lambda: counted() == wanted, f"{wanted} orders counted")
+
+    def found(self, **more: Any) -> Application:
+        return discover(self.cluster, self.id, counts=[CountOf(self.orders, "ProductType", Json(ORDER))], **more)
+
+    def looks(self, **more: Any) -> dict[str, CheckResult]:
+        found, cluster = self.found(**more), self.cluster
+        impatient = {
+            "lag": lag.check_with(None, SHORT),
+            "compaction": replace(compaction.CHECK, observe=lambda a, c: compaction.observe(a, c, patience=SHORT)),
+            "topics": replace(topics.CHECK, observe=lambda a, c: topics.observe(a, c, patience=SHORT)),
+        }
+        return {check.name: look(found, impatient.get(check.name, check), cluster) for check in CHECKS}
+
+    def alter(self, topic: str, config: str, value: str) -> None:
+        entry = ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(10)
+        eventually(lambda: self.cluster.topics([topic])[topic].configs[config] == value, f"{topic}: {config}={value}")
+
+    def stop(self) -> None:
+        if self.streams is not None:
+            assert self.streams.close(self.library.jvm.java.time.Duration.ofSeconds(30)), "it did not close within 30 s"
+        self.streams = None
+
+
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.1)
+
+
+@contextmanager
+def flowing(application: Running, count: int = 10, interval: float = 0.05) -> Iterator[None]:
+    """Orders come all the time."""
+    stop, failed = threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            while not stop.wait(interval):
+                application.order_many(count)
+        except BaseException as error:  # noqa: BLE001  # a thread's errors would be lost
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+    assert not failed
+
+
+@contextmanager
+def started(library: Library, built: Any, bootstrap_servers: str, state: Path, **config: str) -> Iterator[Any]:
+    kafka_streams = library.jvm.org.apache.kafka.streams.KafkaStreams(
+        built,
+        properties(
+            library.jvm,
+            {
+                "application.id": library.application_id,
+                "bootstrap.servers": bootstrap_servers,
+                "state.dir": str(state),
+                "commit.interval.ms": "200",
+                "auto.offset.reset": "earliest",
+                "default.key.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",
+                "default.value.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",
+                **{name.replace("_", "."): value for name, value in config.items()},
+            },
+        ),
+    )
+    try:
+        kafka_streams.start()
+        wait_until_running(kafka_streams)
+        yield kafka_streams
+    finally:
+        kafka_streams.close(library.jvm.java.time.Duration.ofSeconds(30))
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        made = [name for name in admin.list_topics(timeout=10).topics if name.startswith(f"{library.application_id}-")]
+        futures = [*admin.delete_topics(made).values()] if made else []
+        for future in (*futures, *admin.delete_consumer_groups([library.application_id]).values()):
+            future.exception(10)
+
+
+Placing = Callable[[bytes, bytes, int], int]
+
+
+@pytest.fixture
+def start(
+    jvm: Any, bootstrap_servers: str, new_topic: NewTopicFactory, tmp_path: Path
+) -> Iterator[Callable[..., Running]]:
+    """Starts orders applications: the guarantee, who places records in the repartition topic, further configs."""
+    opened: list[Any] = []
+
+    def start(guarantee: str, placing: Placing | None = None, **config: str) -> Running:
+        library = Library(jvm, f"jvm-{uuid.uuid4().hex[:8]}")
+        orders = new_topic("orders")
+        stream = library.stream(orders, Id=str, ProductType=int)
+        if placing is None:
+            grouped = library.grouped(stream, order_key, "by-product")
+        else:
+            grouped = placed(library, stream, placing)
+        grouped.count(library.stored("totals"))
+        built = library.builder.build()
+        application = Running(library, bootstrap_servers, orders, str(built.describe().toString()))
+        more = {"processing_guarantee": guarantee, "repartition_purge_interval_ms": "3600000", **config}
+        running = started(library, built, bootstrap_servers, tmp_path / library.application_id, **more)
+        application.streams = running.__enter__()
+        opened.append(running)
+        return application
+
+    yield start
+    for running in opened:
+        running.__exit__(None, None, None)
+
+
+def placed(library: Library, stream: Any, placing: Placing) -> Any:
+    """Grouped by the product, through a repartition topic with a partitioner of its own."""
+    by_product = Callback(f"{STREAMS}.kstream.KeyValueMapper", apply=lambda key, value: order_key(key, raw(value)))
+    java = library.jvm.java.util
+
+    def partitions(topic: str, key: Any, value: Any, count: int) -> Any:
+        return java.Optional.of(java.Collections.singleton(placing(raw(key) or b"", raw(value) or b"", count)))
+
+    partitioner = Callback(f"{STREAMS}.processor.StreamPartitioner", partitions=partitions)
+    repartitioned = library.option("Repartitioned", "with", library.bytes, library.bytes).withName("by-product")
+    repartitioned = repartitioned.withStreamPartitioner(partitioner)
+    return stream.selectKey(by_product).repartition(repartitioned).groupByKey()
+
+
+def told(result: CheckResult) -> str:
+    return "\n".join([result.reason, *(sentence(row) for row in result.observations if not row.agrees)])
+
+
+def expect(found: Mapping[str, CheckResult], **outcomes: Outcome) -> None:
+    """Those named, and all others passed."""
+    wanted = dict.fromkeys(NAMES, Outcome.PASSED) | outcomes
+    seen = {name: f"{result.outcome}: {told(result)}" for name, result in found.items()}
+    assert {name: result.outcome for name, result in found.items()} == wanted, seen
+
+
+def command(application: Running, *arguments: str, home: Path) -> tuple[int, dict[str, Any], str]:
+    """``python -m streamplan check``: its status, what it printed, and what it said meanwhile."""
+    servers = ["--bootstrap-servers", application.bootstrap_servers]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "streamplan",
+            "check",
+            *servers,
+            "--application-id",
+            application.id,
+            "--json",
+            *arguments,
+        ],
+        env={**os.environ, "PYTHONPATH": str(PROJECT / "plugins"), "STREAMPLAN_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_green_while_it_runs_and_after_its_repartition_topic_was_purged(
+    start: Callable[..., Running], guarantee: str, tmp_path: Path
+) -> None:
+    application = start(guarantee, repartition_purge_interval_ms="3000")
+    topology = tmp_path / "topology.txt"
+    topology.write_text(application.description)
+    count = ["--count", f"{application.orders}:ProductType", "--value", ORDER]
+    with flowing(application):
+        application.wait_until_at_work()
+        for more in ({}, {"topology": application.description}) * 3:
+            expect(application.looks(**more))
+        status, printed, said = command(application, *count, "--topology", str(topology), home=tmp_path)
+        assert (status, printed["outcome"]) == (0, "passed"), (printed, said)
+        assert [one["check"] for one in printed["checks"]] == NAMES
+        eventually(
+            lambda: any(at.start for at in application.cluster.offsets(application.repartition).values()), "purged"
+        )
+        expect(application.looks())
+    application.wait_until_counted()
+    eventually(
+        lambda: all(at.start == at.end for at in application.cluster.offsets(application.repartition).values()),
+        "nothing is left",
+    )
+    expect(application.looks())
+    assert [one.outcome for one in assert_healthy(application.bootstrap_servers, application.id)] == [
+        Outcome.PASSED for name in NAMES if name != "totals"
+    ]
+    application.stop()
+    status, printed, said = command(application, *count, home=tmp_path)
+    assert status == 0, (printed, said)
+
+
+def test_what_is_found(start: Callable[..., Running]) -> None:
+    application = start("at_least_once")
+    application.wait_until_at_work()
+    for more in ({}, {"topology": application.description}):
+        found = application.found(**more)
+        assert {spec.name: (spec.role, spec.partitions) for spec in found.topics} == {
+            application.orders: (TopicRole.SOURCE, 2),
+            application.repartition: (TopicRole.REPARTITION, 2),
+            application.changelog: (TopicRole.CHANGELOG, 2),
+        }
+        assert [tasks.changelogs for tasks in found.tasks] == [(), (application.changelog,)]
+        assert not found.notes
+
+
+# -- faults
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_configs_and_counts(start: Callable[..., Running], guarantee: str) -> None:
+    """One after the other, in an application that goes on running."""
+    application = start(guarantee)
+    application.order_many(19)
+    application.wait_until_counted()
+
+    application.alter(application.changelog, "cleanup.policy", "delete")
+    found = application.looks()
+    expect(found, compaction=Outcome.FAILED)
+    assert f"{application.changelog}: cleanup.policy: expected compact, observed delete" in told(found["compaction"])
+    application.alter(application.changelog, "cleanup.policy", "compact")
+
+    application.alter(application.repartition, "cleanup.policy", "compact")
+    found = application.looks()
+    expect(found, repartition=Outcome.FAILED)
+    assert f"{application.repartition}: cleanup.policy: expected delete, observed compact" in told(found["repartition"])
+    application.alter(application.repartition, "cleanup.policy", "delete")
+
+    application.alter(application.repartition, "retention.ms", "3600000")
+    found = application.looks()
+    expect(found, repartition=Outcome.FAILED)
+    assert f"{application.repartition}: retention.ms" in told(found["repartition"])
+    application.alter(application.repartition, "retention.ms", "-1")
+    expect(application.looks())
+
+    more = NewPartitions(application.changelog, 3)
+    application.admin.create_partitions([more])[application.changelog].result(10)
+    eventually(lambda: len(application.cluster.offsets(application.changelog)) == 3, "three partitions")
+    for more in ({}, {"topology": application.description}):
+        found = application.looks(**more)
+        assert f"{application.changelog}: partitions" in told(found["copartitioning"])
+        assert {name for name in NAMES if found[name].outcome is Outcome.FAILED} == {"copartitioning"}, found
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_records_placed_by_crc32(start: Callable[..., Running], guarantee: str) -> None:
+    application = start(guarantee, lambda key, value, count: crc32(key) % count)
+    application.order_many(19)
+    application.wait_until_counted()
+    found = application.looks()
+    expect(found, copartitioning=Outcome.FAILED)
+    said = told(found["copartitioning"])
+    for topic in (application.repartition, application.changelog):
+        assert f"{topic}: key '0': expected partition 0, observed partition 1 (1" in said
+    assert "CRC32" in said
+    # declared, it is as it should be
+    expect(application.looks(partitioners={application.repartition: by_crc32}))
+
+
+def by_crc32(key: bytes, partitions: int) -> int:
+    return crc32(key) % partitions
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_one_key_in_two_partitions(start: Callable[..., Running], guarantee: str) -> None:
+    application = start(guarantee, lambda key, value, count: crc32(value) % count)
+    application.order_many(40)
+    application.wait_until_counted()
+    found = application.looks()
+    expect(found, copartitioning=Outcome.FAILED)
+    assert f"{application.changelog}: key '1': expected partition 1, observed partition 0" in told(
+        found["copartitioning"]
+    )
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_wrong_totals_and_a_stopped_application(start: Callable[..., Running], guarantee: str, tmp_path: Path) -> None:
+    application = start(guarantee)
+    application.order_many(19)
+    application.wait_until_counted()
+    application.stop()
+    expect(application.looks())
+
+    application.order_many(4)
+    found = application.looks()
+    expect(found, lag=Outcome.FAILED)
+    assert application.orders in told(found["lag"])
+    assert "has not moved" in told(found["lag"])
+    status, printed, said = command(application, "--only", "copartitioning,names", home=tmp_path)
+    assert status == 0, (printed, said)
+
+    application.write(application.changelog, b"0", (11).to_bytes(8, "big"), 0)
+    found = application.looks()
+    expect(found, lag=Outcome.FAILED, totals=Outcome.FAILED)
+    assert "totals[0]: expected 10, observed 11, 1 too many" in told(found["totals"])
+    count = ["--count", f"{application.orders}:ProductType", "--value", ORDER, "--only", "totals"]
+    status, printed, said = command(application, *count, home=tmp_path)
+    assert status == 1, (printed, said)
+    with pytest.raises(AssertionError, match=r"totals\[0\]"):
+        assert_healthy(
+            application.bootstrap_servers,
+            application.id,
+            checks=["totals", "copartitioning"],
+            counts=[CountOf(application.orders, "ProductType", Json(ORDER))],
+        )

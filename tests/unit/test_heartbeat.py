@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from streamplan.adapters.results import read_claim
+from streamplan.adapters.spark import heartbeat
+from streamplan.adapters.spark.heartbeat import Heartbeat
+from streamplan.checks.lag import Claim, ClaimState
+
+
+def said(file: Path) -> Claim:
+    claim = read_claim(file)
+    assert claim is not None
+    return claim
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "reports" / "orders" / "aggregator.json"
+
+
+def test_the_life_of_an_aggregator(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.0)
+    with Heartbeat(file) as heart:
+        assert said(file).state is ClaimState.STARTING
+        heart.beat()
+        first = said(file)
+        assert (first.state, first.pid, first.host) == (ClaimState.RUNNING, os.getpid(), socket.gethostname())
+        heart.written(1, 42)
+        heart.beat()
+        assert said(file).batches[1].id == 42
+        assert said(file).at >= first.at
+        heart.ending()
+        assert said(file).state is ClaimState.STOPPED
+    assert said(file).state is ClaimState.STOPPED
+
+
+def test_between_two_beats_nothing_is_written(file: Path) -> None:
+    with Heartbeat(file) as heart:
+        heart.beat()
+        file.unlink()
+        heart.beat()
+        assert not file.exists()
+
+
+@pytest.mark.parametrize(("told_to_stop", "state"), [(False, ClaimState.FAILED), (True, ClaimState.STOPPED)])
+def test_a_failure(file: Path, told_to_stop: bool, state: ClaimState) -> None:
+    heart = Heartbeat(file)
+    if told_to_stop:
+        heart.stop.set()
+    with pytest.raises(RuntimeError), heart:
+        raise RuntimeError
+    assert said(file).state is state
+
+
+def test_without_a_place_for_it_the_aggregator_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "reports").touch()
+    lines: list[str] = []
+    with Heartbeat(tmp_path / "reports" / "aggregator.json", report=lines.append) as heart:
+        heart.beat()
+    assert lines
+    assert all(line.startswith("no heartbeat: ") for line in lines)
+    with Heartbeat() as heart:
+        heart.beat()
