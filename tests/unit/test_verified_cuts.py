@@ -15,7 +15,8 @@ from streamplan.checks import totals
 from streamplan.checks.application import Application, application_of
 from streamplan.checks.observation import Observation
 from streamplan.checks.port import CouldNotLook
-from streamplan.checks.totals import Held, Verified, count_chunk
+from streamplan.checks.totals import count_chunk
+from streamplan.checks.verified import Held, Verified
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.serdes import Json
 

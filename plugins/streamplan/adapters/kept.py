@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from streamplan.checks.port import CouldNotLook
-from streamplan.checks.totals import Held, Verified
+from streamplan.checks.verified import Held, Verified
 
 LOCK_SECONDS = 30.0
 """Two looks that end together take turns."""
@@ -25,7 +25,7 @@ _VARIABLES = 500
 
 
 class KeptFile:
-    """``checks.totals.Kept`` in the file ``path``, made when something is kept. One that cannot be read is as none."""
+    """``checks.verified.Kept`` in the file ``path``, made when something is kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

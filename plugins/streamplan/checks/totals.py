@@ -7,15 +7,15 @@ news, and input that was verified may be deleted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from streamplan.checks.application import Aggregation, Application
 from streamplan.checks.cuts import Patience, take_cut
 from streamplan.checks.observation import Check, Observation, existing
 from streamplan.checks.port import Chunk, Cluster, CouldNotLook, Record, RecordsGone, records_of
+from streamplan.checks.verified import Held, Kept, NothingKept, Positions, Verified
 from streamplan.serdes import Rejected
 
 LOOKS = 3
@@ -25,8 +25,6 @@ NAMED_KEYS = 100
 """So many keys get a row each, the wrong ones first; the others are counted."""
 
 _SHOWN = 5
-
-Positions = Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -50,62 +48,6 @@ def count_chunk(aggregation: Aggregation, chunk: Chunk) -> Counts:
         except Rejected:
             rejected.append(row)
     return Counts(counts, rejected)
-
-
-@dataclass(frozen=True)
-class Held:
-    """Of one key: how often it was counted in the source, and its value in each partition of the changelog."""
-
-    counted: int = 0
-    values: Mapping[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Verified:
-    """A moment at which everything agreed.
-
-    ``topics``   the ids of the topics: one that was deleted and made again has another
-    ``source``   positions in the source; ``changelog`` and ``letters``: ends of those topics
-    ``records``  of the source, up to there; ``waiting``: keys of those that were between the two sub-topologies
-    """
-
-    topics: Mapping[str, str]
-    source: Positions
-    changelog: Positions
-    letters: Positions
-    records: int
-    waiting: frozenset[bytes]
-
-
-class Kept(Protocol):
-    """Where the last verified cut is kept. The real one is ``adapters.kept``."""
-
-    def verified(self) -> Verified | None: ...
-
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, Held]:
-        """What was verified of these keys, of all for None; those that had no records are absent."""
-
-    def keys(self) -> int:
-        """How many there are."""
-
-    def keep(self, verified: Verified, changed: Mapping[bytes, Held], *, after: Verified | None) -> None:
-        """Replace the cut ``after``, None for whatever was there before. Does nothing where another came between."""
-
-
-class NothingKept:
-    """Every look begins at the beginning."""
-
-    def verified(self) -> Verified | None:
-        return None
-
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, Held]:
-        return {}
-
-    def keys(self) -> int:
-        return 0
-
-    def keep(self, verified: Verified, changed: Mapping[bytes, Held], *, after: Verified | None) -> None:
-        pass
 
 
 @dataclass(frozen=True)
