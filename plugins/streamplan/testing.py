@@ -40,6 +40,8 @@ def assert_healthy(
     require_reachable(bootstrap_servers)
     cluster = KafkaCluster(bootstrap_servers)
     if isinstance(application, Pipeline):
+        if more:
+            raise TypeError(f"{', '.join(more)}: a pipeline declares that itself")
         subject = application_of(application)
     else:
         subject = discover(cluster, application, **more)

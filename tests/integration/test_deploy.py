@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from urllib.parse import quote
 
 import httpx
 import pytest
+from streamplan.adapters.embedded.airflow import USER
 from streamplan.adapters.embedded.stack import Stack
 from streamplan.adapters.results import read_latest
 from streamplan.checks import CHECKS
@@ -18,6 +20,13 @@ from tests.integration.test_aggregator import read_committed
 
 ORDERS = pipeline_named("orders")
 DEPLOY_SECONDS = 240.0
+
+
+def token(stack: Stack) -> dict[str, str]:
+    """As a browser has it that is logged in."""
+    login = {"username": USER, "password": stack.airflow.password}
+    found = httpx.post(f"{stack.airflow.url}/auth/token", json=login).json()["access_token"]
+    return {"Authorization": f"Bearer {found}"}
 
 
 def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> None:
@@ -44,6 +53,12 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> 
         told = rest.xcom("orders_deploy", run, f"verify.{check.name}", "result")
         assert told["outcome"] == "passed"
         assert (stack.settings.reports / told["data_docs"]).is_file()
+        link = rest.xcom("orders_deploy", run, f"verify.{check.name}", "_link_DataDocsLink")
+        assert link == f"/streamplan/{quote(told['data_docs'])}"
+        assert httpx.get(f"{rest.url}{link}").status_code == httpx.codes.UNAUTHORIZED
+        page = httpx.get(f"{rest.url}{link}", headers=token(stack))
+        assert page.status_code == httpx.codes.OK, page.text
+        assert f"orders_{check.name}" in page.text
     assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
 
 

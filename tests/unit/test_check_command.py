@@ -314,6 +314,8 @@ def test_assert_healthy(orders: FakeApplication) -> None:
 def test_assert_healthy_that_cannot_look(
     orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with pytest.raises(TypeError, match="sources: a pipeline declares that itself"):
+        testing.assert_healthy(SERVERS, PIPELINE, sources=["orders"])
     with pytest.raises(CouldNotLook, match="application other"):
         testing.assert_healthy(SERVERS, "other")
     one_check(monkeypatch, error=CouldNotLook("the group", observed="no permission"))

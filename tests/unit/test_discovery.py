@@ -158,6 +158,13 @@ def test_a_source_that_is_told_and_missing_is_the_topics_checks(cluster: FakeClu
     assert not wrong(found, cluster)
 
 
+def test_what_is_counted_is_read_also_before_the_first_commit(cluster: FakeCluster, orders: FakeApplication) -> None:
+    del cluster.committed[orders.group, "orders"]
+    assert not names(discover(cluster, orders.group), TopicRole.SOURCE)
+    found = discover(cluster, orders.group, counts=[CountOf("orders", "ProductType", ORDER)])
+    assert names(found, TopicRole.SOURCE) == ["orders"]
+
+
 def test_an_unknown_application_is_told_with_those_near(cluster: FakeCluster, orders: FakeApplication) -> None:
     with pytest.raises(CouldNotLook, match=r"application orders-agregator: .*neither\. Is it orders-aggregator\?"):
         discover(cluster, "orders-agregator")
@@ -500,6 +507,15 @@ def test_a_partitioner_within_a_key_of_two_parts(cluster: FakeCluster) -> None:
     found = discover(cluster, "app", partitioners={"orders": by_last_digit})
     assert not wrong(found, cluster)
     pickle.loads(pickle.dumps(found))
+
+
+def test_a_partitioner_that_does_not_understand_a_key_is_no_verdict(
+    cluster: FakeCluster, orders: FakeApplication
+) -> None:
+    cluster.produce(orders.repartition, b"Jackets", b"v", partition=0)
+    found = discover(cluster, orders.group, partitioners={orders.repartition: by_last_digit})
+    with pytest.raises(CouldNotLook, match=r"the partitioner of .*: expected a partition for the key b'Jackets'"):
+        wrong(found, cluster)
 
 
 def test_a_partitioner_of_a_strange_topic_is_refused(cluster: FakeCluster, orders: FakeApplication) -> None:

@@ -206,8 +206,12 @@ def _near(application_id: str, groups: Sequence[str]) -> str:
         return "There is no consumer group at all."
     if near := get_close_matches(application_id, groups, _NEAR):
         return f"Is it {' or '.join(near)}?"
-    more = f", and {len(groups) - _NEAR} more" if len(groups) > _NEAR else ""
-    return f"Consumer groups here: {', '.join(sorted(groups)[:_NEAR])}{more}."
+    return f"Consumer groups here: {_listed(sorted(groups))}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NEAR} more" if len(names) > _NEAR else ""
+    return f"{', '.join(names[:_NEAR])}{more}"
 
 
 @dataclass
@@ -247,7 +251,7 @@ def _by_names(found: _Found) -> _Parts:
             if counts and found.counts[changelog] not in counts:
                 parts.expected[changelog] = Counter(counts).most_common(1)[0][0]
         parts.notes.append(
-            f"Not known of which topics the stores behind {', '.join(left)} are made: such a changelog passes with the"
+            f"Not known of which topics the stores behind {_listed(left)} are made: such a changelog passes with the"
             " partition count of any topic that is read. The text of Topology.describe() would tell."
         )
     if not found.positions and not found.given:
@@ -304,9 +308,9 @@ def _by_description(found: _Found, subtopologies: Sequence[DescribedSubtopology]
         parts.roles.setdefault(topic, TopicRole.SINK)
     parts.tasks, parts.groups = tuple(tasks), tuple(group for group in groups if len(group) > 1)
     if without:
-        parts.notes.append(f"No changelog of {', '.join(without)}: its logging is off, or a topic that is read serves.")
+        parts.notes.append(f"No changelog of {_listed(without)}: its logging is off, or a topic that is read serves.")
     if others := sorted({*found.own, *found.positions, *found.given} - parts.roles.keys()):
-        parts.notes.append(f"Not in the given topology and left out: {', '.join(others)}. Is it that of this version?")
+        parts.notes.append(f"Not in the given topology and left out: {_listed(others)}. Is it that of this version?")
     return parts
 
 

@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from streamplan.adapters.airflow.connections import bootstrap_servers
+from streamplan.adapters.airflow.data_docs import DataDocsLink
 from streamplan.adapters.airflow.supervisor import job_environment, job_file, seconds_for, spark_hook
 from streamplan.adapters.airflow.triggers import ProcessedTrigger
 from streamplan.checks import check_named
@@ -203,6 +204,8 @@ class CheckOperator(SparkJobOperator):
     task ``recount`` before it. On a schedule a check that reads much is skipped while its last pass is young. With the
     parameter ``full`` everything is looked at, by Spark where it is more than one machine should read.
     """
+
+    operator_extra_links = (DataDocsLink(),)
 
     def __init__(
         self, *, pipeline: str, check: str, with_state_store: bool = False, recounted: bool = False, **kwargs: Any

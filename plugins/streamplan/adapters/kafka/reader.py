@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import groupby
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from confluent_kafka import (
     Consumer,
@@ -58,10 +59,10 @@ class KafkaCluster:
 
     def groups(self) -> Sequence[str]:
         def question(left: float) -> list[str]:
-            found = self._admin.list_consumer_groups(request_timeout=left).result(left + _GRACE_SECONDS)
-            if found.errors:
-                raise found.errors[0]
-            return sorted(group.group_id for group in found.valid)
+            # list_consumer_groups leaves out those of Kafka Streams' own protocol (group.protocol=streams, KIP-1071).
+            with catch_warnings():
+                simplefilter("ignore", DeprecationWarning)
+                return sorted(str(group.id) for group in self._admin.list_groups(timeout=left))
 
         return self._ask(question, "its consumer groups")
 
