@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from streamplan.checks import copartitioning
 from streamplan.checks.application import application_of
 from streamplan.checks.observation import Observation
 from streamplan.checks.port import CouldNotLook, RecordsGone
+from streamplan.partitions import partition_for_key
 from streamplan.pipelines.orders import PIPELINE
 
 from tests.fake_cluster import FakeApplication, FakeCluster
@@ -131,3 +134,15 @@ def test_uncommitted_records_and_records_without_a_key_are_no_fault(
 
 def _first(cluster: FakeCluster, application: FakeApplication):  # type: ignore[no-untyped-def]
     return cluster.existing[application.repartition].partitions[0]
+
+
+@pytest.mark.parametrize(("keys", "told"), [(1, False), (4, False), (5, True)])
+def test_crc32_is_told_by_several_keys_where_others_are_in_their_place(
+    cluster: FakeCluster, application: FakeApplication, keys: int, told: bool
+) -> None:
+    """Key 0 is in its place, and CRC32 would put it elsewhere: only some of the producers are wrong, or none is."""
+    assert crc32(b"0") % 2 != partition_for_key(b"0", 2)
+    strange = [key for n in range(100) if crc32(key := b"key-%d" % n) % 2 != partition_for_key(key, 2)][:keys]
+    for key in strange:
+        cluster.produce(application.repartition, key, b"", partition=crc32(key) % 2)
+    assert any("CRC32" in str(row.observed) for row in wrong(cluster)) is told

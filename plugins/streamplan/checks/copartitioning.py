@@ -19,6 +19,9 @@ LOOKS = 3
 NAMED_KEYS = 20
 """So many misplaced keys of a topic get a row each; the others are counted."""
 
+ENOUGH_KEYS = 5
+"""So many misplaced keys, all where CRC32 puts them, tell its pattern."""
+
 SAMPLED_RANGES = 20
 """Of each partition, where a topic has more records than are looked at."""
 
@@ -35,14 +38,19 @@ class _Misplaced:
 
 @dataclass
 class _Placement:
-    """``sampled``: out of so many offsets; 0 when every record was looked at."""
+    """``sampled``: out of so many offsets; 0 when every record was looked at.
+
+    ``all_crc32``: whether all keys, also those in their place, lie where CRC32 puts them; told where some do not
+    """
 
     records: int = 0
     sampled: int = 0
+    all_crc32: bool = True
     keys: dict[tuple[bytes, int], _Misplaced] = field(default_factory=dict)
 
     def add(self, part: _Placement) -> None:
         self.records += part.records
+        self.all_crc32 &= part.all_crc32
         for at, found in part.keys.items():
             before = self.keys.setdefault(at, found)
             if before is not found:
@@ -122,7 +130,8 @@ def _placement(
         )
     if len(found.keys) > NAMED_KEYS:
         yield Observation(f"{topic}: further misplaced keys", 0, len(found.keys) - NAMED_KEYS)
-    if found.keys and _is_crc32(spec, found.keys, partitions):
+    several = len(found.keys) >= ENOUGH_KEYS  # of a few, some are bound to lie there by chance
+    if found.keys and _is_crc32(spec, found.keys, partitions) and (several or found.all_crc32):
         yield Observation(
             f"{topic}: the partitioner of its producers",
             "murmur2, in librdkafka partitioner=murmur2_random",
@@ -166,6 +175,8 @@ def _place(application: Application, spec: TopicSpec, partitions: int, chunks: I
             _note(placement, chunk.partition, chunk.offsets, keys, wrong)
         if len(known) > _CACHED_KEYS:
             del right[chunk.partition]
+    placed = ((key, partition) for partition, keys in right.items() for key in keys if key is not None)
+    placement.all_crc32 = partitions > 1 and _is_crc32(spec, placed, partitions)
     return placement
 
 
