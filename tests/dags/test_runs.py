@@ -17,13 +17,15 @@ from streamplan.adapters.airflow import triggers
 from streamplan.adapters.airflow.factory import producer_dag
 from streamplan.adapters.airflow.operators import skip_when_passed_lately
 from streamplan.adapters.results import write_result
-from streamplan.checks import CHECKS, check_named
-from streamplan.checks.application import Application
-from streamplan.checks.observation import Check, CheckResult, Outcome
+from streamplan.checks import CHECKS, check_named, copartitioning
+from streamplan.checks.application import Application, application_of
+from streamplan.checks.observation import Check, CheckResult, Observation, Outcome
 from streamplan.errors import Refused
 from streamplan.pipeline import Pipeline
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import Settings
+
+from tests.fake_cluster import FakeApplication, FakeCluster
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -264,3 +266,36 @@ def test_what_reads_much_is_skipped_on_a_schedule_while_its_pass_is_young(
     with pytest.raises(AirflowSkipException, match="copartitioning passed at") if skipped else nullcontext():
         skip_when_passed_lately(context, check_named("copartitioning"), "orders")
     skip_when_passed_lately(context, check_named("topics"), "orders")  # reads little: never
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_all_of_a_large_topic_is_read_by_spark(
+    dagbag: DagBag, home: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    from streamplan.adapters.airflow import operators
+    from streamplan.adapters.results import Recounted
+
+    task = dagbag.dags["orders_health"].get_task("copartitioning")
+    jobs: list[tuple[str, ...]] = []
+
+    def run(name: str, output: Path, *arguments: str) -> None:
+        jobs.append((name, *arguments))
+        Recounted((Observation("a row of Spark's", 1, 2),)).write(output)
+
+    monkeypatch.setattr(operators, "_is_large", lambda application: large)
+    monkeypatch.setattr(type(task), "_run", lambda self, *arguments: run(*arguments))
+    context: Any = {"params": {"full": True}, "dag_run": SimpleNamespace(run_type="manual", conf={"full": True})}
+    application = application_of(pipeline_named("orders"))
+    check = task._prepared(context, application, Settings.from_environment())
+    if large:
+        assert list(check.observe(application, FakeCluster())) == [Observation("a row of Spark's", 1, 2)]
+        assert [(job[0], job[job.index("--check") + 1]) for job in jobs] == [("check", "copartitioning")]
+    else:
+        asked = []
+        monkeypatch.setattr(copartitioning, "_ranges", lambda offsets, most: asked.append(most) or ())
+        cluster = FakeCluster()
+        FakeApplication(cluster, pipeline_named("orders")).order(0)
+        cluster.produce("orders-aggregator-orders-products-quantities-changelog", b"0", b"")
+        list(check.observe(application, cluster))
+        assert set(asked) == {sys.maxsize}
+        assert jobs == []

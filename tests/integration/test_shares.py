@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -12,10 +15,16 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.adapters.kafka import shares
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.results import Recounted
 from streamplan.adapters.spark.distributed import DistributedCluster
-from streamplan.checks.port import Chunk, RecordsGone
+from streamplan.checks import copartitioning, totals
+from streamplan.checks.application import application_of
+from streamplan.checks.observation import look
+from streamplan.checks.port import Chunk, CouldNotLook, RecordsGone
+from streamplan.settings import PROJECT
 
 from tests.integration.conftest import NewTopicFactory
+from tests.integration.transactional_application import TransactionalApplication
 
 RECORDS = 30_000
 
@@ -116,3 +125,45 @@ def test_shares_are_of_equal_size_and_have_everything_once(count: int) -> None:
         (p, offset) for share in divided for p, (first, last) in share.items() for offset in range(first, last)
     )
     assert seen == [(p, offset) for p, (first, last) in ranges.items() for offset in range(first, last)]
+
+
+def test_checks_read_by_spark_say_the_same(bootstrap_servers: str, spark: SparkSession) -> None:
+    """Healthy, then with a record under the wrong product and one in the wrong partition."""
+    application = TransactionalApplication(bootstrap_servers)
+    application.create_topics()
+    application.order_many(0, 19)
+    application.drain()
+    subject = application_of(application.pipeline)
+
+    def seen(cluster: KafkaCluster) -> dict[str, list[tuple[str, int | str, int | str]]]:
+        found = {check.name: look(subject, check, cluster) for check in (copartitioning.CHECK, totals.CHECK)}
+        return {
+            name: [(row.subject, row.expected, row.observed) for row in result.observations]
+            for name, result in found.items()
+        }
+
+    clusters = (KafkaCluster(bootstrap_servers), DistributedCluster(spark, bootstrap_servers))
+    try:
+        here, there = map(seen, clusters)
+        assert here == there
+        assert all(expected == observed for rows in here.values() for _, expected, observed in rows)
+        application.produce(application.repartition, b"0", b"", partition=1)
+        here, there = map(seen, clusters)
+        assert here == there
+        assert all(any(expected != observed for _, expected, observed in rows) for rows in here.values())
+    finally:
+        application.close()
+
+
+@pytest.mark.parametrize("check", ["copartitioning", "totals"])
+def test_the_job_says_why_it_could_not_look(
+    bootstrap_servers: str, tmp_path: Path, spark_environment: Mapping[str, str], check: str
+) -> None:
+    """The declared orders pipeline has no topics on these brokers."""
+    output = tmp_path / "rows.json"
+    arguments = ["--pipeline", "orders", "--check", check, "--reports", str(tmp_path), "--output", str(output)]
+    job = [sys.executable, str(PROJECT / "jobs" / "check.py"), "--bootstrap-servers", bootstrap_servers, *arguments]
+    ended = subprocess.run(job, env=dict(spark_environment), capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    with pytest.raises(CouldNotLook, match=r"topic .*observed missing"):
+        Recounted.read(output).observe()
