@@ -183,4 +183,5 @@ CHECK = Check(
     " records go when the topic's own configs say so: those outside the active segment, once they are more than"
     " min.cleanable.dirty.ratio of it or older than max.compaction.lag.ms.",
     observe=observe,
+    every_minutes=60,
 )
