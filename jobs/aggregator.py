@@ -35,6 +35,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--max-offsets", type=int, default=500_000, help="records of a micro-batch at most (default 500000)"
     )
+    parser.add_argument(
+        "--transaction-timeout-ms",
+        type=int,
+        default=60_000,
+        help="after so long the brokers abort a transaction that nobody ends (default 60000)",
+    )
     return parser.parse_args(argv)
 
 
@@ -47,7 +53,9 @@ def main() -> int:
     stop = stop_on_signals()
     try:
         pipeline = pipeline_named(args.pipeline)
-        deployment = Deployment(pipeline, args.bootstrap_servers, args.checkpoints, args.max_offsets)
+        deployment = Deployment(
+            pipeline, args.bootstrap_servers, args.checkpoints, args.max_offsets, args.transaction_timeout_ms
+        )
         with Heartbeat(args.heartbeat, stop, report) as heartbeat:
             spark = open_session(pipeline.topology.application_id)
             progress = run(

@@ -18,13 +18,15 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.positions import begin_positions
+from streamplan.adapters.kafka.positions import Application as ClaimedApplication
+from streamplan.adapters.kafka.positions import Claimed
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.queries import Deployment
 from streamplan.adapters.spark.sink import Output, Placed, SinkTarget, TaskTransaction
 from streamplan.adapters.spark.stages import output_writer, repartition_writer
 from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import Refused, StreamplanError
+from streamplan.generation import Generation
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.topology import Topology
@@ -82,6 +84,11 @@ class Application:
             stop=stop or threading.Event(),
             report=lambda line: None,
         )
+
+    def claim(self) -> Claimed:
+        """As a starting aggregator does."""
+        application = ClaimedApplication(self.pipeline, self.bootstrap_servers, transaction_timeout_ms=60_000)
+        return application.claim({0: False, 1: False})
 
     def committed(self, topic: str) -> list[Message]:
         """Every committed record, by a consumer that shares no code with the product."""
@@ -268,6 +275,8 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Applica
     target = SinkTarget(
         bootstrap_servers=application.bootstrap_servers,
         application_id=application.topology.application_id,
+        generation=Generation.of_this_process(1),
+        transaction_timeout_ms=60_000,
         subtopology=0,
         ranges={(application.orders, 0): (end, end + 1)},
         outputs=(Output(application.repartition, Placed.KEY, 2),),
@@ -293,25 +302,30 @@ def _lose_positions(application: Application) -> None:
         future.result(10)
 
 
-def _lose_checkpoints(application: Application) -> None:
-    shutil.rmtree(application.checkpoints)
+def _set_positions_back(application: Application) -> None:
+    consumer = Consumer(
+        {"bootstrap.servers": application.bootstrap_servers, "group.id": application.topology.application_id}
+    )
+    try:
+        consumer.commit(offsets=[TopicPartition(application.orders, 0, 0)], asynchronous=False)
+    finally:
+        consumer.close()
 
 
-def _bring_back_an_old_checkpoint(application: Application) -> None:
-    old = application.checkpoints.with_name("old")
-    shutil.copytree(application.checkpoints, old)
+def _lose_records(application: Application) -> None:
     application.produce(numbered(10, 20))
-    application.drain()
-    shutil.rmtree(application.checkpoints)
-    old.rename(application.checkpoints)
+    admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
+    ends = [TopicPartition(application.orders, partition, -1) for partition in (0, 1)]
+    for future in admin.delete_records(ends).values():
+        future.result(10)
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (_lose_positions, "has no position for partitions 0, 1"),
-        (_lose_checkpoints, "has no checkpoint"),
-        (_bring_back_an_old_checkpoint, "is behind Kafka"),
+        (_lose_positions, "has no position for orders-[0-9]+-0, orders-[0-9]+-1"),
+        (_set_positions_back, "is ahead of Kafka"),
+        (_lose_records, "were deleted before they were read"),
     ],
 )
 def test_a_history_torn_apart_is_refused(
@@ -342,10 +356,12 @@ def _truncated(
     for n in range(10):
         producer.produce(application.orders, key=order(n)[0], value=order(n)[1], partition=0)
     assert producer.flush(30) == 0
-    begin_positions(application.bootstrap_servers, application.topology.application_id, application.orders, new=True)
+    application.claim()
     target = SinkTarget(
         bootstrap_servers=application.bootstrap_servers,
         application_id=application.topology.application_id,
+        generation=Generation.of_this_process(1),
+        transaction_timeout_ms=60_000,
         subtopology=subtopology,
         ranges={(application.orders, 0): (0, 10)},
         outputs=(Output(output_topic, Placed.KEY, 2),),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,8 @@ EPOCH = (int(time.time()) // 60 - 120) * MINUTE
 class Tried:
     """A topology with topics of its own. Topic names in it are given their prefix by :meth:`named`."""
 
-    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession) -> None:
+    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, *, restoring: bool) -> None:
+        self.restoring = restoring
         self.name = f"tried-{os.getpid()}-{next(_numbers)}"
         self.bootstrap_servers, self.checkpoints, self.spark = bootstrap_servers, checkpoints, spark
         self.topology = Topology(self.name)
@@ -77,6 +79,8 @@ class Tried:
         assert refused == []
 
     def drain(self) -> None:
+        if self.restoring and self.checkpoints.exists():
+            shutil.rmtree(self.checkpoints)
         run(
             self.spark,
             Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), 1000),
@@ -120,9 +124,12 @@ class Tried:
         return sorted(zip(topics, (headers["streamplan.reason"].decode() for headers in found), strict=True))
 
 
-@pytest.fixture
-def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Tried]:
-    made = Tried(bootstrap_servers, tmp_path, spark)
+@pytest.fixture(params=[False, True], ids=["checkpoint", "restored"])
+def tried(
+    request: pytest.FixtureRequest, bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> Iterator[Tried]:
+    """Once as it is, and once with all local state deleted before each drain: what comes out is the same."""
+    made = Tried(bootstrap_servers, tmp_path, spark, restoring=request.param)
     yield made
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamplan.adapters.kafka.admin import observe_topics
-from streamplan.adapters.kafka.positions import begin_positions, records_ever_written
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.heartbeat import Heartbeat
+from streamplan.adapters.spark.ownership import Ownership
 from streamplan.adapters.spark.queries import Deployment, Written, build_query
-from streamplan.adapters.spark.sink import TopicPartition
+from streamplan.adapters.spark.recovery import prepare_checkpoint
 from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.errors import Refused, StreamplanError
 from streamplan.processor_topology import Subtopology
@@ -72,49 +72,6 @@ def refuse_unfit_topics(deployment: Deployment) -> None:
         )
 
 
-def refuse_unfit_checkpoint(
-    checkpoint: Checkpoint,
-    subtopology: Subtopology,
-    topics: Sequence[str],
-    positions: Mapping[TopicPartition, int],
-    *,
-    outputs: int,
-) -> None:
-    """The checkpoint and the group's positions tell one history, or :class:`Refused` with both figures.
-
-    ``outputs`` is the sum of the end offsets of a stateful sub-topology's changelogs.
-    """
-    planned, committed = checkpoint.last_planned(), checkpoint.last_committed()
-    if planned is None:
-        if subtopology.stores and outputs:
-            raise Refused(
-                f"sub-topology {subtopology.id} has no checkpoint at {checkpoint.location}",
-                expected=f"the state of the {outputs} records in its changelogs",
-                observed="none",
-                remedy="Bring the checkpoint back, or reset the application: its totals would start again from 0.",
-            )
-        return
-    done = checkpoint.ends(committed, topics) if committed is not None else {}
-    begun = checkpoint.ends(planned, topics)
-    for (topic, partition), position in sorted(positions.items()):
-        processed = done.get((topic, partition), 0)
-        if position < processed:
-            raise Refused(
-                f"{topic}-{partition}: the checkpoint {checkpoint.location} is ahead of Kafka",
-                expected=f"a position of at least {processed}, which the checkpoint has processed",
-                observed=f"position {position} of the group",
-                remedy="The group was reset or Kafka lost data: reset the application, or restore both together.",
-            )
-        known = begun.get((topic, partition), 0)
-        if subtopology.stores and position > known:
-            raise Refused(
-                f"{topic}-{partition}: the checkpoint {checkpoint.location} is behind Kafka",
-                expected=f"a position of at most {known}, up to which the state was built",
-                observed=f"position {position} of the group",
-                remedy="The checkpoint is an old copy: bring the newest back, or reset the application.",
-            )
-
-
 def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
     """The sub-topologies, each behind those that write what it reads."""
     groups = topology.subtopologies
@@ -140,51 +97,52 @@ def run(
     refuse_unfit_topics(deployment)
     schemas = resolve_schemas(spark, pipeline)
     progress = Progress(report, heartbeat or Heartbeat())
-    queries: list[StreamingQuery] = []
+    ownership = Ownership(deployment, spark, report)
+    running: list[Running] = []
     try:
         for subtopology in in_flow_order(pipeline.topology):
-            topics = pipeline.source_topics(subtopology)
-            changelogs = [pipeline.topology.changelog_topic(store) for store in subtopology.stores]
-            checkpoint = deployment.checkpoint(spark, subtopology)
-            new = checkpoint.last_planned() is None
-            positions = {
-                (topic, partition): position
-                for topic in topics
-                for partition, position in begin_positions(
-                    deployment.bootstrap_servers, pipeline.topology.application_id, topic, new=new
-                ).items()
-            }
-            outputs = records_ever_written(deployment.bootstrap_servers, changelogs)
-            refuse_unfit_checkpoint(checkpoint, subtopology, topics, positions, outputs=outputs)
-            writer = build_query(spark, deployment, subtopology, schemas, positions, progress)
+            # The state store has one partition a stream task; a query takes this setting along when it starts.
+            spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
+            query = build_query(spark, deployment, subtopology, schemas, ownership.claimed, progress)
+            checkpoint = prepare_checkpoint(spark, deployment, subtopology, schemas, ownership.claimed, query, report)
             if available_now:
-                queries.append(writer.trigger(availableNow=True).start())
-                _await(queries, stop, progress)
+                running.append(Running(query.writer.trigger(availableNow=True).start(), checkpoint))
+                _await(running, stop, progress, ownership)
             else:
-                queries.append(writer.trigger(processingTime=f"{trigger_interval_ms} milliseconds").start())
-                report(f"sub-topology {subtopology.id} reads {', '.join(topics)}")
+                trigger = query.writer.trigger(processingTime=f"{trigger_interval_ms} milliseconds")
+                running.append(Running(trigger.start(), checkpoint))
+                report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
         if not available_now:
-            _await(queries, stop, progress)
+            _await(running, stop, progress, ownership)
     finally:
         progress.heartbeat.ending()
-        for query in queries:
-            query.stop()
+        for one in running:
+            one.query.stop()
     return progress
 
 
-def _await(queries: list[StreamingQuery], stop: threading.Event, progress: Progress) -> None:
+@dataclass(frozen=True)
+class Running:
+    """A started query, and where it keeps its checkpoint."""
+
+    query: StreamingQuery
+    checkpoint: Checkpoint
+
+
+def _await(running: list[Running], stop: threading.Event, progress: Progress, ownership: Ownership) -> None:
     """Until every query has ended, one has failed (raised), or ``stop`` is set."""
     seen: dict[str, int] = {}
     while not stop.is_set():
-        alive = [query for query in queries if query.isActive]
-        for query in queries:
-            error = None if query.isActive else query.exception()
+        alive = [one for one in running if one.query.isActive]
+        for one in running:
+            error = None if one.query.isActive else one.query.exception()
             if error is not None:
-                raise _cause(query, error)
-            _tell_progress(query, seen, progress.report)
+                raise _cause(one, error)
+            _tell_progress(one.query, seen, progress.report)
         progress.heartbeat.beat()
         if not alive:
             return
+        ownership.look()
         stop.wait(0.2)
 
 
@@ -204,9 +162,20 @@ def _tell_progress(query: StreamingQuery, seen: dict[str, int], report: Callable
         report(f"peek {name}, micro-batch {progress['batchId']}: {listed}")
 
 
-def _cause(query: StreamingQuery, error: StreamingQueryException) -> StreamplanError:
+_UNREADABLE_STATE = ("CANNOT_LOAD_STATE_STORE", "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", "STATE_STORE_")
+"""Spark's error classes for a state that is not as it was written."""
+
+
+def _cause(one: Running, error: StreamingQueryException) -> StreamplanError:
     text = str(error)
     refused = "streamplan.errors.Refused: "
     if refused in text:
         return Refused(text[text.index(refused) + len(refused) :].splitlines()[0])
-    return StreamplanError(f"query {query.name} ended", observed=text)
+    if any(name in text for name in _UNREADABLE_STATE):
+        aside = one.checkpoint.set_aside()
+        return StreamplanError(
+            f"query {one.query.name}: the state in its checkpoint cannot be read",
+            observed=next(line for line in text.splitlines() if any(name in line for name in _UNREADABLE_STATE)),
+            remedy=f"It was moved to {aside}. The next start builds the state from the changelog topics.",
+        )
+    return StreamplanError(f"query {one.query.name} ended", observed=text)

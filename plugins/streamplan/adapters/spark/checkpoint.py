@@ -12,9 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streamplan.errors import Refused
+from streamplan.errors import StreamplanError
+from streamplan.recovery import CheckpointView
+
+IDENTITY = "streamplan.json"
+"""Beside Spark's own files: whose checkpoint it is. Written last, so that one without it was never finished."""
+
+
+class Damaged(StreamplanError):
+    """A checkpoint that is not what Spark wrote."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +33,67 @@ class Checkpoint:
     spark: SparkSession
     location: str
 
+    def view(self, topics: Sequence[str]) -> CheckpointView | None:
+        """What it says; None where there is none."""
+        if not self._exists(""):
+            return None
+        try:
+            identity = json.loads(self._read(IDENTITY)) if self._exists(IDENTITY) else {}
+            planned, committed = self.last_planned(), self.last_committed()
+            if planned is None:
+                return CheckpointView(identity)
+            begun = self.ends(planned, topics)
+            done = self.ends(committed, topics) if committed is not None else self._initial(topics)
+        except (Damaged, ValueError) as error:
+            return CheckpointView(damage=str(error))
+        except Py4JJavaError as error:  # a file that is named is not there, or cannot be read
+            return CheckpointView(damage=str(error.java_exception).splitlines()[0])
+        return CheckpointView(identity, done, begun)
+
+    def identify(self, identity: Mapping[str, str]) -> None:
+        """Say whose it is: from now on it counts."""
+        self._write(IDENTITY, json.dumps(dict(identity), indent=1))
+
+    def set_aside(self) -> str | None:
+        """Make room for another; the path where this one lies from now on, None where there was none."""
+        if not self._exists(""):
+            return None
+        aside = f"{self.location}.replaced"
+        target = self._path_of(aside)
+        files = target.getFileSystem(self._hadoop)
+        files.delete(target, True)  # the one before: one is kept, for whoever wonders
+        if not files.rename(self._path(""), target):
+            raise StreamplanError(f"{self.location} could not be renamed to {aside}", remedy="Is it writable?")
+        return aside
+
+    def remove_beside(self, location: str) -> None:
+        """Remove a directory that lies beside the checkpoint."""
+        path = self._path_of(location)
+        path.getFileSystem(self._hadoop).delete(path, True)
+
+    def begin_at(self, positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> None:
+        """Let the query that comes go on at ``positions``, with the state that another query has left here.
+
+        ``topics``  of its sources, in Spark's order: a line each in the offsets of a micro-batch
+        """
+        last = self.last_committed()
+        if last is None or last != self.last_planned():
+            raise Damaged(f"{self.location}: the restoring query did not finish")
+        head = self._read(f"offsets/{last}").splitlines()[:2]  # the version; watermark and settings
+        lines = [
+            json.dumps({topic: {str(number): at for (of, number), at in sorted(positions.items()) if of == topic}})
+            for topic in topics
+        ]
+        self._delete(f"offsets/.{last}.crc")
+        self._write(f"offsets/{last}", "\n".join([*head, *lines]))
+        self._delete("sources")  # of the restoring query
+
     def ranges(self, batch: int, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
         """Of each topic and partition with news the offsets (first, past the last) of a micro-batch."""
         until = self.ends(batch, topics)
         first = self.ends(batch - 1, topics) if batch else {}
         if first.keys() != until.keys():
-            for number in range(len(topics)):  # a source begins where it is seen first
-                first = self._offsets(f"sources/{number}/0", topics) | first
+            first = self._initial(topics) | first  # a source begins where it is seen first
         return {
             partition: (first.get(partition, 0), end)
             for partition, end in until.items()
@@ -49,6 +112,12 @@ class Checkpoint:
         """The newest micro-batch that Spark has finished."""
         return self._newest("commits")
 
+    def _initial(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        found: dict[tuple[str, int], int] = {}
+        for number in range(len(topics)):
+            found = self._offsets(f"sources/{number}/0", topics) | found
+        return found
+
     def _newest(self, log: str) -> int | None:
         path = self._path(log)
         files = path.getFileSystem(self._hadoop)
@@ -61,18 +130,20 @@ class Checkpoint:
         found: dict[tuple[str, int], int] = {}
         for line in self._read(name).splitlines():
             if '{"' in line:
-                offsets: Mapping[str, Any] = json.loads(line[line.index('{"') :])
+                try:
+                    offsets: Mapping[str, Any] = json.loads(line[line.index('{"') :])
+                except ValueError as error:
+                    raise Damaged(f"{name} is cut off, or not Spark's") from error
                 for topic in topics:
                     if topic in offsets:
                         found |= {(topic, int(partition)): int(offset) for partition, offset in offsets[topic].items()}
         if not found:
-            raise Refused(
-                f"checkpoint {self.location}/{name}",
-                expected=f"offsets of {', '.join(topics)}",
-                observed="none",
-                remedy="The checkpoint belongs to another topology or is damaged.",
-            )
+            raise Damaged(f"{name} has no offsets of {', '.join(topics)}")
         return found
+
+    def _exists(self, name: str) -> bool:
+        path = self._path(name)
+        return bool(path.getFileSystem(self._hadoop).exists(path))
 
     def _read(self, name: str) -> str:
         path = self._path(name)
@@ -83,8 +154,23 @@ class Checkpoint:
         finally:
             stream.close()
 
+    def _write(self, name: str, text: str) -> None:
+        path = self._path(name)
+        stream = path.getFileSystem(self._hadoop).create(path, True)
+        try:
+            self._jvm.org.apache.commons.io.IOUtils.write(text, stream, "UTF-8")
+        finally:
+            stream.close()
+
+    def _delete(self, name: str) -> None:
+        path = self._path(name)
+        path.getFileSystem(self._hadoop).delete(path, True)
+
     def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}")
+        return self._path_of(f"{self.location}/{name}" if name else self.location)
+
+    def _path_of(self, location: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(location)
 
     @property
     def _jvm(self) -> Any:

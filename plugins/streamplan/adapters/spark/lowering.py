@@ -20,7 +20,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from streamplan.adapters.spark.aggregates import aggregate, aggregated, shown
+from streamplan.adapters.spark.aggregates import aggregate, aggregate_again, aggregated, shown
 from streamplan.adapters.spark.frames import Frame
 from streamplan.adapters.spark.lookup import look_up, looked_up
 from streamplan.adapters.spark.sink import Output, Placed
@@ -81,6 +81,48 @@ def lower(
     return _with_aggregations(subtopology, walk, held, numbers, outputs)
 
 
+def lower_again(
+    pipeline: Pipeline,
+    subtopology: Subtopology,
+    schemas: Mapping[str, Json],
+    stored: Callable[[Processor], DataFrame],
+) -> DataFrame:
+    """A plan with the stateful operator of the sub-topology, over what its stores hold instead of records.
+
+    ``stored`` gives the rows of a processor's store, in the columns ``frames.RAW``.
+    """
+    numbers, _ = number_outputs(pipeline, subtopology)
+    held, stores = aggregations(subtopology), tables(subtopology)
+    writers = {node.store: node for node in subtopology.processors if node.writes_store}
+    nothing = stored(next(iter(writers.values()))).where("false")
+    walk = Walk(subtopology, numbers)
+    if held:
+        for source in subtopology.sources:
+            walk.put(source.name, read(subtopology, source, schemas, nothing))
+        inputs = _inputs(subtopology, walk, held)
+        rows = {node.name: stored(node) for node in held}
+        return aggregate_again(held, inputs, rows, merged=len(subtopology.sources) > 1)
+    for source in subtopology.sources:
+        raw = stored(writers[stores[source.name]]) if source.name in stores else nothing
+        walk.put(source.name, read(subtopology, source, schemas, raw))
+    frames = {source.name: frame for source in subtopology.sources if (frame := walk.take(source.name)) is not None}
+    return look_up(frames, stores)
+
+
+def _inputs(subtopology: Subtopology, walk: Walk, held: Sequence[Processor]) -> dict[str, Frame]:
+    """What each aggregation aggregates."""
+    names = {node.name for node in held}
+    reached = behind(subtopology, names)
+    walk.visit(node for node in subtopology.nodes if node.name not in reached and node.name not in names)
+    inputs: dict[str, Frame] = {}
+    for node in held:
+        (before,) = subtopology.predecessors[node.name]
+        frame = walk.take(before)
+        assert frame is not None  # only a walk that collects faults has none
+        inputs[node.name] = walk.grouped(node, frame)
+    return inputs
+
+
 def _with_look_up(
     subtopology: Subtopology, walk: Walk, numbers: Mapping[str, int], outputs: tuple[Output, ...]
 ) -> Lowered:
@@ -105,15 +147,8 @@ def _with_aggregations(
     numbers: Mapping[str, int],
     outputs: tuple[Output, ...],
 ) -> Lowered:
-    names = {node.name for node in held}
-    reached = behind(subtopology, names)
-    walk.visit(node for node in subtopology.nodes if node.name not in reached and node.name not in names)
-    inputs: dict[str, Frame] = {}
-    for node in held:
-        (before,) = subtopology.predecessors[node.name]
-        frame = walk.take(before)
-        assert frame is not None  # only a walk that collects faults has none
-        inputs[node.name] = walk.grouped(node, frame)
+    inputs = _inputs(subtopology, walk, held)
+    reached = behind(subtopology, {node.name for node in held})
     folded = aggregate(held, inputs, merged=len(subtopology.sources) > 1)
     early = walk.finished().rows
     streaming = folded if not early else _side_by_side(folded, early)

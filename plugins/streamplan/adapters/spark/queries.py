@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from streamplan.adapters.kafka.positions import Claimed
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.frames import RAW_COLUMNS
 from streamplan.adapters.spark.lowering import lower, number_outputs
@@ -35,15 +37,28 @@ class Written:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where a pipeline runs. ``max_offsets`` bounds the records of one micro-batch."""
+    """Where a pipeline runs.
+
+    ``max_offsets``  bounds the records of one micro-batch
+    ``transaction_timeout_ms``  after so long the brokers abort a transaction that nobody ends
+    """
 
     pipeline: Pipeline
     bootstrap_servers: str
     checkpoints: str
     max_offsets: int
+    transaction_timeout_ms: int = 60_000
 
     def checkpoint(self, spark: SparkSession, subtopology: Subtopology) -> Checkpoint:
         return Checkpoint(spark, f"{self.checkpoints}/{self.pipeline.topology.application_id}/{subtopology.id}")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that is not started. ``topics`` of its sources, in the order of Spark's offset log."""
+
+    writer: DataStreamWriter
+    topics: Sequence[str]
 
 
 def build_query(
@@ -51,14 +66,15 @@ def build_query(
     deployment: Deployment,
     subtopology: Subtopology,
     schemas: Mapping[str, Json],
-    positions: Mapping[TopicPartition, int],
+    claimed: Claimed,
     written: Callable[[Written], None],
-) -> DataStreamWriter:
+) -> Query:
     """The query of one sub-topology, not started.
 
-    ``schemas``    the serdes of the repartition topics
-    ``positions``  where a query without a checkpoint begins
+    ``schemas``  the serdes of the repartition topics
+    ``claimed``  with the positions at which a query without a checkpoint begins
     """
+    positions = claimed.committed[subtopology.id].positions
     pipeline = deployment.pipeline
     topics = pipeline.source_topics(subtopology)
     partitions = pipeline.partitions(subtopology)
@@ -74,6 +90,8 @@ def build_query(
         return SinkTarget(
             bootstrap_servers=deployment.bootstrap_servers,
             application_id=pipeline.topology.application_id,
+            generation=claimed.generation,
+            transaction_timeout_ms=deployment.transaction_timeout_ms,
             subtopology=subtopology.id,
             ranges=checkpoint.ranges(batch, topics),
             outputs=outputs,
@@ -122,12 +140,13 @@ def build_query(
                 if lowered.kept:
                     batch.unpersist()
 
-    return (
+    writer = (
         streaming.writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}")
         .outputMode("update" if stateful else "append")
         .option("checkpointLocation", checkpoint.location)
         .foreachBatch(write)
     )
+    return Query(writer, _topics_in_order(streaming))
 
 
 def _read_stream(
@@ -204,3 +223,14 @@ def _starting_offsets(topic: str, positions: Mapping[TopicPartition, int]) -> st
     own = sorted((partition, offset) for (of, partition), offset in positions.items() if of == topic)
     offsets = ", ".join(f'"{partition}": {offset}' for partition, offset in own)
     return f'{{"{topic}": {{{offsets}}}}}'
+
+
+def _topics_in_order(streaming: DataFrame) -> list[str]:
+    """The topic of each source of a streaming plan, in the order of the lines of Spark's offset log.
+
+    A plan that takes several ways from one topic has a line for each.
+    """
+    leaves: Any = streaming._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(number) for number in range(leaves.size())]
+    sources = [leaf for leaf in found if leaf.getClass().getSimpleName() == "StreamingRelationV2"]
+    return [str(source.extraOptions().get("subscribe")) for source in sources]

@@ -18,12 +18,12 @@ from typing import TypeAlias
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
+from streamplan.adapters.kafka.connect import ask
+from streamplan.adapters.kafka.positions import DEADLINE_SECONDS, FENCED, outdone
 from streamplan.errors import Refused, StreamplanError
+from streamplan.generation import Generation
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.processor_topology import TaskId
-
-DEADLINE_SECONDS = 30.0
-"""For each answer from the brokers."""
 
 _QUEUE_BYTES = 64 * 1024 * 1024
 """Of records on their way to the brokers."""
@@ -72,10 +72,13 @@ class SinkTarget:
     ``ranges``   of each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
                  partitions without news are left out
     ``outputs``  the topics that rows name by their number
+    ``generation``  of the aggregator; it is committed with every position
     """
 
     bootstrap_servers: str
     application_id: str
+    generation: Generation
+    transaction_timeout_ms: int
     subtopology: int
     ranges: Mapping[TopicPartition, tuple[int, int]]
     outputs: tuple[Output, ...]
@@ -104,12 +107,14 @@ class TaskTransaction:
         self.ranges = {topic: extent for (topic, number), extent in target.ranges.items() if number == partition}
         self._pending_bytes = 0
         self._committed = False
+        # Before the transactional id is taken, so that an aggregator that was outdone disturbs its successor no more.
+        self._refuse_newer(self._read("read_uncommitted"))
         self._producer = Producer(
             {
                 "bootstrap.servers": target.bootstrap_servers,
                 "client.id": f"{target.application_id}-{target.task(partition)}",
                 "transactional.id": f"{target.application_id}-{target.task(partition)}",
-                "transaction.timeout.ms": 60_000,
+                "transaction.timeout.ms": target.transaction_timeout_ms,
                 "partitioner": LIBRDKAFKA_PARTITIONER,
                 "compression.type": "lz4",
                 "linger.ms": 5,
@@ -216,7 +221,9 @@ class TaskTransaction:
     def commit(self) -> None:
         """Commit the records together with the positions past the micro-batch."""
         positions = [
-            confluent_kafka.TopicPartition(topic, self.partition, max(until, self.positions[topic]))
+            confluent_kafka.TopicPartition(
+                topic, self.partition, max(until, self.positions[topic]), self.target.generation.metadata
+            )
             for topic, (_, until) in self.ranges.items()
         ]
         metadata = _consumer(self.target).consumer_group_metadata()
@@ -237,11 +244,7 @@ class TaskTransaction:
             self._producer.purge()
             with suppress(KafkaException):  # a fenced producer refuses to close; what it wrote is settled by now
                 self._producer.close()
-        if isinstance(error, KafkaException) and error.args[0].code() in (
-            KafkaError._FENCED,
-            KafkaError.PRODUCER_FENCED,
-            KafkaError.INVALID_PRODUCER_EPOCH,
-        ):
+        if isinstance(error, KafkaException) and error.args[0].code() in FENCED:
             raise StreamplanError(
                 f"task {self.target.task(self.partition)} was fenced by a newer producer with its transactional id",
                 remedy="What it had produced is aborted; a retry goes on from the committed position. "
@@ -258,18 +261,38 @@ class TaskTransaction:
                 raise
 
     def _read_positions(self) -> dict[str, int]:
-        asked = [confluent_kafka.TopicPartition(topic, self.partition) for topic in self.ranges]
         positions: dict[str, int] = {}
-        for found in _consumer(self.target).committed(asked, DEADLINE_SECONDS):
-            if found.error is not None:
-                raise KafkaException(found.error)
-            if found.offset < 0:
+        found = self._read("read_committed")
+        self._refuse_newer(found)
+        for one in found:
+            if one.offset < 0:
                 raise Refused(
-                    f"group {self.target.application_id} has no position for {found.topic}-{self.partition}",
+                    f"group {self.target.application_id} has no position for {one.topic}-{one.partition}",
                     remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint.",
                 )
-            positions[found.topic] = int(found.offset)
+            positions[one.topic] = int(one.offset)
         return positions
+
+    def _read(self, isolation_level: str) -> list[confluent_kafka.TopicPartition]:
+        """The positions; ``read_committed`` waits until no transaction that may move them is open."""
+
+        def question(left: float) -> list[confluent_kafka.TopicPartition]:
+            asked = [confluent_kafka.TopicPartition(topic, self.partition) for topic in self.ranges]
+            found: list[confluent_kafka.TopicPartition] = consumer.committed(asked, left)
+            for one in found:
+                if one.error is not None:
+                    raise KafkaException(one.error)
+            return found
+
+        consumer = _consumer(self.target, isolation_level)
+        about = f"the positions of group {self.target.application_id}"
+        return ask(question, about, self.target.bootstrap_servers, DEADLINE_SECONDS)
+
+    def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
+        for position in positions:
+            theirs = Generation.parse(position.metadata)
+            if self.target.generation.yields_to(theirs):
+                raise outdone(self.target.application_id, self.target.generation, theirs)
 
     def _drain(self, pending: int) -> None:
         """Wait until all that is queued is delivered; ``pending`` bytes are about to be queued."""
@@ -279,18 +302,18 @@ class TaskTransaction:
         self._pending_bytes = pending
 
 
-_consumers: dict[tuple[str, str], Consumer] = {}
+_consumers: dict[tuple[str, str, str], Consumer] = {}
 
 
-def _consumer(target: SinkTarget) -> Consumer:
+def _consumer(target: SinkTarget, isolation_level: str = "read_committed") -> Consumer:
     """One consumer a process, without a subscription: it only reads positions and names the group."""
-    of = (target.bootstrap_servers, target.application_id)
+    of = (target.bootstrap_servers, target.application_id, isolation_level)
     if of not in _consumers:
         _consumers[of] = Consumer(
             {
                 "bootstrap.servers": target.bootstrap_servers,
                 "group.id": target.application_id,
-                "isolation.level": "read_committed",  # positions inside an open transaction are waited for
+                "isolation.level": isolation_level,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",

@@ -69,7 +69,7 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
             spark.read.format("statestore")
             .option("batchId", batch)
             .load(location)
-            .select("key.key", F.col("value.count").alias("total"))
+            .select("key.key", F.col("value.sum").alias("total"))
             .collect()
         )
     return StoreContent(

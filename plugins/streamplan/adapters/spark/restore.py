@@ -1,0 +1,180 @@
+"""State rebuilt from the changelog topics, as Kafka Streams' restoration does (``StoreChangelogReader``).
+
+A stateful query is a fold, and a changelog has each key's result so far. So the state of a query without a checkpoint
+is built by the same fold over those results: a query that has the same stateful operator, reads them once, and leaves
+its state and its one micro-batch where the real query then goes on, at the committed positions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.spark.checkpoint import Checkpoint
+from streamplan.adapters.spark.frames import HEADERS, RAW_COLUMNS
+from streamplan.adapters.spark.lowering import lower_again
+from streamplan.errors import StreamplanError
+from streamplan.pipeline import Pipeline
+from streamplan.processor_topology import Processor, Subtopology
+from streamplan.serdes import Json
+from streamplan.stateful import joins
+
+SLICE = 1_000_000
+"""Offsets that are read at once: after so many there is progress to tell."""
+
+_STORED = "store string, key binary, value binary, partition int, offset bigint, timestamp timestamp"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """``records`` read from the changelogs, and ``rows`` of them that the state was built from."""
+
+    records: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Offsets ``first <= offset < until`` of one changelog, by partition."""
+
+    store: str
+    topic: str
+    ranges: Mapping[int, tuple[int, int]]
+
+    @property
+    def size(self) -> int:
+        return sum(until - first for first, until in self.ranges.values())
+
+
+def restore(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    subtopology: Subtopology,
+    schemas: Mapping[str, Json],
+    *,
+    bootstrap_servers: str,
+    checkpoint: Checkpoint,
+    report: Callable[[str], None],
+) -> Restored:
+    """Build the state of ``subtopology`` in ``checkpoint``, which has none, and return when it is complete.
+
+    The changelogs must not be written meanwhile: every stream task has been claimed. ``schemas`` has the serdes of the
+    repartition topics. ``report`` is told how far it is: records, rate, time left.
+    """
+    begun = time.monotonic()
+    slices = list(_slices(pipeline, subtopology, KafkaCluster(bootstrap_servers)))
+    read = f"{checkpoint.location}.changelog"
+    # A record of a table may be asked for at any time since; of an aggregate only the last value counts.
+    every = bool(joins(subtopology))
+    records = 0
+    progress = _Progress(f"sub-topology {subtopology.id}", sum(one.size for one in slices), report)
+    try:
+        for number, one in enumerate(slices):
+            found = _read(spark, bootstrap_servers, one)
+            kept = found if every else _last(found)
+            kept.write.mode("overwrite" if number == 0 else "append").parquet(f"{read}/read")
+            records += one.size
+            progress(records)
+        stored = spark.read.schema(_STORED).parquet(f"{read}/read")
+        stored = stored if every else _last(stored).where("value is not null")
+        stored.write.mode("overwrite").parquet(f"{read}/last")
+        rows_kept = spark.read.schema(_STORED).parquet(f"{read}/last").count()
+        _fold(spark, pipeline, subtopology, schemas, f"{read}/last", checkpoint)
+    finally:
+        checkpoint.remove_beside(read)
+    return Restored(records, rows_kept, time.monotonic() - begun)
+
+
+def _fold(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    subtopology: Subtopology,
+    schemas: Mapping[str, Json],
+    directory: str,
+    checkpoint: Checkpoint,
+) -> None:
+    stream = spark.readStream.schema(_STORED).parquet(directory)
+
+    def stored(node: Processor) -> DataFrame:
+        rows = stream.where(F.col("store") == F.lit(node.store))
+        missing = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
+        if not joins(subtopology):
+            missing["offset"] = F.lit(-1).cast("bigint")  # older than any record that comes
+        return rows.select(*(missing.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
+
+    def discard(batch: DataFrame, number: int) -> None:
+        batch.write.format("noop").mode("overwrite").save()
+
+    query = (
+        lower_again(pipeline, subtopology, schemas, stored)
+        .writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}-restore")
+        .outputMode("update")
+        .option("checkpointLocation", checkpoint.location)
+        .foreachBatch(discard)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    if (error := query.exception()) is not None:
+        raise StreamplanError(
+            f"sub-topology {subtopology.id} could not be restored from its changelogs",
+            observed=str(error),
+            remedy="When they hold values of another topology, reset the application.",
+        )
+
+
+def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster) -> Iterator[_Slice]:
+    for store in subtopology.stores:
+        topic = pipeline.topology.changelog_topic(store)
+        left = {number: (of.start, of.stable) for number, of in cluster.offsets(topic).items()}
+        step = max(1, SLICE // len(left))
+        while any(first < until for first, until in left.values()):
+            yield _Slice(store, topic, {n: (first, min(first + step, until)) for n, (first, until) in left.items()})
+            left = {n: (min(first + step, until), until) for n, (first, until) in left.items()}
+
+
+def _read(spark: SparkSession, bootstrap_servers: str, one: _Slice) -> DataFrame:
+    def offsets(side: int) -> str:
+        listed = ", ".join(f'"{number}": {extent[side]}' for number, extent in sorted(one.ranges.items()))
+        return f'{{"{one.topic}": {{{listed}}}}}'
+
+    reader = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", one.topic)
+        .option("startingOffsets", offsets(0))
+        .option("endingOffsets", offsets(1))
+        .option("failOnDataLoss", True)
+    )
+    return reader.load().select(F.lit(one.store).alias("store"), "key", "value", "partition", "offset", "timestamp")
+
+
+def _last(rows: DataFrame) -> DataFrame:
+    """Of each key the record with the greatest offset."""
+    kept = F.struct("value", "timestamp", "offset")
+    last = rows.groupBy("store", "partition", "key").agg(F.max_by(kept, "offset").alias("kept"))
+    return last.select("store", "key", "kept.value", "partition", "kept.offset", "kept.timestamp")
+
+
+@dataclass
+class _Progress:
+    what: str
+    total: int
+    report: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._begun = time.monotonic()
+        self.report(f"{self.what}: restoring from {self.total:,} changelog offsets")
+
+    def __call__(self, read: int) -> None:
+        seconds = time.monotonic() - self._begun
+        rate = read / max(seconds, 0.001)
+        left = (self.total - read) / max(rate, 1)
+        self.report(f"{self.what}: read {read:,} of {self.total:,} changelog offsets, {rate:,.0f}/s, {left:.0f} s left")
