@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamplan.errors import Refused
+
 PROJECT = Path(__file__).resolve().parents[2]
 """The directory that holds ``plugins/``, ``jobs/`` and ``dags/``."""
 
@@ -21,12 +23,15 @@ class Settings:
     ``run``          one JSON file a process that was started: name, pid, start time
     ``logs``         every log
     ``jars``         Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has it
+    ``instances``    of the aggregator on a standalone cluster, executors of one core (``STREAMPLAN_INSTANCES``); None
+                     for as many cores as Spark gives
     """
 
     home: Path
     checkpoints: str
     reports: Path
     jars: Path | None
+    instances: int | None = None
 
     @property
     def run(self) -> Path:
@@ -46,4 +51,13 @@ class Settings:
             checkpoints=env.get("STREAMPLAN_CHECKPOINTS") or str(home / "checkpoints"),
             reports=Path(env.get("STREAMPLAN_REPORTS") or home / "reports").absolute(),
             jars=Path(jars) if jars else None,
+            instances=_instances(env.get("STREAMPLAN_INSTANCES")),
         )
+
+
+def _instances(text: str | None) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise Refused("STREAMPLAN_INSTANCES", expected="a number, 1 or more", observed=repr(text))
+    return int(text)

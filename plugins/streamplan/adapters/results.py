@@ -4,7 +4,8 @@
 ``reports/<pipeline>/totals.sqlite`` is the last cut at which the totals agreed,
 ``reports/<pipeline>/state_store/totals.json`` is what the state store held when it was last read,
 ``reports/<pipeline>/recount/<DAG id>.json`` what Spark found when it last computed the pipeline anew,
-``reports/<pipeline>/aggregator.json`` what the aggregator says of itself.
+``reports/<pipeline>/aggregator.json`` what the aggregator says of itself,
+``reports/<pipeline>/tasks.jsonl`` (and ``tasks.1.jsonl`` before it) how its stream tasks moved between instances.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from streamplan.checks import CHECKS
-from streamplan.checks.lag import Claim, ClaimState, MicroBatch
+from streamplan.checks.lag import Claim, ClaimState, MicroBatch, Placement
 from streamplan.checks.observation import CheckResult, Observation, Outcome
 from streamplan.checks.port import CouldNotLook
 from streamplan.checks.totals import StoreTotals
 
 _HISTORY = "history.jsonl"
+
+MOVES_BYTES = 4 * 1024 * 1024
+"""Of each of the two files with moves of stream tasks: some 30,000 moves."""
 
 
 def write_result(reports: Path, result: CheckResult) -> None:
@@ -99,7 +103,47 @@ def read_claim(path: Path) -> Claim | None:
         return None
     found = json.loads(path.read_text())
     batches = {int(subtopology): MicroBatch(**batch) for subtopology, batch in found["batches"].items()}
-    return Claim(**{**found, "state": ClaimState(found["state"]), "batches": batches})
+    tasks = {task: Placement(**placement) for task, placement in found.get("tasks", {}).items()}
+    return Claim(**{**found, "state": ClaimState(found["state"]), "batches": batches, "tasks": tasks})
+
+
+@dataclass(frozen=True)
+class Move:
+    """A stream task went on at another instance, at ``at`` (ISO 8601). ``before`` is empty at an aggregator's start.
+
+    ``instance`` and ``before`` are ``<executor id> on <host>``; ``pid`` is the aggregator's.
+    """
+
+    at: str
+    task: str
+    before: str
+    instance: str
+    pid: int
+
+
+def moves_file(claim: Path) -> Path:
+    """Where the moves of stream tasks are kept: beside the claim."""
+    return claim.with_name("tasks.jsonl")
+
+
+def write_moves(claim: Path, moves: Sequence[Move], *, limit: int = MOVES_BYTES) -> None:
+    """Add moves to the history. A file beyond ``limit`` bytes becomes the one before, whose own is dropped."""
+    path = moves_file(claim)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > limit:
+        path.replace(path.with_suffix(".1.jsonl"))
+    with path.open("a") as history:
+        history.write("".join(json.dumps(asdict(move)) + "\n" for move in moves))
+
+
+def read_moves(claim: Path, *, last: int) -> list[Move]:
+    """The last moves, oldest first. A line that a crash cut short is left out."""
+    path = moves_file(claim)
+    lines: list[str] = []
+    for file in (path, path.with_suffix(".1.jsonl")):
+        if file.exists() and len(lines) < last:
+            lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")] + lines
+    return [Move(**json.loads(line)) for line in lines[-last:]] if last > 0 else []
 
 
 def recount_file(reports: Path, pipeline: str, dag_id: str) -> Path:

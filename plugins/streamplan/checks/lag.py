@@ -49,14 +49,32 @@ class MicroBatch:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where a stream task last committed, and when (ISO 8601). ``records``: written since the aggregator started.
+
+    An instance is a Spark executor, known by its id.
+    """
+
+    instance: str
+    host: str
+    records: int
+    at: str
+
+
+@dataclass(frozen=True)
 class Claim:
-    """What an aggregator says of itself. ``at`` is its last heartbeat, ISO 8601; ``batches`` by sub-topology."""
+    """What an aggregator says of itself. ``at`` is its last heartbeat, ISO 8601.
+
+    ``batches``  by sub-topology
+    ``tasks``    by stream task, such as ``1_0``
+    """
 
     state: ClaimState
     pid: int
     host: str
     at: str
     batches: Mapping[int, MicroBatch] = field(default_factory=dict)
+    tasks: Mapping[str, Placement] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

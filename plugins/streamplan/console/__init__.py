@@ -15,6 +15,7 @@ MODULES = {
     "demo": ("demo",),
     "stack": ("up", "down", "status"),
     "check": ("check",),
+    "tasks": ("tasks",),
     "pipelines": ("list", "describe", "validate", "plan"),
 }
 """The commands of each module. Some import Airflow, which takes a second; only the one that is needed is imported."""

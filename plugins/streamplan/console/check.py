@@ -193,7 +193,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if (options.value or options.store) and not options.count:
         parser.error("--value and --store belong to --count")
     progress = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    report = Report(options.bootstrap_servers or _embedded(), options.pipeline or options.application_id)
+    report = Report(options.bootstrap_servers or embedded_brokers(), options.pipeline or options.application_id)
     try:
         with progress.status("Looking") as status:
             _look(report, options, status.update if progress.is_terminal else progress.print)
@@ -209,7 +209,8 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     return STATUS[report.outcome]
 
 
-def _embedded() -> str:
+def embedded_brokers() -> str:
+    """The bootstrap servers of this machine's stack."""
     from streamplan.adapters.embedded.brokers import DEFAULT_PORTS, EmbeddedKafka
     from streamplan.adapters.embedded.ports import Ports
 

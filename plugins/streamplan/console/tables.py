@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich import box
@@ -36,7 +36,7 @@ def topics_text(specs: Sequence[TopicSpec], observed: Mapping[str, ObservedTopic
 
 def store_table(store: str, values: Mapping[str, str]) -> Table:
     """The last values of a store's keys, as its changelog holds them; of many the first ones."""
-    table = _table(f"Store {store}: {len(values):,} keys", "key", "value")
+    table = table_of(f"Store {store}: {len(values):,} keys", "key", "value")
     for key in sorted(values)[:_SHOWN]:
         table.add_row(key, values[key])
     if len(values) > _SHOWN:
@@ -59,7 +59,7 @@ def read_value(value: bytes, *, count: bool) -> str:
 
 def totals_table(totals: Totals) -> Table:
     """Per key the count in the source, the state store and the changelog, records still on their way added."""
-    table = _table(
+    table = table_of(
         f"Totals of {totals.aggregation.store}",
         "key",
         f"counted from {totals.aggregation.source}",
@@ -86,15 +86,16 @@ def totals_table(totals: Totals) -> Table:
 
 
 def checks_table(results: Iterable[CheckResult]) -> Table:
-    table = _table("Checks", "check", "outcome", "reason")
+    table = table_of("Checks", "check", "outcome", "reason")
     for result in results:
         table.add_row(result.check, Text(result.outcome, _COLOURS[result.outcome]), result.reason)
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
+def table_of(title: str, *columns: str, right: Collection[str] = ("state store", "changelog")) -> Table:
+    """``right``: the columns of figures."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        right = column in ("state store", "changelog") or column.startswith("counted")
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        figures = column in right or column.startswith("counted")
+        table.add_column(column, justify="right" if figures else "left", overflow="fold")
     return table

@@ -212,15 +212,19 @@ class AggregatorOperator(SupervisedJobOperator):
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", bootstrap_servers()]
         arguments += ["--checkpoints", settings.checkpoints]
         arguments += ["--heartbeat", str(claim_file(settings.reports, self.pipeline))]
-        hook = spark_hook(settings, self.job, arguments)
+        hook = spark_hook(settings, self.job, arguments, instances=settings.instances)
         return hook._build_spark_submit_command(job_file("aggregator.py"))
 
     def unfinished(self, context: Context) -> str:
         return "it was to go on without end"
 
 
-def spark_hook(settings: Settings, name: str, arguments: list[str]) -> SparkSubmitHook:
-    """The Spark provider's hook: it resolves the connection and builds the spark-submit call."""
+def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances: int | None = None) -> SparkSubmitHook:
+    """The Spark provider's hook: it resolves the connection and builds the spark-submit call.
+
+    ``instances``  executors of one core each; cores of the cluster beyond them stay free. A master that is no cluster
+                   takes no notice of it.
+    """
     connection(SPARK_CONNECTION)  # the hook takes yarn for one that is missing
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
     return SparkSubmitHook(
@@ -228,6 +232,8 @@ def spark_hook(settings: Settings, name: str, arguments: list[str]) -> SparkSubm
         jars=",".join(map(str, jars)) or None,
         py_files=str(_zipped_package(settings)),
         driver_memory="1g",
+        total_executor_cores=instances,
+        executor_cores=None if instances is None else 1,
         name=name,
         application_args=arguments,
     )

@@ -242,6 +242,7 @@ class EmbeddedAirflow:
             "STREAMPLAN_CHECKPOINTS": settings.checkpoints,
             "STREAMPLAN_REPORTS": str(settings.reports),
             "STREAMPLAN_JARS": str(settings.jars or require(SPARK_KAFKA, self._outer)),
+            "STREAMPLAN_INSTANCES": str(settings.instances or ""),
             "PYTHONPATH": str(PROJECT / "plugins"),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -36,7 +36,7 @@ class Progress:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, written: Written) -> None:
-        self.heartbeat.written(written.subtopology, written.batch)
+        self.heartbeat.written(written.subtopology, written.batch, written.tasks)
         with self._lock:
             before = self.totals.get(written.subtopology, (0, 0))
             self.totals[written.subtopology] = (before[0] + written.written, before[1] + written.dead_lettered)

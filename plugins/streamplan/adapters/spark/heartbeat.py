@@ -6,13 +6,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from streamplan.adapters.results import write_claim
+from streamplan.adapters.results import write_claim, write_moves
+from streamplan.adapters.spark.placements import Placements, TaskWritten
 from streamplan.checks.lag import Claim, ClaimState, MicroBatch
 
 INTERVAL_SECONDS = 5.0
@@ -28,12 +29,14 @@ class Heartbeat:
 
     ``stop``     set when it was told to stop: whatever goes wrong then is no failure
     ``batches``  by sub-topology
+    ``placements``  of the stream tasks
     """
 
     file: Path | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     report: Callable[[str], None] = lambda line: None
     batches: dict[int, MicroBatch] = field(default_factory=dict)
+    placements: Placements = field(default_factory=Placements)
     _state: ClaimState | None = None
     _last: float = 0.0
 
@@ -49,19 +52,33 @@ class Heartbeat:
     def beat(self) -> None:
         if self._state is not ClaimState.RUNNING or time.monotonic() - self._last >= INTERVAL_SECONDS:
             self._say(ClaimState.RUNNING)
+        self._tell_moves()
 
     def ending(self) -> None:
+        self._tell_moves()
         self._say(ClaimState.STOPPED)
 
-    def written(self, subtopology: int, batch: int) -> None:
+    def written(self, subtopology: int, batch: int, tasks: Sequence[TaskWritten] = ()) -> None:
         """A micro-batch was. Called from the threads of the queries; told with the next beat."""
         self.batches[subtopology] = MicroBatch(batch, _now())
+        self.placements.written(subtopology, tasks, _now())
+
+    def _tell_moves(self) -> None:
+        for line in self.placements.lines():
+            self.report(line)
+        moves = self.placements.taken()
+        if self.file is None or not moves:
+            return
+        try:
+            write_moves(self.file, moves)
+        except OSError as error:
+            self.report(f"no history of stream tasks: {error}")
 
     def _say(self, state: ClaimState) -> None:
         if self.file is None:
             return
         self._state, self._last = state, time.monotonic()
-        claim = Claim(state, os.getpid(), socket.gethostname(), _now(), dict(self.batches))
+        claim = Claim(state, os.getpid(), socket.gethostname(), _now(), dict(self.batches), self.placements.current())
         try:
             write_claim(self.file, claim)
         except OSError as error:  # what the aggregator is there for goes on without

@@ -15,6 +15,7 @@ from streamplan.adapters.kafka.positions import Claimed
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.frames import RAW_COLUMNS
 from streamplan.adapters.spark.lowering import lower, number_outputs
+from streamplan.adapters.spark.placements import TaskWritten
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
 from streamplan.adapters.spark.stages import WRITTEN_SCHEMA, Writer, output_writer, repartition_writer
 from streamplan.adapters.spark.walk import Finished
@@ -26,13 +27,14 @@ from streamplan.serdes import KEY_TYPES, Json
 
 @dataclass(frozen=True)
 class Written:
-    """What one micro-batch of a sub-topology wrote. ``peeked``: the metrics of each peek."""
+    """What one micro-batch of a sub-topology wrote. ``peeked``: the metrics of each peek; ``tasks``: who wrote."""
 
     subtopology: int
     batch: int
     written: int
     dead_lettered: int
     peeked: Mapping[str, Mapping[str, object]]
+    tasks: tuple[TaskWritten, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def build_query(
                 sum(row["written"] for row in rows),
                 sum(row["dead_lettered"] for row in rows),
                 {name: dict(found.get) for name, found in finished.observations} if finished else {},
+                tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in rows),
             )
         )
         return frozenset(row["partition"] for row in rows)

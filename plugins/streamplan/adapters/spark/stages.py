@@ -1,6 +1,7 @@
 """What runs in Spark's Python workers: whole Arrow batches in, transactions out.
 
-Both writers yield one row a stream task: partition, records written, records dead-lettered.
+Both writers yield one row a stream task: partition, records written, records dead-lettered, and the instance that did
+it, with its host.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamplan.adapters.deserialize import select_keys
+from streamplan.adapters.spark.instances import this_instance
 from streamplan.adapters.spark.sink import DeadLetter, Headers, Output, SinkTarget, TaskTransaction
 from streamplan.errors import Refused, StreamplanError
 from streamplan.serdes import Json
 
-WRITTEN_SCHEMA = "partition int, written long, dead_lettered long"
+WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, instance string, host string"
 
 Writer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -51,13 +53,16 @@ class _Tasks:
         for account in self.accounts.values():
             if not account.transaction.already_committed:
                 account.transaction.commit()
+        instance, count = this_instance(), len(self.accounts)
         return pa.RecordBatch.from_arrays(
             [
                 pa.array(list(self.accounts), pa.int32()),
                 pa.array([account.written for account in self.accounts.values()], pa.int64()),
                 pa.array([account.dead_lettered for account in self.accounts.values()], pa.int64()),
+                pa.array([instance.id] * count, pa.string()),
+                pa.array([instance.host] * count, pa.string()),
             ],
-            names=["partition", "written", "dead_lettered"],
+            names=["partition", "written", "dead_lettered", "instance", "host"],
         )
 
 

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from streamplan.adapters.results import claim_file, moves_file, read_moves, write_moves
+from streamplan.adapters.spark import placements
+from streamplan.adapters.spark.heartbeat import Heartbeat
+from streamplan.adapters.spark.instances import Instance, this_instance
+from streamplan.adapters.spark.placements import Placements, TaskWritten
+from streamplan.errors import Refused
+from streamplan.settings import Settings
+
+HOST = socket.gethostname()
+LOG = "http://127.0.0.1:8081/logPage/?appId=app-20260101000000-0000&executorId=12&logType=stderr"
+
+
+@pytest.mark.parametrize(
+    ("environment", "instance"),
+    [
+        ({}, "driver"),
+        ({"SPARK_EXECUTOR_ID": "7"}, "7"),
+        ({"SPARK_LOG_URL_STDERR": LOG, "SPARK_EXECUTOR_DIRS": "/x"}, "12"),
+        ({"SPARK_LOG_URL_STDOUT": LOG}, "12"),
+        ({"SPARK_EXECUTOR_DIRS": "/x"}, f"{HOST}:{os.getppid()}"),
+        ({"CONTAINER_ID": "container_1_1_01_000002"}, f"{HOST}:{os.getppid()}"),
+    ],
+)
+def test_the_instance_of_an_environment(environment: dict[str, str], instance: str) -> None:
+    assert this_instance(environment) == Instance(instance, HOST)
+
+
+def test_placements_count_records_and_keep_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placements, "LINES_SECONDS", 0.0)
+    kept = Placements()
+    kept.written(1, [TaskWritten(0, "2", "host-a", 10), TaskWritten(1, "3", "host-a", 4)], "t1")
+    assert kept.lines() == ["task 1_0: instance 2 on host-a", "task 1_1: instance 3 on host-a"]
+    kept.written(1, [TaskWritten(0, "2", "host-a", 10)], "t2")
+    assert kept.lines() == []
+    kept.written(1, [TaskWritten(0, "3", "host-b", 5)], "t3")
+    assert kept.lines() == ["task 1_0: instance 2 on host-a -> instance 3 on host-b"]
+    current = kept.current()
+    assert list(current) == ["1_0", "1_1"]
+    assert (current["1_0"].instance, current["1_0"].host, current["1_0"].records, current["1_0"].at) == (
+        "3",
+        "host-b",
+        25,
+        "t3",
+    )
+    moves = kept.taken()
+    assert [(move.at, move.task, move.before, move.instance) for move in moves] == [
+        ("t1", "1_0", "", "2 on host-a"),
+        ("t1", "1_1", "", "3 on host-a"),
+        ("t3", "1_0", "2 on host-a", "3 on host-b"),
+    ]
+    assert kept.taken() == []
+
+
+def test_the_log_tells_where_a_task_is_by_now_and_the_history_each_move() -> None:
+    kept = Placements()
+    kept.written(0, [TaskWritten(0, "1", "host", 1)], "t1")
+    assert len(kept.lines()) == 1
+    kept.written(0, [TaskWritten(0, "2", "host", 1)], "t2")
+    assert kept.lines() == []  # too soon
+    assert len(kept.taken()) == 2
+
+
+def test_the_heartbeat_keeps_tasks_and_their_history(tmp_path: Path) -> None:
+    file = claim_file(tmp_path, "orders")
+    said: list[str] = []
+    with Heartbeat(file, report=said.append) as heart:
+        heart.written(0, 1, [TaskWritten(0, "1", "host", 3)])
+        heart.beat()
+    assert said == ["task 0_0: instance 1 on host"]
+    claim = json.loads(file.read_text())
+    assert claim["tasks"]["0_0"]["records"] == 3
+    assert [(move.task, move.pid) for move in read_moves(file, last=10)] == [("0_0", os.getpid())]
+
+
+def test_the_history_is_bounded(tmp_path: Path) -> None:
+    file = claim_file(tmp_path, "orders")
+    assert read_moves(file, last=5) == []
+    kept = Placements()
+    for number in range(100):
+        kept.written(0, [TaskWritten(0, str(number), "host", 1)], f"t{number}")
+        write_moves(file, kept.taken(), limit=1_000)
+    assert sum(path.stat().st_size for path in file.parent.iterdir()) < 2_600
+    assert [move.at for move in read_moves(file, last=12)] == [f"t{number}" for number in range(88, 100)]
+    with moves_file(file).open("a") as history:
+        history.write('{"at": "cut sho')
+    assert read_moves(file, last=1)[0].at == "t99"
+
+
+def test_the_setting() -> None:
+    assert Settings.from_environment({}).instances is None
+    assert Settings.from_environment({"STREAMPLAN_INSTANCES": ""}).instances is None
+    assert Settings.from_environment({"STREAMPLAN_INSTANCES": "4"}).instances == 4
+    for wrong in ("0", "-1", "four", "1.5"):
+        with pytest.raises(Refused, match="STREAMPLAN_INSTANCES"):
+            Settings.from_environment({"STREAMPLAN_INSTANCES": wrong})
