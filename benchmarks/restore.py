@@ -1,0 +1,135 @@
+"""How long an application takes to start when its state is gone and is restored from the changelog topic.
+
+Run it with ``PYTHONPATH=plugins .venv/bin/python benchmarks/restore.py [--keys 1000000] [--rounds 3] [--json FILE]``.
+It needs a JDK. ``--who ours`` or ``--who library`` measures one of them.
+
+The orders topology counts one order of each of so many products. Then, for each round, the application is stopped, its
+state is deleted (our checkpoints, the library's state directory), one more order is produced, and the application is
+started: the time is from there until the new total is committed in the changelog. The same with the state left where it
+is tells what starting costs alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from applications import (
+    LIBRARY_ID,
+    ORDERS,
+    STORE,
+    Flow,
+    Job,
+    Measured,
+    aggregator,
+    brokers,
+    compiled,
+    finish,
+    library_instance,
+    say,
+    wait_until,
+)
+from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.errors import StreamplanError
+
+DEADLINE_SECONDS = 900.0
+
+
+class Bench:
+    def __init__(self, bootstrap_servers: str, application_id: str, job: Job, state: Path, orders: Flow) -> None:
+        self.cluster = KafkaCluster(bootstrap_servers)
+        self.changelog = f"{application_id}-{STORE}-changelog"
+        self.job, self.state, self.orders = job, state, orders
+
+    def committed(self) -> int:
+        return sum(found.stable for found in self.cluster.offsets(self.changelog).values())
+
+    def until(self, what: str, condition: Callable[[], bool]) -> float:
+        def alive_and_so() -> bool:
+            process = self.job.process
+            if process is not None and process.poll() is not None and not condition():
+                raise StreamplanError(what, observed=f"the application ended; see {_tail(self.job.log)}")
+            return condition()
+
+        return wait_until(what, alive_and_so, DEADLINE_SECONDS)
+
+    def starts(self, rounds: int, *, keep: bool) -> tuple[float, ...]:
+        seconds = []
+        for _ in range(rounds):
+            if not keep:
+                shutil.rmtree(self.state)
+            before = self.committed()
+            self.orders.produce(1, products=10**12)
+            self.orders.flush()
+            self.job.start()
+            seconds.append(self.until("the new total", lambda before=before: self.committed() > before))  # type: ignore[misc]
+            say(f"{self.changelog}, state {'kept' if keep else 'deleted'}: {seconds[-1]:.1f} s")
+            self.job.signal(signal.SIGTERM, 120)
+        return tuple(seconds)
+
+
+def _tail(log: Path) -> str:
+    return f"{log}, which ends:\n{log.read_text(errors='replace')[-2000:]}"
+
+
+def ours(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: int) -> list[Measured]:
+    job = aggregator(bootstrap_servers, home, "local[2,4]")
+    bench = Bench(bootstrap_servers, ORDERS.topology.application_id, job, home / "checkpoints", orders)
+    job.start("--available-now")
+    process = job.process
+    assert process is not None
+    if process.wait(DEADLINE_SECONDS) != 0:
+        raise StreamplanError("the aggregator", expected="drained", observed=_tail(job.log))
+    say(f"ours has counted {keys:,} products")
+    return [
+        Measured(f"ours, {keys:,} keys, checkpoint kept", bench.starts(rounds, keep=True)),
+        Measured(f"ours, {keys:,} keys, checkpoint deleted", bench.starts(rounds, keep=False)),
+    ]
+
+
+def library(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: int) -> list[Measured]:
+    state = home / "jvm"
+    job = library_instance(bootstrap_servers, compiled(home), state)
+    bench = Bench(bootstrap_servers, LIBRARY_ID, job, state, orders)
+    job.start()
+    bench.until("the changelog", lambda: bench.changelog in KafkaCluster(bootstrap_servers).names())
+    bench.until(f"{keys:,} products counted by Kafka Streams", lambda: bench.committed() >= keys)
+    say(f"Kafka Streams has counted {keys:,} products")
+    job.signal(signal.SIGTERM, 120)
+    return [
+        Measured(f"Kafka Streams, {keys:,} keys, state directory kept", bench.starts(rounds, keep=True)),
+        Measured(f"Kafka Streams, {keys:,} keys, state directory deleted", bench.starts(rounds, keep=False)),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--who", choices=("ours", "library", "both"), default="both")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    measured: list[Measured] = []
+    with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
+        apply_topics(bootstrap_servers, ORDERS)
+        orders = Flow(bootstrap_servers, 0)
+        orders.produce(options.keys, products=options.keys)
+        orders.flush()
+        home = Path(os.path.realpath(name))
+        try:
+            if options.who in ("library", "both"):
+                measured += library(bootstrap_servers, home, orders, options.keys, options.rounds)
+            if options.who in ("ours", "both"):
+                measured += ours(bootstrap_servers, home, orders, options.keys, options.rounds)
+        finally:
+            finish(measured, options.json)
+
+
+if __name__ == "__main__":
+    main()
