@@ -427,3 +427,15 @@ def test_the_plan_makes_the_call_of_the_producer(settings: Settings, plan: dict[
     words = call(ProducerOperator(task_id="produce", pipeline="orders", plan_task_id="plan"), settings, xcom=plan)
     assert words[:2] == [sys.executable, str(PROJECT / "jobs" / "producer.py")]
     assert words[2:] == ["--pipeline", "orders", "--bootstrap-servers", "127.0.0.1:1", *extent]
+
+
+def test_instances_are_executors_of_one_core(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "spark://host", "port": 7077})
+    )
+    words = call(AggregatorOperator(task_id="aggregate", pipeline="orders"), Settings.from_environment())
+    assert not {"--total-executor-cores", "--executor-cores"} & {*words}
+    monkeypatch.setenv("STREAMPLAN_INSTANCES", "4")
+    words = call(AggregatorOperator(task_id="aggregate", pipeline="orders"), Settings.from_environment())
+    assert words[words.index("--total-executor-cores") + 1] == "4"
+    assert words[words.index("--executor-cores") + 1] == "1"

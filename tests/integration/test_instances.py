@@ -183,7 +183,7 @@ def test_a_local_cluster_shares_the_tasks(
     orders.produce(2_000)
     orders.flush()
     on = OnCluster(aggregator, tmp_path, f"local-cluster[{executors},1,1024]")
-    assert on.start("--available-now", "--max-offsets", "250").wait(240) == 0, aggregator.log.read_text()[-3000:]
+    assert on.start("--available-now", "--max-offsets", "500").wait(240) == 0, aggregator.log.read_text()[-3000:]
     expect_exact(bootstrap_servers, 2_000)
     claim = on.claim()
     assert claim.state is ClaimState.STOPPED
