@@ -112,7 +112,7 @@ class OnCluster:
         """Those to which a task moved after the first ``seen`` moves."""
         return {move.instance.split(" on ")[0] for move in self.moves()[seen:]}
 
-    def eventually(self, what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
+    def eventually(self, what: str, condition: Callable[[], bool], seconds: float = 240) -> None:
         def alive_and_so() -> bool:
             process = self.base.process
             assert process is not None
@@ -183,7 +183,7 @@ def test_a_local_cluster_shares_the_tasks(
     orders.produce(2_000)
     orders.flush()
     on = OnCluster(aggregator, tmp_path, f"local-cluster[{executors},1,1024]")
-    assert on.start("--available-now", "--max-offsets", "500").wait(240) == 0, aggregator.log.read_text()[-3000:]
+    assert on.start("--available-now", "--max-offsets", "500").wait(420) == 0, aggregator.log.read_text()[-3000:]
     expect_exact(bootstrap_servers, 2_000)
     claim = on.claim()
     assert claim.state is ClaimState.STOPPED
