@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -82,6 +82,10 @@ class Pipeline:
                           its writer's stream tasks unless given
     ``health_schedule``   cron expression of ``<name>_health``
     ``limits``            at which its checks turn red
+    ``purge``             whether records of repartition topics are deleted once they are counted and verified, as
+                          Kafka Streams does; False keeps them
+    ``moved_from``        the topic from which ``<name>_repartition`` moves the records of a source topic:
+                          ``{"orders-v2": "orders"}``
     """
 
     name: str
@@ -91,6 +95,8 @@ class Pipeline:
     test_data: TestData
     health_schedule: str = "*/10 * * * *"
     limits: Limits = Limits()
+    purge: bool = True
+    moved_from: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = here()
@@ -116,6 +122,28 @@ class Pipeline:
             if topic not in topology.source_topics:
                 listed = ", ".join(topology.source_topics)
                 yield Fault(where, f"test data for {topic!r}, which the topology does not read", f"It reads {listed}")
+        yield from self._faults_of_moves(where)
+
+    def _faults_of_moves(self, where: Where) -> Iterable[Fault]:
+        sources, topology = self.topology.source_topics, self.topology
+        others = {*sources, *topology.sink_topics, *map(topology.decorate, topology.internal_topics)}
+        for new, old in self.moved_from.items():
+            if new not in sources:
+                yield Fault(
+                    where,
+                    f"moved_from moves to {new!r}, which the topology does not read",
+                    f"It reads {', '.join(sources)}",
+                )
+            if old in others:
+                yield Fault(
+                    where,
+                    f"moved_from moves from {old!r}, which the topology reads or writes still",
+                    "Let the topology read the new topic in its place",
+                )
+            elif fault := name_fault(old):
+                yield Fault(where, f"moved_from: {fault}", "Name the topic that the records are in")
+        if len({*self.moved_from.values()}) < len(self.moved_from):
+            yield Fault(where, "moved_from moves one topic to two", "Name each topic once")
 
     @property
     def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:

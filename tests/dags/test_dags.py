@@ -77,11 +77,12 @@ def test_the_other_dags(dagbag: DagBag, pipeline) -> None:
     assert set(dagbag.dags[f"{pipeline.name}_aggregator"].task_dict) == {"aggregate"}
     health = dagbag.dags[f"{pipeline.name}_health"]
     if pipeline.name in RECOUNTED_BY_SPARK:
-        assert set(health.task_dict) == check_names(pipeline) | {"recount"}
-        assert edges(health) == {("recount", "totals")}
+        purge = {"purge"} if pipeline.topology.repartition_topics else set()
+        assert set(health.task_dict) == check_names(pipeline) | {"recount"} | purge
+        assert edges(health) == {("recount", "totals")} | {("totals", task) for task in purge}
     else:
-        assert set(health.task_dict) == check_names(pipeline)
-        assert edges(health) == set()  # one red check hides no other
+        assert set(health.task_dict) == check_names(pipeline) | {"purge"}
+        assert edges(health) == {("totals", "purge")}  # one red check hides no other
 
 
 @every_pipeline

@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from streamplan.adapters.airflow import triggers
 from streamplan.adapters.airflow.factory import producer_dag
 from streamplan.adapters.airflow.operators import skip_when_passed_lately
+from streamplan.adapters.purging import Purged
 from streamplan.adapters.results import write_result
 from streamplan.checks import CHECKS, check_named, copartitioning
 from streamplan.checks.application import Application, application_of
@@ -54,6 +55,9 @@ class Answers:
 @pytest.fixture
 def health(dagbag: DagBag, monkeypatch: pytest.MonkeyPatch) -> DAG:
     dag = dagbag.dags["orders_health"]
+    monkeypatch.setattr(
+        "streamplan.adapters.purging.purge", lambda pipeline, servers, settings: Purged({"a-repartition": {0: 5, 1: 7}})
+    )
     for task in dag.tasks:
         monkeypatch.setattr(task, "retry_delay", timedelta(0))
     return dag
@@ -98,6 +102,21 @@ def test_health_is_green_when_every_check_passed(health: DAG, answer: Callable[.
     assert sorted(answers.looks) == sorted(CHECK_NAMES)
     for name in CHECK_NAMES:
         assert result(run, name)["outcome"] == "passed"
+    assert result(run, "purge") == {"a-repartition": {"0": 5, "1": 7}}
+
+
+def test_what_is_not_to_be_purged_is_skipped_with_the_reason(
+    health: DAG,
+    answer: Callable[..., Answers],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    answer()
+    monkeypatch.setattr("streamplan.adapters.purging.purge", lambda *_: Purged({}, "no cut is verified"))
+    run = health.test()
+    assert run.state == "success"
+    assert states(run)["purge"] == "skipped"
+    assert "nothing to purge: no cut is verified" in "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize("red", CHECK_NAMES)
@@ -107,7 +126,8 @@ def test_a_failed_check_is_red_at_once_and_says_why(
     answers = answer(**{red.replace("-", "_"): [Outcome.FAILED, Outcome.PASSED]})
     run = health.test()
     assert run.state == "failed"
-    assert states(run) == {name: "failed" if name == red else "success" for name in CHECK_NAMES}
+    expected = {name: "failed" if name == red else "success" for name in CHECK_NAMES}
+    assert states(run) == expected | {"purge": "upstream_failed" if red == "totals" else "success"}
     assert answers.looks.count(red) == 1
     assert tries(run, red) == 1
     assert result(run, red, "result") == {

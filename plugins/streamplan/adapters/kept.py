@@ -93,6 +93,7 @@ def _read(database: sqlite3.Connection) -> Verified | None:
         letters=_positions(found["letters"]),
         records=found["records"],
         waiting=frozenset(bytes.fromhex(key) for key in found["waiting"]),
+        repartition=_positions(found.get("repartition", {})),  # not in a file of an earlier version
     )
 
 
@@ -105,6 +106,7 @@ def _written(verified: Verified) -> str:
             "letters": dict(verified.letters),
             "records": verified.records,
             "waiting": sorted(key.hex() for key in verified.waiting),
+            "repartition": dict(verified.repartition),
         }
     )
 

@@ -295,7 +295,7 @@ class Look:
         letters_ends = read.ends[of.dead_letters] if of.dead_letters else {}
         totals = self._compare(before, updates, waiting, until, letters_ends, read.ends[of.repartition])
         totals = replace(totals, not_counts=not_counts)
-        return totals, before, _cut(ids, totals, ends, letters_ends)
+        return totals, before, _cut(ids, totals, ends, letters_ends, counted.positions[of.repartition])
 
     def _between(self, before: Verified | None, ids: Mapping[str, str]) -> _Found | None:
         """Of an application without transactions: its positions follow what it writes, so each total has two bounds.
@@ -317,7 +317,7 @@ class Look:
         at_most = Counter(totals.counted) + Counter(later.by_key)
         bounded = replace(totals, at_most=at_most, not_counts=not_counts)
         still = not _behind(until, latest) and not _behind(rekeyed, repartition)
-        return bounded, before, _cut(ids, bounded, changelog, {}) if still else None
+        return bounded, before, _cut(ids, bounded, changelog, {}, rekeyed) if still else None
 
     def _compare(
         self,
@@ -441,7 +441,9 @@ _Found = tuple[Totals, Verified | None, Verified | None]
 """What there is to compare, the cut it goes out from, and the cut to keep when all agrees (None: of no one moment)."""
 
 
-def _cut(ids: Mapping[str, str], totals: Totals, changelog: Positions, letters: Positions) -> Verified:
+def _cut(
+    ids: Mapping[str, str], totals: Totals, changelog: Positions, letters: Positions, repartition: Positions
+) -> Verified:
     return Verified(
         topics=ids,
         source=totals.until,
@@ -449,6 +451,7 @@ def _cut(ids: Mapping[str, str], totals: Totals, changelog: Positions, letters: 
         letters=letters,
         records=totals.elsewhere + sum(totals.counted.values()) + len(totals.rejected),
         waiting=frozenset(key for key, count in totals.waiting.items() if count),
+        repartition=repartition,
     )
 
 

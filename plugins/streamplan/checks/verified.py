@@ -25,6 +25,7 @@ class Verified:
     ``topics``   the ids of the topics: one that was deleted and made again has another
     ``source``   positions in the source; ``changelog`` and ``letters``: ends of those topics
     ``records``  of the source, up to there; ``waiting``: keys of those that were between the two sub-topologies
+    ``repartition``  positions in the repartition topic: what lies below is in the changelog
     """
 
     topics: Mapping[str, str]
@@ -33,6 +34,7 @@ class Verified:
     letters: Positions
     records: int
     waiting: frozenset[bytes]
+    repartition: Positions = field(default_factory=dict)
 
 
 class Kept(Protocol):

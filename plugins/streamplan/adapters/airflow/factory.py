@@ -10,6 +10,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup
 
 from streamplan.adapters.airflow.announcements import Announcement, Notifier
+from streamplan.adapters.airflow.maintenance import PurgeOperator
 from streamplan.adapters.airflow.operators import (
     CheckOperator,
     EnsureDagRunOperator,
@@ -181,7 +182,10 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
         "health",
         f"""
         Checks **{pipeline.name}** on a schedule and after each run of its producer. A task is green only when its check
-        passed; *failed* and *could not look* are told apart in its first log line and in XCom. Read-only.
+        passed; *failed* and *could not look* are told apart in its first log line and in XCom.
+
+        The checks are read-only. When the totals agree, `purge` deletes the records of repartition topics that are
+        counted and verified (`Pipeline(purge=False)` keeps them).
 
         A check that reads much is skipped while its last pass is less than an hour old. Trigger a run to have all of
         them, and with `full` to have every record counted anew, not only those since the last verified cut or a sample.
@@ -204,6 +208,14 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
         },
     ) as dag:
         _check_tasks(pipeline, with_state_store=False, notifiers=notifiers)
+        if pipeline.topology.repartition_topics:
+            purge = PurgeOperator(
+                task_id="purge",
+                pipeline=pipeline.name,
+                execution_timeout=timedelta(minutes=5),
+                doc_md="Deletes repartition records that are counted and verified. Skipped when there are none.",
+            )
+            dag.get_task("totals") >> purge
     return dag
 
 

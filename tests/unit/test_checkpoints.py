@@ -1,0 +1,54 @@
+"""Checkpoints as Spark leaves them, in files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from streamplan.adapters import checkpoints
+from streamplan.errors import StreamplanError
+
+
+def batch(root: Path, number: int, ends: dict[str, dict[str, int]], *, finished: bool = True) -> None:
+    for log in ("offsets", "commits"):
+        (root / log).mkdir(parents=True, exist_ok=True)
+    about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {"spark.sql.shuffle.partitions": "2"}})
+    sources = [json.dumps({topic: found}) for topic, found in ends.items()]
+    (root / "offsets" / str(number)).write_text("\n".join(["v1", about, *sources]))
+    if finished:
+        (root / "commits" / str(number)).write_text("v1\n{}")
+
+
+def test_what_spark_has_finished_is_that_of_its_commit_log(tmp_path: Path) -> None:
+    batch(tmp_path / "app" / "1", 9, {"a": {"0": 5, "1": 6}, "b": {"0": 7}})
+    batch(tmp_path / "app" / "1", 10, {"a": {"0": 8, "1": 9}, "b": {"0": 7}})
+    batch(tmp_path / "app" / "1", 11, {"a": {"0": 50, "1": 60}, "b": {"0": 70}}, finished=False)
+    assert checkpoints.finished(str(tmp_path), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
+    assert checkpoints.finished(tmp_path.as_uri(), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
+    assert checkpoints.finished(f"file:{tmp_path}", "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
+
+
+def test_before_the_first_micro_batch_is_finished_everything_may_be_read_again(tmp_path: Path) -> None:
+    batch(tmp_path / "app" / "1", 0, {"a": {"0": 5}}, finished=False)
+    assert checkpoints.finished(str(tmp_path), "app", 1) == {"a": {0: 0}}
+
+
+def test_no_checkpoint(tmp_path: Path) -> None:
+    assert checkpoints.finished(str(tmp_path), "app", 1) is None
+    assert not checkpoints.exists(str(tmp_path), "app")
+    checkpoints.delete(str(tmp_path), "app")
+
+
+def test_only_those_of_the_application_are_deleted(tmp_path: Path) -> None:
+    for application in ("my-app", "my-app-v1"):
+        batch(tmp_path / application / "0", 0, {"a": {"0": 5}})
+    checkpoints.delete(str(tmp_path), "my-app")
+    checkpoints.delete(str(tmp_path), "my-app")
+    assert [path.name for path in tmp_path.iterdir()] == ["my-app-v1"]
+    assert checkpoints.exists(str(tmp_path), "my-app-v1")
+
+
+def test_a_place_that_cannot_be_reached_is_refused_with_what_to_do() -> None:
+    with pytest.raises(StreamplanError, match=r"nowhere://host/checkpoints/app.*hadoop fs -rm"):
+        checkpoints.delete("nowhere://host/checkpoints", "app")
