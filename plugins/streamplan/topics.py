@@ -170,6 +170,26 @@ def _differences(spec: TopicSpec, topic: ObservedTopic, replication_factor: int)
             yield Difference(spec.name, config, expected, found)
 
 
+def explain_differences(pipeline: str, differences: Sequence[Difference]) -> str:
+    """What to do about topics that are not as declared. Nothing changes one that exists on its own."""
+    points = {difference.point for difference in differences}
+    parts = ["Nothing was created or changed."]
+    if points - {"partitions"}:
+        parts.append(
+            "Configs and replication can be brought to what is expected with kafka-configs and "
+            "kafka-reassign-partitions."
+        )
+    if "partitions" in points:
+        parts.append(
+            "A number of partitions cannot be changed in place: a key lies in partition murmur2(key) modulo that "
+            "number, so keys would move, two stream tasks would count the same key, and its total would be split. "
+            f"{pipeline}_repartition is the safe way to another number: it moves the records to a new topic, the totals "
+            "unchanged (moved_from in the declaration). Else declare the number that is there. Where internal topics "
+            f"alone are wrong and the input may be read once more from its beginning, {pipeline}_reset makes them anew."
+        )
+    return " ".join(parts)
+
+
 def same_value(one: str, other: str) -> bool:
     """Of a config: ``compact,delete`` is ``delete,compact``."""
     return words(one) == words(other)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
@@ -32,7 +33,7 @@ def check_names(pipeline: Pipeline) -> set[str]:
     return CHECK_NAMES - ({"repartition"} if pipeline.name == "enriched" else set())
 
 
-KINDS = ("deploy", "producer", "aggregator", "health")
+KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition")
 DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
 RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews"}
 """The others count records by a field or their key, which needs no engine."""
@@ -85,6 +86,18 @@ def test_the_other_dags(dagbag: DagBag, pipeline) -> None:
         assert edges(health) == {("totals", "purge")}  # one red check hides no other
 
 
+@pytest.mark.parametrize("kind", ["reset", "repartition"])
+@every_pipeline
+def test_nothing_is_deleted_before_a_person_has_seen_the_plan(dagbag: DagBag, pipeline, kind: str) -> None:
+    dag = dagbag.dags[f"{pipeline.name}_{kind}"]
+    assert edges(dag) == {("plan", "approval"), ("approval", "apply")}
+    approval = dag.get_task("approval")
+    assert isinstance(approval, ApprovalOperator)
+    assert "ti.xcom_pull(task_ids='plan')" in approval.body
+    assert approval.defaults == ["Reject"]  # no answer is none
+    assert {task.trigger_rule for task in dag.tasks} == {"all_success"}
+
+
 @every_pipeline
 def test_what_deploy_triggers_is_there(dagbag: DagBag, pipeline) -> None:
     triggers = [
@@ -132,7 +145,8 @@ def test_no_task_holds_a_worker_for_ever(dagbag: DagBag, dag_id: str) -> None:
         waits_in_the_triggerer = isinstance(task, SupervisedJobOperator | ProcessedOperator) or getattr(
             task, "deferrable", False
         )
-        assert waits_in_the_triggerer or task.execution_timeout, task.task_id
+        waits_for_a_person = isinstance(task, ApprovalOperator) and task.response_timeout
+        assert waits_in_the_triggerer or waits_for_a_person or task.execution_timeout, task.task_id
 
 
 @every_dag

@@ -31,12 +31,15 @@ Alter: TypeAlias = Callable[[list[Written]], list[Written]]
 
 
 class TransactionalApplication:
-    """``partitioner``: librdkafka's name of what places the records of the repartition topic; ``longer``: its names."""
+    """``partitioner``: librdkafka's name of what places the records of the repartition topic; ``longer``: its names;
+    ``name``: its application id."""
 
-    def __init__(self, bootstrap_servers: str, *, partitioner: str = "murmur2_random", longer: int = 0) -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, partitioner: str = "murmur2_random", longer: int = 0, name: str = ""
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.partitioner = partitioner
-        name = f"checked-{os.getpid()}-{next(_numbers)}{'-' * longer}"
+        name = name or f"checked-{os.getpid()}-{next(_numbers)}{'-' * longer}"
         self.orders = f"{name}-orders"
         topology = Topology(name)
         topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")

@@ -72,6 +72,20 @@ def verified_file(reports: Path, pipeline: str) -> Path:
     return reports / pipeline / "totals.sqlite"
 
 
+def state_files(reports: Path, pipeline: str) -> list[Path]:
+    """Those that describe the state of a pipeline and not its history; a reset deletes them."""
+    directory = reports / pipeline
+    candidates = [
+        verified_file(reports, pipeline),
+        verified_file(reports, pipeline).with_name("totals.sqlite-journal"),
+        state_store_file(reports, pipeline),
+        claim_file(reports, pipeline),
+        *sorted((directory / "recount").glob("*.json")),
+        *(directory / f"{check.name}.json" for check in CHECKS),
+    ]
+    return [path for path in candidates if path.exists()]
+
+
 def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
     """What the state store held when it was last read; None when it never was."""
     path = state_store_file(reports, pipeline)

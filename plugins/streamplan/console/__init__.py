@@ -16,6 +16,7 @@ MODULES = {
     "stack": ("up", "down", "status"),
     "check": ("check",),
     "tasks": ("tasks",),
+    "reset": ("reset",),
     "pipelines": ("list", "describe", "validate", "plan"),
 }
 """The commands of each module. Some import Airflow, which takes a second; only the one that is needed is imported."""

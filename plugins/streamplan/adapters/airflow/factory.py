@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup
 
 from streamplan.adapters.airflow.announcements import Announcement, Notifier
+from streamplan.adapters.airflow.frame import dag_of
 from streamplan.adapters.airflow.maintenance import PurgeOperator
 from streamplan.adapters.airflow.operators import (
     CheckOperator,
@@ -25,7 +25,6 @@ from streamplan.checks import checks_of
 from streamplan.checks.application import aggregations, application_of
 from streamplan.pipeline import Pipeline
 
-OWNER = "streamplan"
 _OPINION = {
     True: "`state_store` reads the totals Spark holds; the checks in `verify` compare them with the topics.",
     False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
@@ -53,7 +52,7 @@ def totals_asset(pipeline: Pipeline) -> Asset:
 
 def deploy_dag(pipeline: Pipeline) -> DAG:
     """``<name>_deploy``: topics, then producer and aggregator, then verification."""
-    with _dag(
+    with dag_of(
         pipeline,
         "deploy",
         f"""
@@ -115,7 +114,7 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
 def producer_dag(pipeline: Pipeline) -> DAG:
     """``<name>_producer``: writes test data, each record once across kills and retries."""
     topics = " and ".join(f"`{topic}`" for topic in pipeline.test_data.topics)
-    with _dag(
+    with dag_of(
         pipeline,
         "producer",
         f"""
@@ -150,7 +149,7 @@ def producer_dag(pipeline: Pipeline) -> DAG:
 
 def aggregator_dag(pipeline: Pipeline) -> DAG:
     """``<name>_aggregator``: one supervised streaming aggregator."""
-    with _dag(
+    with dag_of(
         pipeline,
         "aggregator",
         f"""
@@ -177,7 +176,7 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
 
     ``notifiers``  are told when the outcome of a check changes: :class:`Announcement` says what their templates find
     """
-    with _dag(
+    with dag_of(
         pipeline,
         "health",
         f"""
@@ -270,16 +269,3 @@ def _production_params(*, endless: bool) -> dict[str, Param]:
             description="0 is as fast as the brokers take them.",
         ),
     }
-
-
-def _dag(pipeline: Pipeline, what: str, doc: str, **arguments: Any) -> DAG:
-    return DAG(
-        dag_id=f"{pipeline.name}_{what}",
-        dag_display_name=f"{pipeline.name}_{what}",
-        description=" ".join(doc.split(".")[0].replace("**", "").split()) + ".",
-        doc_md="\n".join(line.strip() for line in doc.strip().splitlines()),
-        catchup=False,
-        tags=["streamplan", pipeline.name, what],
-        default_args={"owner": OWNER, "retries": 0},
-        **({"schedule": None, "is_paused_upon_creation": False, "render_template_as_native_obj": True} | arguments),
-    )

@@ -12,10 +12,13 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from streamplan.adapters.kafka.connect import ANSWER_SECONDS, admin_client, ask, code_of, raise_no_answer
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline
+from streamplan.repartitioning import held
+from streamplan.reset import internal_topics
 from streamplan.topics import (
     ObservedTopic,
     TopicPlan,
     TopicSpec,
+    explain_differences,
     plan_topics,
     resolve_configs,
     resolve_replication_factor,
@@ -77,6 +80,33 @@ def apply_topics(
     :class:`Refused` when a topic disagrees with its declaration: every difference is listed and nothing is created.
     """
     specs = pipeline.topics()
+    refuse_unfinished_move(bootstrap_servers, pipeline, deadline_seconds=deadline_seconds)
+    return apply_specs(bootstrap_servers, pipeline.name, specs, show=show, deadline_seconds=deadline_seconds)
+
+
+def refuse_unfinished_move(
+    bootstrap_servers: str, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS
+) -> None:
+    """Topics that are missing while a move is under way hold records elsewhere: created here, they would be empty."""
+    names = [held(spec).name for spec in internal_topics(pipeline)]
+    if found := observe_topics(bootstrap_servers, names, deadline_seconds=deadline_seconds):
+        raise Refused(
+            f"the topics of {pipeline.name} are being moved to another number of partitions",
+            expected="no move under way",
+            observed=f"{', '.join(sorted(found))}, which hold records meanwhile",
+            remedy=f"Run {pipeline.name}_repartition: it goes on from where it stopped. Nothing was created.",
+        )
+
+
+def apply_specs(
+    bootstrap_servers: str,
+    subject: str,
+    specs: Sequence[TopicSpec],
+    *,
+    show: Callable[[str], None] | None = None,
+    deadline_seconds: float = ANSWER_SECONDS,
+) -> TopicPlan:
+    """The same for some topics of ``subject``, the name of a pipeline."""
     names = [spec.name for spec in specs]
     admin = admin_client(bootstrap_servers)
     deadline = time.monotonic() + CREATED_SECONDS
@@ -90,7 +120,7 @@ def apply_topics(
             break
         if time.monotonic() > deadline:
             raise StreamplanError(
-                f"topics of {pipeline.name} exist for the controller and not for the brokers",
+                f"topics of {subject} exist for the controller and not for the brokers",
                 expected=f"the same for all within {CREATED_SECONDS:g} s",
                 observed=f"only {', '.join(before.topics) or 'none'} is seen",
                 remedy="Look into the brokers' logs. Nothing was created.",
@@ -102,11 +132,8 @@ def apply_topics(
         listed = "; ".join(map(str, plan.differences))
         count = len({difference.topic for difference in plan.differences})
         raise Refused(
-            f"{count} of the topics of {pipeline.name} that exist are not as declared: {listed}",
-            remedy="Nothing was created or changed. Configs and replication can be brought to what is expected with "
-            "kafka-configs and kafka-reassign-partitions. A wrong number of partitions cannot: keys would move. "
-            f"Stop the application, delete the internal topics named here and reset {pipeline.topology.application_id}"
-            " so that they are built anew, or declare the number that is there.",
+            f"{count} of the topics of {subject} that exist are not as declared: {listed}",
+            remedy=explain_differences(subject, plan.differences),
         )
     _create(admin, bootstrap_servers, plan, deadline_seconds, validate_only=False)
     _await_agreement(admin, bootstrap_servers, specs, replication_factor, deadline_seconds)

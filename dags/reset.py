@@ -1,0 +1,9 @@
+"""Resets each declared pipeline to the start of its input, once a person has approved."""
+
+from __future__ import annotations
+
+from streamplan.adapters.airflow.maintenance_dags import reset_dag
+from streamplan.pipelines import PIPELINES
+
+for pipeline in PIPELINES:
+    globals()[f"{pipeline.name}_reset"] = reset_dag(pipeline)
