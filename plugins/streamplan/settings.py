@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ class Settings:
     ``jars``         Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has it
     ``instances``    of the aggregator on a standalone cluster, executors of one core (``STREAMPLAN_INSTANCES``); None
                      for as many cores as Spark gives
+    ``aggregator_options``  more options of ``jobs/aggregator.py``, as in a shell (``STREAMPLAN_AGGREGATOR_OPTIONS``)
     """
 
     home: Path
@@ -32,6 +34,7 @@ class Settings:
     reports: Path
     jars: Path | None
     instances: int | None = None
+    aggregator_options: tuple[str, ...] = ()
 
     @property
     def run(self) -> Path:
@@ -52,6 +55,7 @@ class Settings:
             reports=Path(env.get("STREAMPLAN_REPORTS") or home / "reports").absolute(),
             jars=Path(jars) if jars else None,
             instances=_instances(env.get("STREAMPLAN_INSTANCES")),
+            aggregator_options=tuple(shlex.split(env.get("STREAMPLAN_AGGREGATOR_OPTIONS", ""))),
         )
 
 

@@ -212,6 +212,7 @@ class AggregatorOperator(SupervisedJobOperator):
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", bootstrap_servers()]
         arguments += ["--checkpoints", settings.checkpoints]
         arguments += ["--heartbeat", str(claim_file(settings.reports, self.pipeline))]
+        arguments += settings.aggregator_options
         hook = spark_hook(settings, self.job, arguments, instances=settings.instances)
         return hook._build_spark_submit_command(job_file("aggregator.py"))
 

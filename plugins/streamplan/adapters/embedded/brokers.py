@@ -26,7 +26,7 @@ from streamplan.settings import Settings
 
 NODES = (1, 2)
 CONTROLLER = "kafka-controller"
-DEFAULT_PORTS = {"kafka-1": 9092, CONTROLLER: 9093, "kafka-2": 9192}
+DEFAULT_PORTS = {"kafka-1": 9092, CONTROLLER: 9093, "kafka-1-internal": 9094, "kafka-2": 9192, "kafka-2-internal": 9194}
 READY_SECONDS = 60.0
 GRACE_SECONDS = 20.0
 HEAP = ("-Xms256m", "-Xmx512m")
@@ -69,7 +69,12 @@ logger.request.level = WARN
 
 
 class EmbeddedKafka:
-    """The two brokers of the deployment that ``settings`` describe. Data survive ``down`` and ``up``."""
+    """The two brokers of the deployment that ``settings`` describe. Data survive ``down`` and ``up``.
+
+    ``advertised``  by node, the port at which clients are to find it where that is not its own but a proxy's; the
+                    brokers then talk to each other on listeners of their own
+    ``properties``  server properties besides :data:`SERVER_PROPERTIES`, or instead
+    """
 
     def __init__(
         self,
@@ -78,18 +83,27 @@ class EmbeddedKafka:
         *,
         environment: Mapping[str, str] | None = None,
         say: Callable[[str], None] = lambda text: None,
+        advertised: Mapping[int, int] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._settings = settings
         self._ports = ports
         self._environment = os.environ if environment is None else environment
         self._say = say
+        self._advertised = advertised or {}
+        self._more = properties or {}
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(self.address(node) for node in NODES)
+        """Where clients find the brokers."""
+        return ",".join(self._advertised_address(node) for node in NODES)
 
     def address(self, node: int) -> str:
+        """Where the node listens."""
         return f"{LOOPBACK}:{self._ports[_name(node)]}"
+
+    def _advertised_address(self, node: int) -> str:
+        return f"{LOOPBACK}:{self._advertised[node]}" if node in self._advertised else self.address(node)
 
     def log_file(self, node: int) -> Path:
         return self._settings.logs / f"{_name(node)}.log"
@@ -117,6 +131,8 @@ class EmbeddedKafka:
                 missing = [*NODES]
         for node in missing:
             self._ports.choose(_name(node), self._say)
+            if self._advertised:
+                self._ports.choose(_internal(node), self._say)
         for node in missing:
             self.start(node)
 
@@ -198,16 +214,27 @@ class EmbeddedKafka:
     def _properties(self, node: int) -> dict[str, str]:
         controller = f"{LOOPBACK}:{self._ports[CONTROLLER]}"
         listeners = [f"PLAINTEXT://{self.address(node)}"] + ([f"CONTROLLER://{controller}"] if node == 1 else [])
+        advertised = [f"PLAINTEXT://{self._advertised_address(node)}"]
+        protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+        between: dict[str, str] = {}
+        if self._advertised:
+            internal = f"INTERNAL://{LOOPBACK}:{self._ports[_internal(node)]}"
+            listeners.append(internal)
+            advertised.append(internal)
+            protocols += ",INTERNAL:PLAINTEXT"
+            between = {"inter.broker.listener.name": "INTERNAL"}
         return {
             "process.roles": "broker,controller" if node == 1 else "broker",
             "node.id": str(node),
             "controller.quorum.voters": f"1@{controller}",
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
-            "advertised.listeners": f"PLAINTEXT://{self.address(node)}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": protocols,
             "log.dirs": str(self._settings.home / _name(node) / "data"),
+            **between,
             **SERVER_PROPERTIES,
+            **self._more,
         }
 
     def _format(self, node: int, java: list[str], properties: Path) -> None:
@@ -242,6 +269,10 @@ class EmbeddedKafka:
 
 def _name(node: int) -> str:
     return f"kafka-{node}"
+
+
+def _internal(node: int) -> str:
+    return f"{_name(node)}-internal"
 
 
 def _escaped(value: str) -> str:

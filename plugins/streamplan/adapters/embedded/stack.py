@@ -30,7 +30,10 @@ class ProcessState:
 
 
 class Stack:
-    """The embedded deployment that ``settings`` describe. ``say`` gets one plain line a step."""
+    """The embedded deployment that ``settings`` describe. ``say`` gets one plain line a step.
+
+    ``advertised`` and ``properties`` are those of :class:`EmbeddedKafka`.
+    """
 
     def __init__(
         self,
@@ -38,11 +41,15 @@ class Stack:
         *,
         environment: Mapping[str, str] | None = None,
         say: Callable[[str], None] = lambda text: None,
+        advertised: Mapping[int, int] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
         self._say = say
         ports = Ports(settings.home / "stack.json", {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS})
-        self.kafka = EmbeddedKafka(settings, ports, environment=environment, say=say)
+        self.kafka = EmbeddedKafka(
+            settings, ports, environment=environment, say=say, advertised=advertised, properties=properties
+        )
         self.airflow = EmbeddedAirflow(settings, ports, environment=environment, say=say)
 
     def up(self) -> None:

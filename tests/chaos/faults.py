@@ -1,0 +1,215 @@
+"""The faults, one line each in :data:`FAULTS`. Each is over when its function returns; jobs are never started here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+import psutil
+from streamplan.adapters.embedded.airflow import PROCESSES
+from streamplan.adapters.embedded.brokers import NODES
+
+from tests.chaos.proxy import Cut
+from tests.chaos.system import AGGREGATOR_JOB, PRODUCER_JOB, System, kill
+from tests.chaos.waiting import wait_for
+
+VICTIM_SECONDS = 180.0
+"""One that a fault before has killed may still be on its way back."""
+
+Apply = Callable[[System, Random], str]
+"""Breaks the system and says in a few words what it did; all that is random about it comes from the generator."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``optional``: only when it is named. ``executors``: only where executors are processes of their own."""
+
+    name: str
+    about: str
+    apply: Apply
+    optional: bool = False
+    executors: bool = False
+
+
+def found(what: str, find: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
+    """Wait until there is a victim."""
+    victims: list[psutil.Process] = []
+
+    def lacking() -> str:
+        victims[:] = find()
+        return "" if victims else "none"
+
+    wait_for(what, lacking, VICTIM_SECONDS, interval=0.1)
+    return victims
+
+
+def hold(seconds: float) -> None:
+    """How long a fault lasts is a part of it: there is nothing to wait for."""
+    time.sleep(seconds)
+
+
+def kill_driver_jvm(system: System, random: Random) -> str:
+    victims = found("the driver's JVM", system.driver_jvm)
+    kill(victims)
+    return f"pid {victims[0].pid}"
+
+
+def kill_driver_python(system: System, random: Random) -> str:
+    victims = found("the driver's Python", system.driver_python)
+    kill(victims)
+    return f"pid {victims[0].pid}"
+
+
+def kill_aggregator(system: System, random: Random) -> str:
+    found("the driver's JVM", system.driver_jvm)
+    victims = system.family(AGGREGATOR_JOB)
+    kill(victims)
+    return f"{len(victims)} processes"
+
+
+def kill_python_worker(system: System, random: Random) -> str:
+    victims = [random.choice(found("a Python worker", system.python_workers))]
+    kill(victims)
+    return f"pid {victims[0].pid}"
+
+
+def kill_executor(system: System, random: Random) -> str:
+    victims = [random.choice(found("an executor", system.executors))]
+    kill(victims)
+    return f"pid {victims[0].pid}"
+
+
+def kill_producer(system: System, random: Random) -> str:
+    found("the producer", system.producer)
+    victims = system.family(PRODUCER_JOB) if random.random() < 0.5 else system.producer()
+    kill(victims)
+    return f"{len(victims)} processes"
+
+
+def kill_broker(system: System, random: Random) -> str:
+    node, seconds = random.choice(NODES), random.uniform(1, 6)
+    ref = system.stack.kafka.process(node)
+    assert ref is not None
+    kill([psutil.Process(ref.pid)])
+    hold(seconds)
+    system.stack.kafka.up()
+    return f"broker {node}, down for {seconds:.1f} s"
+
+
+def kill_airflow(*names: str) -> Apply:
+    def apply(system: System, random: Random) -> str:
+        alone, seconds = random.random() < 0.5, random.uniform(0.5, 5)
+        jobs = {process.pid for job in (AGGREGATOR_JOB, PRODUCER_JOB) for process in system.family(job)}
+        victims: list[psutil.Process] = []
+        for name, ref in system.stack.airflow.running().items():
+            if name in names:
+                with suppress(psutil.NoSuchProcess):
+                    leader = psutil.Process(ref.pid)
+                    victims += [leader, *([] if alone else leader.children(recursive=True))]
+        # A job is its task's child until that has deferred; it is not Airflow.
+        kill(process for process in victims if process.pid not in jobs)
+        hold(seconds)
+        system.up()
+        return f"{'alone' if alone else 'with children'}, down for {seconds:.1f} s"
+
+    return apply
+
+
+def stop_aggregator(system: System, random: Random) -> str:
+    """The zombie: it wakes up when its transaction has been aborted without it."""
+    found("a Python worker", system.python_workers)
+    seconds = system.options.transaction_seconds + random.uniform(2, 6)
+    victims = system.family(AGGREGATOR_JOB)
+    for process in victims:
+        _signal(process.suspend)
+    hold(seconds)
+    for process in victims:
+        _signal(process.resume)
+    return f"{len(victims)} processes stopped for {seconds:.1f} s"
+
+
+def stop_python_worker(system: System, random: Random) -> str:
+    victim = random.choice(found("a Python worker", system.python_workers))
+    seconds = random.uniform(1, system.options.transaction_seconds + 5)
+    _signal(victim.suspend)
+    hold(seconds)
+    _signal(victim.resume)
+    return f"pid {victim.pid} stopped for {seconds:.1f} s"
+
+
+def replaced_worker(system: System, random: Random) -> str:
+    """Workers sleep while their driver is killed and replaced, and wake up beside the new one's."""
+    workers = found("a Python worker", system.python_workers)
+    for process in workers:
+        _signal(process.suspend)
+    asleep = {process.pid for process in workers}
+    old = [process for process in system.family(AGGREGATOR_JOB) if process.pid not in asleep]
+    kill(old)
+    found("workers of a new driver", system.python_workers)
+    hold(random.uniform(0, 5))
+    for process in workers:
+        _signal(process.resume)
+    return f"{len(workers)} workers woke up beside the new aggregator"
+
+
+def stop_producer(system: System, random: Random) -> str:
+    victims = found("the producer", system.producer)
+    seconds = random.uniform(1, 15)
+    for process in victims:
+        _signal(process.suspend)
+    hold(seconds)
+    for process in victims:
+        _signal(process.resume)
+    return f"stopped for {seconds:.1f} s"
+
+
+def restart_all(system: System, random: Random) -> str:
+    system.stack.down()
+    system.up()
+    return "down and up"
+
+
+def cut_network(how: Cut) -> Apply:
+    def apply(system: System, random: Random) -> str:
+        nodes = random.choice([(1,), (2,), NODES])
+        seconds = random.uniform(1, 12)
+        for node in nodes:
+            system.proxies[node].cut(how)
+        try:
+            hold(seconds)
+        finally:
+            for node in nodes:
+                system.proxies[node].heal()
+        return f"{how} before {' and '.join(f'broker {node}' for node in nodes)} for {seconds:.1f} s"
+
+    return apply
+
+
+def _signal(send: Callable[[], None]) -> None:
+    with suppress(psutil.NoSuchProcess):
+        send()
+
+
+FAULTS = (
+    Fault("kill-driver-jvm", "SIGKILL for the Spark driver", kill_driver_jvm),
+    Fault("kill-driver-python", "SIGKILL for the driver's Python process", kill_driver_python),
+    Fault("kill-aggregator", "SIGKILL for driver, Python and workers at once", kill_aggregator),
+    Fault("kill-worker", "SIGKILL for one Python worker", kill_python_worker),
+    Fault("kill-executor", "SIGKILL for one executor", kill_executor, executors=True),
+    Fault("kill-producer", "SIGKILL for the producer", kill_producer),
+    Fault("kill-broker", "SIGKILL for one broker of two, started again after seconds", kill_broker),
+    Fault("kill-scheduler", "SIGKILL for Airflow's scheduler", kill_airflow("airflow-scheduler")),
+    Fault("kill-triggerer", "SIGKILL for Airflow's triggerer", kill_airflow("airflow-triggerer")),
+    Fault("kill-dag-processor", "SIGKILL for Airflow's DAG processor", kill_airflow("airflow-dag-processor")),
+    Fault("kill-airflow", "SIGKILL for all of Airflow", kill_airflow(*PROCESSES)),
+    Fault("stop-aggregator", "SIGSTOP for longer than a transaction may last, then SIGCONT", stop_aggregator),
+    Fault("stop-worker", "SIGSTOP for one Python worker, then SIGCONT", stop_python_worker),
+    Fault("zombie-workers", "workers asleep while their driver is killed and replaced", replaced_worker),
+    Fault("stop-producer", "SIGSTOP for the producer, then SIGCONT", stop_producer),
+    Fault("restart-all", "everything stopped in good order and started again", restart_all),
+    Fault("black-hole", "nothing passes between brokers and clients for seconds", cut_network(Cut.BLACK_HOLE)),
+    Fault("reset", "connections between brokers and clients are reset for seconds", cut_network(Cut.RESET)),
+)

@@ -1,0 +1,94 @@
+"""The rounds: break, wait until all has come back by itself, compare with the truth."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from random import Random
+
+from confluent_kafka import KafkaException
+from streamplan.errors import StreamplanError
+
+from tests.chaos.faults import hold
+from tests.chaos.report import Report, RoundResult
+from tests.chaos.schedule import Round
+from tests.chaos.system import BACK_SECONDS, System
+from tests.chaos.truth import Violation
+from tests.chaos.verification import Verification
+from tests.chaos.waiting import NotSettled, wait_for
+
+
+class Failed(Exception):
+    """The suite has found something; the report has it."""
+
+
+def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[str], None]) -> None:
+    """All rounds and the end. Raises :class:`Failed` at the first fault that did damage."""
+    verification = Verification(system.servers)
+    began = time.monotonic()
+    try:
+        for planned in rounds:
+            result = RoundResult(planned.number, [fault.fault.name for fault in planned.faults])
+            report.rounds.append(result)
+            try:
+                _round(system, verification, planned, result)
+            except (Violation, NotSettled, StreamplanError, KafkaException, TimeoutError) as error:
+                report.failure = result.failure = _told(error)
+                raise Failed(f"round {planned.number} ({planned.name}): {error}") from error
+            finally:
+                result.orders = verification.source.orders
+            say(
+                f"[{time.monotonic() - began:6.0f} s] round {planned.number:3}: {planned.name}: recovered in "
+                f"{result.recovered or 0:.1f} s, round {result.seconds:.0f} s, {result.orders:,} orders"
+            )
+        try:
+            _end(system, verification, report, say)
+        except (Violation, NotSettled, StreamplanError, KafkaException, TimeoutError) as error:
+            report.failure = _told(error)
+            raise Failed(f"after the last round: {error}") from error
+    finally:
+        verification.close()
+
+
+def _round(system: System, verification: Verification, planned: Round, result: RoundResult) -> None:
+    began = time.monotonic()
+    system.send_bad(planned.bad_records)
+    for fault in planned.faults:
+        hold(fault.pause)
+        result.notes.append(fault.fault.apply(system, Random(fault.seed)))
+    ended = time.monotonic()
+    verification.await_processed()
+    result.recovered = time.monotonic() - ended
+    wait_for("exactly one aggregator, known to Airflow", system.one_aggregator, BACK_SECONDS)
+    wait_for("exactly one producer", system.one_producer, BACK_SECONDS)
+    verification.look()
+    system.await_healthy()
+    result.seconds = time.monotonic() - began
+
+
+def _end(system: System, verification: Verification, report: Report, say: Callable[[str], None]) -> None:
+    """With the producer stopped, everything must be there to the last record, and in the state store too."""
+    system.check_by_airflow()
+    system.stop_producer()
+    verification.await_processed()
+    verification.look(stopped=True)
+    if verification.source.rejected != system.bad_sent:
+        raise Violation("wrong", "bad records in topic orders", system.bad_sent, verification.source.rejected)
+    store = {key.encode(): count for key, count in system.state_store().items()}
+    if store != verification.changelog.last:
+        raise Violation("wrong", "the state store", verification.changelog.last, store)
+    report.final = {
+        "orders": verification.source.orders,
+        "repartitioned": verification.repartition.records,
+        "changelog_updates": verification.changelog.records,
+        "dead_letters": verification.dead_letters.records,
+        "state_store": {key.decode(): count for key, count in store.items()},
+    }
+    say(f"all verified: {json.dumps(report.final)}")
+
+
+def _told(error: Exception) -> dict[str, str]:
+    if isinstance(error, Violation):
+        return {"kind": error.kind, "where": error.where, "expected": error.expected, "observed": error.observed}
+    return {"kind": type(error).__name__, "where": "", "expected": "", "observed": str(error)}

@@ -1,0 +1,339 @@
+"""The system that is broken: the embedded stack with its jobs, as the operating system and Airflow's API show it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Producer
+from streamplan.adapters import processes
+from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
+from streamplan.adapters.embedded.airflow_rest import AirflowRest
+from streamplan.adapters.embedded.brokers import DEFAULT_PORTS as KAFKA_PORTS
+from streamplan.adapters.embedded.brokers import NODES
+from streamplan.adapters.embedded.stack import Stack
+from streamplan.errors import StreamplanError
+from streamplan.settings import PROJECT, Settings
+
+from tests.chaos.murmur2 import partition_of
+from tests.chaos.proxy import Proxy
+from tests.chaos.truth import BAD, PARTITIONS
+from tests.chaos.waiting import wait_for
+
+DEPLOY, PRODUCER, AGGREGATOR, HEALTH = (f"orders_{name}" for name in ("deploy", "producer", "aggregator", "health"))
+AGGREGATOR_JOB, PRODUCER_JOB = "orders-aggregator", "orders-producer"
+DEPLOY_SECONDS = 900.0
+BACK_SECONDS = 240.0
+CHECK_SECONDS = 300.0
+HEALTHY_SECONDS = 180.0
+HEALTH_SECONDS = 900.0
+KILL_SECONDS = 30.0
+
+PROPERTIES = {
+    # Time-outs of transactions are looked at once in 10 s by default.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+
+_NOT_ORDERS = (b"no json", b'{"Id": "x", "ProductType": "many"}', b'{"Id": "x"', b"[1, 2]")
+
+
+@dataclass(frozen=True)
+class Options:
+    """``rate``: orders a second. ``master``: of Spark; empty for the embedded one.
+
+    ``transaction_seconds``  after which the brokers abort a transaction of the aggregator
+    """
+
+    home: Path
+    rate: int
+    master: str = ""
+    aggregator_options: str = ""
+    transaction_seconds: float = 60.0
+
+
+class System:
+    """The whole stack in ``options.home``, its clients behind proxies. :meth:`stop` ends all that was started."""
+
+    def __init__(self, options: Options, say: Callable[[str], None]) -> None:
+        self.options = options
+        self.home = options.home
+        self._say = say
+        self.home.mkdir(parents=True, exist_ok=True)
+        ports = self._choose_ports()
+        advertised = {node: ports[f"proxy-{node}"] for node in NODES}
+        self.proxies = {node: Proxy(advertised[node], ports[f"kafka-{node}"]) for node in NODES}
+        environment = {**os.environ, "STREAMPLAN_AGGREGATOR_OPTIONS": options.aggregator_options}
+        if options.master:
+            connection = {"conn_type": "spark", "host": options.master}
+            environment["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(connection)
+        self.settings = Settings.from_environment({"STREAMPLAN_HOME": str(self.home)})
+        self.stack = Stack(
+            self.settings, environment=environment, say=say, advertised=advertised, properties=PROPERTIES
+        )
+        self.servers = self.stack.kafka.bootstrap_servers
+        self.bad_sent = 0
+        self._rest: AirflowRest | None = None
+
+    def _choose_ports(self) -> dict[str, int]:
+        file = self.home / "stack.json"
+        names = [*KAFKA_PORTS, *AIRFLOW_PORTS, *(f"proxy-{node}" for node in NODES)]
+        # Below the range from which the kernel takes the ports of clients.
+        base = random.SystemRandom().randrange(15_000, 30_000, 20)
+        chosen: dict[str, int] = {name: base + offset for offset, name in enumerate(sorted(names))}
+        if file.exists():
+            chosen |= json.loads(file.read_text())
+        file.write_text(json.dumps(chosen))
+        return chosen
+
+    @property
+    def rest(self) -> AirflowRest:
+        if self._rest is None:
+            self._rest = self.stack.airflow.rest()
+        return self._rest
+
+    def start(self) -> None:
+        """Everything up, the pipeline deployed by its DAG, orders flowing without end."""
+        for proxy in self.proxies.values():
+            proxy.start()
+        self.stack.up()
+        for dag in (DEPLOY, PRODUCER, AGGREGATOR, HEALTH):
+            self.rest.wait_for_dag(dag, deadline_seconds=120)
+        run = self.rest.trigger(DEPLOY, {"records": 1000})
+        self._say(f"Deploying: {self.rest.run_url(DEPLOY, run)}")
+        state = self.rest.wait(DEPLOY, run, deadline_seconds=DEPLOY_SECONDS)
+        if state != "success":
+            raise StreamplanError("orders_deploy", expected="success", observed=str(self.rest.task_states(DEPLOY, run)))
+        self.rest.unpause(HEALTH)
+        self.rest.trigger(PRODUCER, {"records": None, "rate": self.options.rate})
+        wait_for("the producer", lambda: "" if self.producer() else "no process", BACK_SECONDS)
+
+    def stop(self) -> None:
+        for proxy in self.proxies.values():
+            proxy.heal()
+        try:
+            self.resume_all()
+            self.stack.down()
+        finally:
+            if self._rest is not None:
+                self._rest.close()
+            for proxy in self.proxies.values():
+                proxy.stop()
+
+    def up(self) -> None:
+        """What a service manager does: start what is not running. Jobs are Airflow's to bring back."""
+        self.stack.up()
+
+    def send_bad(self, count: int) -> None:
+        """Put records among the orders that nobody can aggregate, and wait until the brokers have them."""
+        faults: list[object] = []
+        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 2})
+        for _ in range(count):
+            key = BAD + b"%d" % self.bad_sent
+            value = _NOT_ORDERS[self.bad_sent % len(_NOT_ORDERS)]
+            producer.produce(
+                "orders", value, key, partition_of(key, PARTITIONS), on_delivery=lambda error, _: faults.append(error)
+            )
+            self.bad_sent += 1
+        if producer.flush(60) or any(faults):
+            raise StreamplanError("bad records", expected="delivered", observed=str(faults))
+
+    # Processes
+
+    def family(self, job: str) -> list[psutil.Process]:
+        """Every living process of a supervised job: its group, and all descendants, parents first."""
+        found: dict[int, psutil.Process] = {}
+        for ref in processes.registered(self.settings.run):
+            if ref.name != job or not processes.is_alive(ref):
+                continue
+            leader = psutil.Process(ref.pid)
+            for process in [leader, *leader.children(recursive=True)]:
+                found[process.pid] = process
+        return [process for process in found.values() if alive(process)]
+
+    def matching(self, job: str, *words: str) -> list[psutil.Process]:
+        """Those of the job's family with all of the words in their command."""
+        return [process for process in self.family(job) if all(word in command(process) for word in words)]
+
+    def driver_jvm(self) -> list[psutil.Process]:
+        return self.matching(AGGREGATOR_JOB, "java", "org.apache.spark.deploy.SparkSubmit")
+
+    def driver_python(self) -> list[psutil.Process]:
+        found = self.matching(AGGREGATOR_JOB, "python", "aggregator.py")
+        return [process for process in found if "SparkSubmit" not in command(process) and not _is_shell(process)]
+
+    def python_workers(self) -> list[psutil.Process]:
+        """Forks of the daemon; the daemon itself is the parent of others of its kind."""
+        daemons = self.matching(AGGREGATOR_JOB, "pyspark.daemon")
+        pids = {process.pid for process in daemons}
+        return [process for process in daemons if _parent(process) in pids]
+
+    def executors(self) -> list[psutil.Process]:
+        return self.matching(AGGREGATOR_JOB, "java", "CoarseGrainedExecutorBackend")
+
+    def producer(self) -> list[psutil.Process]:
+        found = self.matching(PRODUCER_JOB, "python", "producer.py")
+        return [process for process in found if not _is_shell(process)]
+
+    def of_home(self) -> list[psutil.Process]:
+        """Every process whose environment says that it belongs to this deployment, orphans too."""
+        wanted = str(self.home)
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and process.environ().get("STREAMPLAN_HOME") == wanted and alive(process):
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    def resume_all(self) -> None:
+        """No process of ours stays stopped: SIGTERM would never reach it."""
+        for process in self.of_home():
+            if process.status() == psutil.STATUS_STOPPED:
+                process.resume()
+
+    # What must be true when all has settled
+
+    def one_aggregator(self) -> str:
+        """Nothing is lacking when exactly one aggregator lives, Airflow knows it, and nothing of another is left."""
+        runs = [run for run in self.rest.runs(AGGREGATOR) if run["state"] == "running"]
+        if len(runs) != 1:
+            return f"{len(runs)} running runs of {AGGREGATOR}"
+        state = self.rest.task_states(AGGREGATOR, runs[0]["dag_run_id"]).get("aggregate")
+        if state != "deferred":
+            return f"task aggregate is {state}"
+        family = self.family(AGGREGATOR_JOB)
+        drivers = self.driver_python()
+        if len(drivers) != 1:
+            return f"{len(drivers)} driver processes below the pid in run/"
+        known = {process.pid for process in family}
+        others = [
+            f"{process.pid} {command(process)[:120]}"
+            for process in self.of_home()
+            if process.pid not in known and any(w in command(process) for w in ("aggregator.py", "pyspark.daemon"))
+        ]
+        return f"processes of another aggregator: {others}" if others else ""
+
+    def one_producer(self) -> str:
+        found = self.producer()
+        return "" if len(found) == 1 else f"{len(found)} producer processes"
+
+    def check(self) -> None:
+        """The health checks by their command, as a person would; StreamplanError unless all are green."""
+        done = self._console("check", "orders", "--bootstrap-servers", self.servers, "--json")
+        if done.returncode:
+            raise StreamplanError("health checks", expected="all passed", observed=_reasons(done.stdout) or done.stderr)
+
+    def await_healthy(self) -> None:
+        """Until all checks are green, without a hand: a check could not look while a deadline of its own passed."""
+
+        def lacking() -> str:
+            self.check()
+            return ""
+
+        wait_for("all health checks green", lacking, HEALTHY_SECONDS)
+
+    def state_store(self) -> dict[str, int]:
+        """What Spark's state store holds, read by a Spark of its own."""
+        output = self.home / "state-store.json"
+        arguments = ["--pipeline", "orders", "--checkpoints", self.settings.checkpoints, "--output", str(output)]
+        log_file = self.settings.logs / "chaos-state-store.log"
+        with log_file.open("ab") as log:
+            subprocess.run(
+                ["spark-submit", "--master", "local[1]", str(PROJECT / "jobs" / "state_store.py"), *arguments],
+                env=self.stack.airflow.environment(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=CHECK_SECONDS,
+                check=True,
+            )
+        return {str(key): int(count) for key, count in json.loads(output.read_text())["totals"].items()}
+
+    def check_by_airflow(self) -> None:
+        """A run of the health DAG, triggered as a person would."""
+        run = self.rest.trigger(HEALTH)
+        state = self.rest.wait(HEALTH, run, deadline_seconds=HEALTH_SECONDS)
+        if state != "success":
+            raise StreamplanError(HEALTH, expected="success", observed=str(self.rest.task_states(HEALTH, run)))
+
+    def stop_producer(self) -> None:
+        """As a person stops it: the run is marked, and the process ends after its last transaction."""
+        for run in self.rest.runs(PRODUCER):
+            if run["state"] in ("running", "queued"):
+                self.rest.set_run_state(PRODUCER, run["dag_run_id"], "success")
+        wait_for("the producer is gone", lambda: str(self.family(PRODUCER_JOB) or ""), BACK_SECONDS)
+
+    def _console(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "streamplan", *arguments],
+            env=self.stack.airflow.environment(),
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+            timeout=CHECK_SECONDS,
+            check=False,
+        )
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def command(process: psutil.Process) -> str:
+    """The command line; empty for one that is gone."""
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
+
+
+def kill(victims: Iterable[psutil.Process]) -> None:
+    """SIGKILL, at once, and wait until all are gone."""
+    gone = list(victims)
+    for process in gone:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    deadline = time.monotonic() + KILL_SECONDS
+    while any(alive(process) for process in gone):
+        if time.monotonic() > deadline:
+            raise StreamplanError("SIGKILL", expected=f"gone after {KILL_SECONDS:g} s", observed=str(gone))
+        time.sleep(0.02)
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _is_shell(process: psutil.Process) -> bool:
+    """The wrapper has the whole command of its job in its own."""
+    try:
+        return os.path.basename(process.cmdline()[0]) in ("sh", "bash", "dash")
+    except (psutil.NoSuchProcess, IndexError):
+        return False
+
+
+def _reasons(output: str) -> str:
+    try:
+        report: Mapping[str, object] = json.loads(output)
+    except ValueError:
+        return output[-2000:]
+    checks = report.get("checks")
+    assert isinstance(checks, list)
+    listed = [f"{check['check']}: {check['reason']}" for check in checks if check["outcome"] != "passed"]
+    return "; ".join([*listed, str(report.get("reason") or "")])
