@@ -1,6 +1,7 @@
 # All paths are relative: the project works in a directory with a space in its name.
 ORDERS ?= 100000
 PIPELINE ?= orders
+ROUNDS ?= 100
 PYTHON := .venv/bin/python
 # Any of these can run bootstrap.py, which then looks for a fit one itself.
 BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11) bootstrap.py
@@ -8,7 +9,7 @@ BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v py
 export PYTHONPATH := plugins
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint down status clean lock
+.PHONY: help setup demo test chaos lint down status clean lock
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -23,6 +24,9 @@ test: ## every check of the code and every test
 	@$(BOOTSTRAP) --oracle
 	@$(MAKE) --no-print-directory lint
 	$(PYTHON) -m pytest
+
+chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
+	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 lint: setup ## ruff, mypy in strict mode, import contracts
 	$(PYTHON) -m ruff check .

@@ -16,7 +16,8 @@ from rich.console import Console
 from streamplan.errors import StreamplanError
 from streamplan.settings import PROJECT
 
-from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.disk import may_mount
+from tests.chaos.faults import FAULTS, Fault, Needs
 from tests.chaos.report import Report
 from tests.chaos.runner import Failed, run
 from tests.chaos.schedule import schedule
@@ -91,22 +92,28 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", help="only these, separated by commas")
     parser.add_argument("--orders-per-second", type=int, default=2000, help="of the producer (default 2000)")
     parser.add_argument("--master", default="", help="of Spark: local-cluster[4,1,1024] for executors to kill")
-    parser.add_argument("--home", type=Path, help="working directory, new or used (default: a temporary one)")
+    parser.add_argument("--home", type=Path, help="working directory, a new one (default: a temporary one)")
     parser.add_argument("--report", type=Path, help="JSON file (default .streamplan/chaos-SEED.json)")
     parser.add_argument("--schedule", action="store_true", help="print the schedule and end")
     options = parser.parse_args(argv)
-    executors = bool(options.master) and not options.master.startswith("local[")
+    has = {
+        Needs.EXECUTORS: bool(options.master) and not options.master.startswith("local["),
+        Needs.OWN_DISK: may_mount(),
+    }
+    if options.home and options.home.exists() and any(options.home.iterdir()):
+        parser.error(f"--home {options.home} is not empty: its orders could not be told from ours")
     if options.faults:
         names = [name.strip() for name in options.faults.split(",")]
         unknown = sorted(set(names) - {fault.name for fault in FAULTS})
         if unknown:
             parser.error(f"no such fault: {', '.join(unknown)}")
         chosen: list[Fault] = [fault for fault in FAULTS if fault.name in names]
-        if (lone := [fault.name for fault in chosen if fault.executors]) and not executors:
-            parser.error(f"{', '.join(lone)}: only with a --master that has executors")
+        for fault in chosen:
+            if fault.needs and not has[fault.needs]:
+                parser.error(f"{fault.name} needs {fault.needs.value}")
         options.faults = chosen
     else:
-        options.faults = [fault for fault in FAULTS if not fault.optional and (executors or not fault.executors)]
+        options.faults = [fault for fault in FAULTS if not fault.optional and (not fault.needs or has[fault.needs])]
     return options
 
 
@@ -118,6 +125,7 @@ def _system_options(options: argparse.Namespace, home: Path) -> Options:
         master=options.master,
         aggregator_options=f"--transaction-timeout-ms {TRANSACTION_MS}" if known else "",
         transaction_seconds=TRANSACTION_MS / 1000 if known else 60.0,
+        own_disk=any(fault.needs is Needs.OWN_DISK for fault in options.faults),
     )
 
 

@@ -6,14 +6,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 
 import psutil
 from streamplan.adapters.embedded.airflow import PROCESSES
 from streamplan.adapters.embedded.brokers import NODES
 
+from tests.chaos.jobs import AGGREGATOR_JOB, PRODUCER_JOB, kill
 from tests.chaos.proxy import Cut
-from tests.chaos.system import AGGREGATOR_JOB, PRODUCER_JOB, System, kill
+from tests.chaos.second import second_aggregator
+from tests.chaos.storage_faults import damage_checkpoint, delete_checkpoint, fill_disk, limit_files
+from tests.chaos.system import System
 from tests.chaos.waiting import wait_for
 
 VICTIM_SECONDS = 180.0
@@ -23,15 +27,22 @@ Apply = Callable[[System, Random], str]
 """Breaks the system and says in a few words what it did; all that is random about it comes from the generator."""
 
 
+class Needs(Enum):
+    """What not every machine or --master has."""
+
+    EXECUTORS = "a --master with executors of their own"
+    OWN_DISK = "the right to mount a tmpfs"
+
+
 @dataclass(frozen=True)
 class Fault:
-    """``optional``: only when it is named. ``executors``: only where executors are processes of their own."""
+    """``optional``: only when it is named. ``needs``: else it is left out."""
 
     name: str
     about: str
     apply: Apply
     optional: bool = False
-    executors: bool = False
+    needs: Needs | None = None
 
 
 def found(what: str, find: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
@@ -52,39 +63,39 @@ def hold(seconds: float) -> None:
 
 
 def kill_driver_jvm(system: System, random: Random) -> str:
-    victims = found("the driver's JVM", system.driver_jvm)
+    victims = found("the driver's JVM", system.jobs.driver_jvm)
     kill(victims)
     return f"pid {victims[0].pid}"
 
 
 def kill_driver_python(system: System, random: Random) -> str:
-    victims = found("the driver's Python", system.driver_python)
+    victims = found("the driver's Python", system.jobs.driver_python)
     kill(victims)
     return f"pid {victims[0].pid}"
 
 
 def kill_aggregator(system: System, random: Random) -> str:
-    found("the driver's JVM", system.driver_jvm)
-    victims = system.family(AGGREGATOR_JOB)
+    found("the driver's JVM", system.jobs.driver_jvm)
+    victims = system.jobs.family(AGGREGATOR_JOB)
     kill(victims)
     return f"{len(victims)} processes"
 
 
 def kill_python_worker(system: System, random: Random) -> str:
-    victims = [random.choice(found("a Python worker", system.python_workers))]
+    victims = [random.choice(found("a Python worker", system.jobs.python_workers))]
     kill(victims)
     return f"pid {victims[0].pid}"
 
 
 def kill_executor(system: System, random: Random) -> str:
-    victims = [random.choice(found("an executor", system.executors))]
+    victims = [random.choice(found("an executor", system.jobs.executors))]
     kill(victims)
     return f"pid {victims[0].pid}"
 
 
 def kill_producer(system: System, random: Random) -> str:
-    found("the producer", system.producer)
-    victims = system.family(PRODUCER_JOB) if random.random() < 0.5 else system.producer()
+    found("the producer", system.jobs.producer)
+    victims = system.jobs.family(PRODUCER_JOB) if random.random() < 0.5 else system.jobs.producer()
     kill(victims)
     return f"{len(victims)} processes"
 
@@ -102,7 +113,7 @@ def kill_broker(system: System, random: Random) -> str:
 def kill_airflow(*names: str) -> Apply:
     def apply(system: System, random: Random) -> str:
         alone, seconds = random.random() < 0.5, random.uniform(0.5, 5)
-        jobs = {process.pid for job in (AGGREGATOR_JOB, PRODUCER_JOB) for process in system.family(job)}
+        jobs = {process.pid for job in (AGGREGATOR_JOB, PRODUCER_JOB) for process in system.jobs.family(job)}
         victims: list[psutil.Process] = []
         for name, ref in system.stack.airflow.running().items():
             if name in names:
@@ -120,9 +131,9 @@ def kill_airflow(*names: str) -> Apply:
 
 def stop_aggregator(system: System, random: Random) -> str:
     """The zombie: it wakes up when its transaction has been aborted without it."""
-    found("a Python worker", system.python_workers)
+    found("a Python worker", system.jobs.python_workers)
     seconds = system.options.transaction_seconds + random.uniform(2, 6)
-    victims = system.family(AGGREGATOR_JOB)
+    victims = system.jobs.family(AGGREGATOR_JOB)
     for process in victims:
         _signal(process.suspend)
     hold(seconds)
@@ -132,7 +143,7 @@ def stop_aggregator(system: System, random: Random) -> str:
 
 
 def stop_python_worker(system: System, random: Random) -> str:
-    victim = random.choice(found("a Python worker", system.python_workers))
+    victim = random.choice(found("a Python worker", system.jobs.python_workers))
     seconds = random.uniform(1, system.options.transaction_seconds + 5)
     _signal(victim.suspend)
     hold(seconds)
@@ -142,13 +153,13 @@ def stop_python_worker(system: System, random: Random) -> str:
 
 def replaced_worker(system: System, random: Random) -> str:
     """Workers sleep while their driver is killed and replaced, and wake up beside the new one's."""
-    workers = found("a Python worker", system.python_workers)
+    workers = found("a Python worker", system.jobs.python_workers)
     for process in workers:
         _signal(process.suspend)
     asleep = {process.pid for process in workers}
-    old = [process for process in system.family(AGGREGATOR_JOB) if process.pid not in asleep]
+    old = [process for process in system.jobs.family(AGGREGATOR_JOB) if process.pid not in asleep]
     kill(old)
-    found("workers of a new driver", system.python_workers)
+    found("workers of a new driver", system.jobs.python_workers)
     hold(random.uniform(0, 5))
     for process in workers:
         _signal(process.resume)
@@ -156,7 +167,7 @@ def replaced_worker(system: System, random: Random) -> str:
 
 
 def stop_producer(system: System, random: Random) -> str:
-    victims = found("the producer", system.producer)
+    victims = found("the producer", system.jobs.producer)
     seconds = random.uniform(1, 15)
     for process in victims:
         _signal(process.suspend)
@@ -198,7 +209,7 @@ FAULTS = (
     Fault("kill-driver-python", "SIGKILL for the driver's Python process", kill_driver_python),
     Fault("kill-aggregator", "SIGKILL for driver, Python and workers at once", kill_aggregator),
     Fault("kill-worker", "SIGKILL for one Python worker", kill_python_worker),
-    Fault("kill-executor", "SIGKILL for one executor", kill_executor, executors=True),
+    Fault("kill-executor", "SIGKILL for one executor", kill_executor, needs=Needs.EXECUTORS),
     Fault("kill-producer", "SIGKILL for the producer", kill_producer),
     Fault("kill-broker", "SIGKILL for one broker of two, started again after seconds", kill_broker),
     Fault("kill-scheduler", "SIGKILL for Airflow's scheduler", kill_airflow("airflow-scheduler")),
@@ -212,4 +223,9 @@ FAULTS = (
     Fault("restart-all", "everything stopped in good order and started again", restart_all),
     Fault("black-hole", "nothing passes between brokers and clients for seconds", cut_network(Cut.BLACK_HOLE)),
     Fault("reset", "connections between brokers and clients are reset for seconds", cut_network(Cut.RESET)),
+    Fault("file-limit", "the aggregator's processes cannot write to any file for seconds", limit_files),
+    Fault("disk-full", "no space is left beside the checkpoints for seconds", fill_disk, needs=Needs.OWN_DISK),
+    Fault("delete-checkpoint", "checkpoint and state are gone", delete_checkpoint, optional=True),
+    Fault("damage-checkpoint", "a plan is cut in half, or a state file gone", damage_checkpoint, optional=True),
+    Fault("second-aggregator", "another one, started by hand", second_aggregator, optional=True),
 )

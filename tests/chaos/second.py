@@ -9,7 +9,8 @@ from random import Random
 from streamplan.adapters import processes
 from streamplan.errors import StreamplanError
 
-from tests.chaos.system import AGGREGATOR, AGGREGATOR_JOB, BACK_SECONDS, System
+from tests.chaos.jobs import AGGREGATOR_JOB
+from tests.chaos.system import AGGREGATOR, BACK_SECONDS, System
 from tests.chaos.waiting import wait_for
 
 JOB = "second-aggregator"
@@ -19,7 +20,7 @@ _WRAPPER_WORDS = 4
 
 def second_aggregator(system: System, random: Random) -> str:
     """Either is fenced, says so and ends; then the second is stopped, and the first triggered where it has ended."""
-    wait_for("the aggregator", lambda: "" if system.driver_jvm() else "none", BACK_SECONDS)
+    wait_for("the aggregator", lambda: "" if system.jobs.driver_jvm() else "none", BACK_SECONDS)
     entry = json.loads((system.settings.run / f"{AGGREGATOR_JOB}.json").read_text())
     command = list(entry["argv"][_WRAPPER_WORDS:])
     directory = system.home / f"second-{random.getrandbits(32):08x}"

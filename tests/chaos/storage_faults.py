@@ -12,7 +12,8 @@ from random import Random
 
 import psutil
 
-from tests.chaos.system import AGGREGATOR_JOB, System, kill
+from tests.chaos.jobs import AGGREGATOR_JOB, kill
+from tests.chaos.system import System
 from tests.chaos.waiting import wait_for
 
 VICTIM_SECONDS = 180.0
@@ -25,10 +26,10 @@ def limit_files(system: System, random: Random) -> str:
 
     Its log is a file as well, as on a machine with one disk. One that Airflow starts meanwhile has room again.
     """
-    wait_for("the aggregator", lambda: "" if system.driver_jvm() else "none", VICTIM_SECONDS)
+    wait_for("the aggregator", lambda: "" if system.jobs.driver_jvm() else "none", VICTIM_SECONDS)
     seconds = random.uniform(1, 8)
     limited: list[tuple[psutil.Process, tuple[int, int]]] = []
-    for process in system.family(AGGREGATOR_JOB):
+    for process in system.jobs.family(AGGREGATOR_JOB):
         with suppress(psutil.NoSuchProcess):
             before = process.rlimit(resource.RLIMIT_FSIZE)
             process.rlimit(resource.RLIMIT_FSIZE, (0, before[1]))
@@ -36,7 +37,7 @@ def limit_files(system: System, random: Random) -> str:
     time.sleep(seconds)
     # Forks of meanwhile have taken the limit along.
     soft, hard = limited[0][1]
-    for process in {*(process for process, _ in limited), *system.family(AGGREGATOR_JOB)}:
+    for process in {*(process for process, _ in limited), *system.jobs.family(AGGREGATOR_JOB)}:
         with suppress(psutil.NoSuchProcess):
             process.rlimit(resource.RLIMIT_FSIZE, (soft, hard))
     return f"no writes to files for {seconds:.1f} s"
@@ -62,13 +63,13 @@ def fill_disk(system: System, random: Random) -> str:
 def delete_checkpoint(system: System, random: Random) -> str:
     """At rest, when all is counted and the producer sleeps, or wherever the kill lands."""
     at_rest = random.random() < 0.5
-    asleep = system.producer() if at_rest else []
+    asleep = system.jobs.producer() if at_rest else []
     for process in asleep:
         process.suspend()
     try:
         if at_rest:
             time.sleep(2)
-        kill(system.family(AGGREGATOR_JOB))
+        kill(system.jobs.family(AGGREGATOR_JOB))
         for entry in Path(system.settings.checkpoints).iterdir():
             shutil.rmtree(entry)
     finally:
@@ -81,7 +82,7 @@ def damage_checkpoint(system: System, random: Random) -> str:
     """The newest plan of a query is cut in half, or a file of its state is gone."""
     query = Path(system.settings.checkpoints) / "orders-aggregator" / str(random.randrange(2))
     wait_for("a checkpoint", lambda: "" if list(query.glob("offsets/[0-9]*")) else "none", VICTIM_SECONDS)
-    kill(system.family(AGGREGATOR_JOB))
+    kill(system.jobs.family(AGGREGATOR_JOB))
     states = [file for file in query.glob("state/**/*") if file.is_file()]
     if states and random.random() < 0.5:
         victim = max(states, key=lambda file: file.stat().st_mtime)

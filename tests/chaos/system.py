@@ -7,14 +7,11 @@ import os
 import random
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 from confluent_kafka import Producer
-from streamplan.adapters import processes
 from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
 from streamplan.adapters.embedded.airflow_rest import AirflowRest
 from streamplan.adapters.embedded.brokers import DEFAULT_PORTS as KAFKA_PORTS
@@ -23,19 +20,19 @@ from streamplan.adapters.embedded.stack import Stack
 from streamplan.errors import StreamplanError
 from streamplan.settings import PROJECT, Settings
 
+from tests.chaos.disk import mount, unmount
+from tests.chaos.jobs import AGGREGATOR_JOB, PRODUCER_JOB, Jobs, command
 from tests.chaos.murmur2 import partition_of
 from tests.chaos.proxy import Proxy
 from tests.chaos.truth import BAD, PARTITIONS
 from tests.chaos.waiting import wait_for
 
 DEPLOY, PRODUCER, AGGREGATOR, HEALTH = (f"orders_{name}" for name in ("deploy", "producer", "aggregator", "health"))
-AGGREGATOR_JOB, PRODUCER_JOB = "orders-aggregator", "orders-producer"
 DEPLOY_SECONDS = 900.0
 BACK_SECONDS = 240.0
 CHECK_SECONDS = 300.0
 HEALTHY_SECONDS = 180.0
 HEALTH_SECONDS = 900.0
-KILL_SECONDS = 30.0
 
 PROPERTIES = {
     # Time-outs of transactions are looked at once in 10 s by default.
@@ -50,6 +47,7 @@ class Options:
     """``rate``: orders a second. ``master``: of Spark; empty for the embedded one.
 
     ``transaction_seconds``  after which the brokers abort a transaction of the aggregator
+    ``own_disk``             the checkpoints lie on a small file system of their own
     """
 
     home: Path
@@ -57,6 +55,7 @@ class Options:
     master: str = ""
     aggregator_options: str = ""
     transaction_seconds: float = 60.0
+    own_disk: bool = False
 
 
 class System:
@@ -79,6 +78,7 @@ class System:
             self.settings, environment=environment, say=say, advertised=advertised, properties=PROPERTIES
         )
         self.servers = self.stack.kafka.bootstrap_servers
+        self.jobs = Jobs(self.settings)
         self.bad_sent = 0
         self._rest: AirflowRest | None = None
 
@@ -101,6 +101,8 @@ class System:
 
     def start(self) -> None:
         """Everything up, the pipeline deployed by its DAG, orders flowing without end."""
+        if self.options.own_disk:
+            mount(Path(self.settings.checkpoints))
         for proxy in self.proxies.values():
             proxy.start()
         self.stack.up()
@@ -113,19 +115,20 @@ class System:
             raise StreamplanError("orders_deploy", expected="success", observed=str(self.rest.task_states(DEPLOY, run)))
         self.rest.unpause(HEALTH)
         self.rest.trigger(PRODUCER, {"records": None, "rate": self.options.rate})
-        wait_for("the producer", lambda: "" if self.producer() else "no process", BACK_SECONDS)
+        wait_for("the producer", lambda: "" if self.jobs.producer() else "no process", BACK_SECONDS)
 
     def stop(self) -> None:
         for proxy in self.proxies.values():
             proxy.heal()
         try:
-            self.resume_all()
+            self.jobs.resume_all()
             self.stack.down()
         finally:
             if self._rest is not None:
                 self._rest.close()
             for proxy in self.proxies.values():
                 proxy.stop()
+            unmount(Path(self.settings.checkpoints))
 
     def up(self) -> None:
         """What a service manager does: start what is not running. Jobs are Airflow's to bring back."""
@@ -145,61 +148,6 @@ class System:
         if producer.flush(60) or any(faults):
             raise StreamplanError("bad records", expected="delivered", observed=str(faults))
 
-    # Processes
-
-    def family(self, job: str) -> list[psutil.Process]:
-        """Every living process of a supervised job: its group, and all descendants, parents first."""
-        found: dict[int, psutil.Process] = {}
-        for ref in processes.registered(self.settings.run):
-            if ref.name != job or not processes.is_alive(ref):
-                continue
-            leader = psutil.Process(ref.pid)
-            for process in [leader, *leader.children(recursive=True)]:
-                found[process.pid] = process
-        return [process for process in found.values() if alive(process)]
-
-    def matching(self, job: str, *words: str) -> list[psutil.Process]:
-        """Those of the job's family with all of the words in their command."""
-        return [process for process in self.family(job) if all(word in command(process) for word in words)]
-
-    def driver_jvm(self) -> list[psutil.Process]:
-        return self.matching(AGGREGATOR_JOB, "java", "org.apache.spark.deploy.SparkSubmit")
-
-    def driver_python(self) -> list[psutil.Process]:
-        found = self.matching(AGGREGATOR_JOB, "python", "aggregator.py")
-        return [process for process in found if "SparkSubmit" not in command(process) and not _is_shell(process)]
-
-    def python_workers(self) -> list[psutil.Process]:
-        """Forks of the daemon; the daemon itself is the parent of others of its kind."""
-        daemons = self.matching(AGGREGATOR_JOB, "pyspark.daemon")
-        pids = {process.pid for process in daemons}
-        return [process for process in daemons if _parent(process) in pids]
-
-    def executors(self) -> list[psutil.Process]:
-        return self.matching(AGGREGATOR_JOB, "java", "CoarseGrainedExecutorBackend")
-
-    def producer(self) -> list[psutil.Process]:
-        found = self.matching(PRODUCER_JOB, "python", "producer.py")
-        return [process for process in found if not _is_shell(process)]
-
-    def of_home(self) -> list[psutil.Process]:
-        """Every process whose environment says that it belongs to this deployment, orphans too."""
-        wanted = str(self.home)
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.pid != os.getpid() and process.environ().get("STREAMPLAN_HOME") == wanted and alive(process):
-                    found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return found
-
-    def resume_all(self) -> None:
-        """No process of ours stays stopped: SIGTERM would never reach it."""
-        for process in self.of_home():
-            if process.status() == psutil.STATUS_STOPPED:
-                process.resume()
-
     # What must be true when all has settled
 
     def one_aggregator(self) -> str:
@@ -210,20 +158,20 @@ class System:
         state = self.rest.task_states(AGGREGATOR, runs[0]["dag_run_id"]).get("aggregate")
         if state != "deferred":
             return f"task aggregate is {state}"
-        family = self.family(AGGREGATOR_JOB)
-        drivers = self.driver_python()
+        family = self.jobs.family(AGGREGATOR_JOB)
+        drivers = self.jobs.driver_python()
         if len(drivers) != 1:
             return f"{len(drivers)} driver processes below the pid in run/"
         known = {process.pid for process in family}
         others = [
             f"{process.pid} {command(process)[:120]}"
-            for process in self.of_home()
+            for process in self.jobs.of_home()
             if process.pid not in known and any(w in command(process) for w in ("aggregator.py", "pyspark.daemon"))
         ]
         return f"processes of another aggregator: {others}" if others else ""
 
     def one_producer(self) -> str:
-        found = self.producer()
+        found = self.jobs.producer()
         return "" if len(found) == 1 else f"{len(found)} producer processes"
 
     def check(self) -> None:
@@ -269,7 +217,7 @@ class System:
         for run in self.rest.runs(PRODUCER):
             if run["state"] in ("running", "queued"):
                 self.rest.set_run_state(PRODUCER, run["dag_run_id"], "success")
-        wait_for("the producer is gone", lambda: str(self.family(PRODUCER_JOB) or ""), BACK_SECONDS)
+        wait_for("the producer is gone", lambda: str(self.jobs.family(PRODUCER_JOB) or ""), BACK_SECONDS)
 
     def _console(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -281,51 +229,6 @@ class System:
             timeout=CHECK_SECONDS,
             check=False,
         )
-
-
-def alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def command(process: psutil.Process) -> str:
-    """The command line; empty for one that is gone."""
-    try:
-        return " ".join(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return ""
-
-
-def kill(victims: Iterable[psutil.Process]) -> None:
-    """SIGKILL, at once, and wait until all are gone."""
-    gone = list(victims)
-    for process in gone:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    deadline = time.monotonic() + KILL_SECONDS
-    while any(alive(process) for process in gone):
-        if time.monotonic() > deadline:
-            raise StreamplanError("SIGKILL", expected=f"gone after {KILL_SECONDS:g} s", observed=str(gone))
-        time.sleep(0.02)
-
-
-def _parent(process: psutil.Process) -> int | None:
-    try:
-        return process.ppid()
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _is_shell(process: psutil.Process) -> bool:
-    """The wrapper has the whole command of its job in its own."""
-    try:
-        return os.path.basename(process.cmdline()[0]) in ("sh", "bash", "dash")
-    except (psutil.NoSuchProcess, IndexError):
-        return False
 
 
 def _reasons(output: str) -> str:

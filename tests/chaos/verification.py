@@ -104,8 +104,8 @@ class Verification:
         self._early = self.changelog.take([*self._early, *self._changelog.read(ends[CHANGELOG])])
         if (order := self.repartition.missing(read)) is not None:
             return Violation("lost", REPARTITION, order, f"none, and position {read[order.partition]} committed")
-        if (record := self.dead_letters.missing(read)) is not None:
-            return Violation("lost", DEAD_LETTER, record, f"none, and position {read[record.partition]} committed")
+        if (bad := self.dead_letters.missing(read)) is not None:
+            return Violation("lost", DEAD_LETTER, bad, f"none, and position {read[bad.partition]} committed")
         if (due := self.changelog.missing(counted)) is not None:
             return Violation("lost", f"{CHANGELOG}-{due[0]}", due[2], f"none, and position {due[1]} committed")
         if self._early:
