@@ -21,7 +21,8 @@ from tests.chaos.faults import FAULTS, Fault, Needs
 from tests.chaos.report import Report
 from tests.chaos.runner import Failed, run
 from tests.chaos.schedule import schedule
-from tests.chaos.system import Options, System
+from tests.chaos.system import Broken, Options, System
+from tests.chaos.waiting import NotSettled
 
 TRANSACTION_MS = 10_000
 
@@ -58,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         console.print(f"Deployed after {time.monotonic() - began:.0f} s; orders flow.")
         run(system, schedule(options.seed, options.faults, options.rounds), report, console.print)
         failed = False
-    except (Failed, StreamplanError) as error:
+    except (Failed, Broken, NotSettled, StreamplanError) as error:
         console.print(f"FAILED, seed {options.seed}: {error}", style="red")
     except KeyboardInterrupt:
         console.print("Interrupted: stopping all that was started.")
