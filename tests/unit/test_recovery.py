@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from streamplan.errors import Refused
+from streamplan.recovery import CheckpointView, Committed, Decision, Start, resolve_start
+
+T = "repartition"
+OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "stores": "totals: count"}
+FITS = CheckpointView(OWN, done={(T, 0): 10, (T, 1): 20}, begun={(T, 0): 15, (T, 1): 25})
+KAFKA = Committed({(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, changelog=7)
+
+
+def decide(
+    checkpoint: CheckpointView | None = FITS, committed: Committed = KAFKA, *, stateful: bool = True
+) -> Decision:
+    return resolve_start("sub-topology 1", checkpoint, OWN, committed, stateful=stateful)
+
+
+def test_a_checkpoint_that_tells_the_same_history_is_used() -> None:
+    assert decide() == Decision(Start.CHECKPOINT)
+
+
+def test_one_that_was_begun_and_has_no_micro_batch_is_used() -> None:
+    assert decide(CheckpointView(OWN)) == Decision(Start.CHECKPOINT)
+
+
+def test_a_new_application_begins_without_a_word() -> None:
+    assert decide(None, replace(KAFKA, changelog=0)) == Decision(Start.POSITIONS, "")
+
+
+def test_without_a_checkpoint_the_state_comes_from_the_changelog() -> None:
+    assert decide(None) == Decision(Start.RESTORE, "it has no checkpoint")
+
+
+def test_without_state_there_is_nothing_to_restore() -> None:
+    assert decide(None, replace(KAFKA, changelog=0), stateful=False).start is Start.POSITIONS
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "committed", "reason"),
+    [
+        (CheckpointView(damage="offsets/3 is cut off"), KAFKA, "its checkpoint is damaged: offsets/3 is cut off"),
+        (replace(FITS, identity={}), KAFKA, "its checkpoint was never finished"),
+        (
+            replace(FITS, identity={**OWN, "topics": f"{T} (2 partitions, other)"}),
+            KAFKA,
+            f"its checkpoint is another's: of topics {T} (2 partitions, other), not {T} (2 partitions, id)",
+        ),
+        (
+            replace(FITS, begun={(T, 0): 15, (T, 1): 19}, done={(T, 0): 10, (T, 1): 19}),
+            KAFKA,
+            f"its checkpoint does not fit: it is behind Kafka, for it ends at 19 of {T}-1 and the group is at 20",
+        ),
+        (
+            FITS,
+            replace(KAFKA, positions={(T, 0): 12, (T, 1): 20}),
+            f"its checkpoint does not fit: the group is at 12 of {T}-0, within its micro-batch from 10 to 15",
+        ),
+        (
+            FITS,
+            replace(KAFKA, starts={(T, 0): 15, (T, 1): 20}),
+            f"its checkpoint does not fit: its unfinished micro-batch reads {T}-0 from 10, and the topic begins at 15 "
+            "by now",
+        ),
+    ],
+)
+def test_a_checkpoint_of_no_use_is_replaced_and_it_says_why(
+    checkpoint: CheckpointView, committed: Committed, reason: str
+) -> None:
+    assert decide(checkpoint, committed) == Decision(Start.RESTORE, reason)
+
+
+def test_records_of_finished_micro_batches_may_be_gone() -> None:
+    done = {(T, 0): 15, (T, 1): 20}
+    finished = replace(FITS, done=done, begun=done)
+    assert decide(finished, replace(KAFKA, starts={(T, 0): 15, (T, 1): 20})) == Decision(Start.CHECKPOINT)
+
+
+def test_a_query_without_state_skips_what_is_committed_within_a_micro_batch() -> None:
+    within = replace(KAFKA, positions={(T, 0): 12, (T, 1): 20})
+    assert decide(FITS, within, stateful=False) == Decision(Start.CHECKPOINT)
+
+
+def test_positions_that_were_set_back_are_refused_with_both_figures() -> None:
+    with pytest.raises(Refused, match=f"ahead of Kafka at {T}-0: expected a position of at least 10.* position 9 "):
+        decide(committed=replace(KAFKA, positions={(T, 0): 9, (T, 1): 20}))
+
+
+def test_records_that_were_deleted_unread_are_refused_with_both_figures() -> None:
+    with pytest.raises(Refused, match=f"{T}-1 were deleted before.* position 20 .* begins at offset 21"):
+        decide(committed=replace(KAFKA, starts={(T, 0): 0, (T, 1): 21}))
+
+
+def test_stores_that_hold_something_else_are_refused() -> None:
+    with pytest.raises(Refused, match=r"expected totals: count, observed totals: sum\. .*store="):
+        decide(replace(FITS, identity={**OWN, "stores": "totals: sum"}))
