@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,7 +19,7 @@ from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.frames import HEADERS, RAW_COLUMNS
 from streamplan.adapters.spark.lowering import lower_again
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Processor, Subtopology
 from streamplan.serdes import Json
@@ -28,6 +29,13 @@ SLICE = 1_000_000
 """Offsets that are read at once: after so many there is progress to tell."""
 
 _STORED = "store string, key binary, value binary, partition int, offset bigint, timestamp timestamp"
+
+
+_STRANGE_VALUES = (
+    *("MALFORMED_RECORD_IN_PARSING", "USER_RAISED_EXCEPTION", "NUMERIC_VALUE_OUT_OF_RANGE", "CAST_OVERFLOW"),
+    "CAST_INVALID_INPUT",
+)
+"""Spark's error classes for a value that is not what it is read as."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +128,18 @@ def _fold(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
-    if (error := query.exception()) is not None:
-        raise StreamplanError(
-            f"sub-topology {subtopology.id} could not be restored from its changelogs",
-            observed=str(error),
-            remedy="When they hold values of another topology, reset the application.",
-        )
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        what, text = f"sub-topology {subtopology.id} could not be restored from its changelogs", str(error)
+        if any(name in text for name in _STRANGE_VALUES):
+            raise Refused(
+                what,
+                expected=f"values of {', '.join(map(str, subtopology.stores))} as declared",
+                observed=next(line for line in text.splitlines() if any(name in line for name in _STRANGE_VALUES)),
+                remedy="They were written by another topology: declare it as it was, or reset the application.",
+            ) from error
+        raise StreamplanError(what, observed=text) from error
 
 
 def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster) -> Iterator[_Slice]:
