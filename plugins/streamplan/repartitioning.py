@@ -22,6 +22,9 @@ from streamplan.topics import REPARTITION_CONFIGS, TopicRole, TopicSpec
 
 HELD = "-moving"
 
+MOVED_ALONE = ("aggregator", "producer", "deploy", "reset")
+"""A move is refused while a run of one of these DAGs is active: nothing may be added to what moves."""
+
 
 def ledger_group(pipeline: Pipeline) -> str:
     """The group whose positions say how far a move is. Exists while one is under way."""
@@ -83,12 +86,12 @@ class MovePlan:
         for one in self.sources:
             yield (
                 f"- the records of `{one.topic}` ({one.partitions_before} partitions, at most {one.records:,} records) "
-                f"are copied to `{one.to}` ({one.partitions} partitions), each exactly once; `{one.topic}` is left alone"
+                f"are copied to `{one.to}` ({one.partitions} partitions), each exactly once; the old topic stays"
             )
         for one in self.internal:
             yield (
-                f"- `{one.topic}`: made again with {one.partitions} instead of {one.partitions_before} partitions, with "
-                f"what it holds (at most {one.records:,} records)"
+                f"- `{one.topic}`: made again with {one.partitions} instead of {one.partitions_before} partitions, "
+                f"with what it holds (at most {one.records:,} records)"
             )
         yield f"- the positions of group `{self.application_id}` are set to the ends of what was copied"
         yield "- the checkpoints are deleted: the aggregator builds its state from the changelogs"

@@ -17,6 +17,9 @@ from streamplan.topics import TopicRole, TopicSpec
 INTERNAL = (TopicRole.REPARTITION, TopicRole.CHANGELOG, TopicRole.DEAD_LETTER)
 """A dead-letter topic is written by reading the input: a second reading would write every letter a second time."""
 
+RESET_ALONE = ("aggregator", "deploy", "repartition")
+"""A reset is refused while a run of one of these DAGs is active; a producer may go on."""
+
 
 def internal_topics(pipeline: Pipeline) -> tuple[TopicSpec, ...]:
     """The topics that belong to the application alone."""

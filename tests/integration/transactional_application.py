@@ -9,7 +9,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -32,27 +32,40 @@ Alter: TypeAlias = Callable[[list[Written]], list[Written]]
 
 class TransactionalApplication:
     """``partitioner``: librdkafka's name of what places the records of the repartition topic; ``longer``: its names;
-    ``name``: its application id."""
+    ``name``: its application id; ``orders``, ``partitions``, ``moved_from``: of its source."""
 
     def __init__(
-        self, bootstrap_servers: str, *, partitioner: str = "murmur2_random", longer: int = 0, name: str = ""
+        self,
+        bootstrap_servers: str,
+        *,
+        partitioner: str = "murmur2_random",
+        longer: int = 0,
+        name: str = "",
+        orders: str = "",
+        partitions: int = 2,
+        moved_from: Mapping[str, str] | None = None,
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.partitioner = partitioner
         name = name or f"checked-{os.getpid()}-{next(_numbers)}{'-' * longer}"
-        self.orders = f"{name}-orders"
+        self.orders = orders or f"{name}-orders"
+        self.partitions = partitions
         topology = Topology(name)
         topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
-        self.pipeline = Pipeline(name, topology, "", {self.orders: 2}, self._test_data())
+        self.pipeline = Pipeline(
+            name, topology, "", {self.orders: partitions}, self._test_data(), moved_from=moved_from or {}
+        )
         self.group = topology.application_id
         self.repartition = topology.decorate("quantities-repartition")
         self.changelog = topology.changelog_topic("totals")
         self.dead_letters = topology.dead_letter_topic
-        self.stores: dict[int, Counter[bytes]] = {0: Counter(), 1: Counter()}
+        self.stores: dict[int, Counter[bytes]] = {number: Counter() for number in range(partitions)}
         """Of each task of the second sub-topology."""
         self.cluster = KafkaCluster(bootstrap_servers)
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
-        self._positions = {(topic, number): 0 for topic in (self.orders, self.repartition) for number in (0, 1)}
+        self._positions = {
+            (topic, number): 0 for topic in (self.orders, self.repartition) for number in range(partitions)
+        }
         self._producers: dict[TaskId, Producer] = {}
         self._kept: list[Producer] = []
         self._group_reader = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": self.group, "log_level": 2})
@@ -99,6 +112,17 @@ class TransactionalApplication:
         self._group_reader.close()
         self.admin.delete_consumer_groups([self.group])[self.group].result(10)
 
+    def resume(self) -> None:
+        """Go on where the group stands, with the totals of the changelog: what an aggregator restores."""
+        for topic in (self.orders, self.repartition):
+            for number, position in self.cluster.positions(self.group, topic).items():
+                self._positions[topic, number] = position
+        for number, found in self.cluster.offsets(self.changelog).items():
+            for chunk in self.cluster.read(self.changelog, {number: (found.start, found.stable)}):
+                for record in records_of(chunk):
+                    assert record.key is not None
+                    self.stores[number][record.key] = int.from_bytes(record.value or b"", "big")
+
     def keep(self, producer: Producer) -> None:
         """One that must not be collected while its transaction is to stay open."""
         self._kept.append(producer)
@@ -124,7 +148,7 @@ class TransactionalApplication:
     def drain(self) -> None:
         for subtopology, source in ((0, self.orders), (1, self.repartition)):
             self._settle(source)
-            for partition in (0, 1):
+            for partition in range(self.partitions):
                 self.step(TaskId(subtopology, partition))
 
     def _settle(self, topic: str) -> None:

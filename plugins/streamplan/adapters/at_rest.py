@@ -19,12 +19,6 @@ from streamplan.settings import Settings
 WATCHED_SECONDS = 3.0
 """Longer than a micro-batch of an aggregator that has something to do."""
 
-RESET_ALONE = ("aggregator", "deploy", "repartition")
-"""A reset is refused while a run of one of these DAGs is active; a producer may go on."""
-
-MOVED_ALONE = ("aggregator", "producer", "deploy", "reset")
-"""The same of records that are moved: nothing may be added to them meanwhile."""
-
 _LIVE = (ClaimState.STARTING, ClaimState.RUNNING)
 
 

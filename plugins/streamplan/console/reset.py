@@ -71,8 +71,8 @@ def _embedded(settings: Settings) -> str:
 
 def _active_runs(pipeline: str, settings: Settings) -> list[str]:
     """Of the Airflow of this machine, where one runs: it would start the aggregator again in the middle."""
-    from streamplan.adapters.at_rest import RESET_ALONE
     from streamplan.adapters.embedded.stack import Stack
+    from streamplan.reset import RESET_ALONE
 
     airflow = Stack(settings).airflow
     if not airflow.running():

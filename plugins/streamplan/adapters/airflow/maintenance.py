@@ -10,9 +10,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streamplan.adapters.airflow.connections import bootstrap_servers
 from streamplan.adapters.airflow.operators import ACTIVE_STATES
-from streamplan.adapters.at_rest import MOVED_ALONE, RESET_ALONE
 from streamplan.errors import Refused
 from streamplan.pipelines import pipeline_named
+from streamplan.repartitioning import MOVED_ALONE
+from streamplan.reset import RESET_ALONE, ResetPlan
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ class ResetOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         from streamplan.adapters.resetting import apply_reset
-        from streamplan.reset import ResetPlan
 
         try:
             apply_reset(

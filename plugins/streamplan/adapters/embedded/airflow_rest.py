@@ -130,6 +130,21 @@ class AirflowRest:
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         return self._call("GET", path)["value"]
 
+    def asked(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any] | None:
+        """What a person is asked by a task: ``subject``, ``body``, ``options``; None where it asks nothing (yet)."""
+        try:
+            return self._call("GET", self._asked(dag_id, run_id, task_id))
+        except NotFound:
+            return None
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """What the UI's buttons under Required Actions do."""
+        self._call("PATCH", self._asked(dag_id, run_id, task_id), json={"chosen_options": [option]})
+
+    @staticmethod
+    def _asked(dag_id: str, run_id: str, task_id: str) -> str:
+        return f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
+
     def run_url(self, dag_id: str, run_id: str) -> str:
         """The run's page in the UI."""
         return f"{self.url}/dags/{dag_id}/runs/{run_id}"

@@ -1,0 +1,89 @@
+"""``orders_reset`` and ``orders_repartition`` through the real Airflow processes, as a person meets them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from streamplan.adapters.embedded.stack import Stack
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.pipelines import pipeline_named
+
+from tests.integration.test_aggregator import read_committed
+from tests.integration.test_deploy import DEPLOY_SECONDS
+
+ORDERS = pipeline_named("orders")
+GROUP = ORDERS.topology.application_id
+CHANGELOG = ORDERS.topology.changelog_topic("orders-products-quantities")
+SECONDS = 180.0
+
+
+def eventually(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {SECONDS:g} s"
+        time.sleep(0.5)
+
+
+def totals(stack: Stack) -> dict[bytes, int]:
+    found = read_committed(stack.kafka.bootstrap_servers, CHANGELOG)
+    return {message.key(): int.from_bytes(message.value(), "big") for message in found}
+
+
+def test_a_reset_waits_for_a_person_and_the_next_deployment_counts_all_anew(stack: Stack) -> None:
+    rest = stack.airflow.rest()
+    rest.wait_for_dag("orders_reset")
+
+    def deployed(records: int) -> None:
+        run = rest.trigger("orders_deploy", {"records": records})
+        state = rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS)
+        assert state == "success", rest.task_states("orders_deploy", run)
+
+    def asked(run: str) -> str:
+        eventually("the question", lambda: rest.task_states("orders_reset", run)["approval"] == "awaiting_input")
+        question = rest.asked("orders_reset", run, "approval")
+        assert question is not None
+        assert question["options"] == ["Approve", "Reject"]
+        assert question["subject"] == f"Reset {GROUP}?"
+        return str(question["body"])
+
+    deployed(19)
+    counted = totals(stack)
+    assert sum(counted.values()) == len(read_committed(stack.kafka.bootstrap_servers, "orders")) >= 19
+
+    refused = rest.trigger("orders_reset")
+    assert rest.wait("orders_reset", refused, deadline_seconds=SECONDS) == "failed"
+    log = "".join(rest.task_log("orders_reset", refused, "plan"))
+    assert "an active run of orders_aggregator" in log
+    (aggregator,) = [run for run in rest.runs("orders_aggregator") if run["state"] == "running"]
+    rest.set_run_state("orders_aggregator", aggregator["dag_run_id"], "failed")
+    eventually("the aggregator has gone", lambda: not any("aggregator" in state.name for state in stack.states()))
+
+    rejected = rest.trigger("orders_reset")
+    assert f"topic `{CHANGELOG}`: at most" in asked(rejected)
+    rest.answer("orders_reset", rejected, "approval", "Reject")
+    assert rest.wait("orders_reset", rejected, deadline_seconds=SECONDS) == "success"
+    assert rest.task_states("orders_reset", rejected)["apply"] == "skipped"
+    assert totals(stack) == counted
+
+    approved = rest.trigger("orders_reset")
+    asked(approved)
+    assert totals(stack) == counted  # nothing is deleted while it waits
+    rest.answer("orders_reset", approved, "approval", "Approve")
+    assert rest.wait("orders_reset", approved, deadline_seconds=SECONDS) == "success"
+    assert totals(stack) == {}
+    assert KafkaCluster(stack.kafka.bootstrap_servers).read_by(GROUP) == {}
+    assert not Path(stack.settings.checkpoints, GROUP).exists()
+
+    deployed(0)
+    assert totals(stack) == counted
+
+
+def test_more_partitions_without_a_declaration_says_what_to_declare(stack: Stack) -> None:
+    rest = stack.airflow.rest()
+    rest.wait_for_dag("orders_repartition")
+    run = rest.trigger("orders_repartition")
+    assert rest.wait("orders_repartition", run, deadline_seconds=SECONDS) == "failed"
+    log = "".join(rest.task_log("orders_repartition", run, "plan"))
+    assert "moved_from={'orders-v2': 'orders'}" in log
