@@ -90,14 +90,15 @@ def _file_system(place: str) -> tuple[Any, str]:
     if "://" not in place:
         return LocalFileSystem(), str(Path(place.removeprefix("file:")).absolute())
     try:
-        return FileSystem.from_uri(place)  # type: ignore[no-any-return]
+        return FileSystem.from_uri(place.replace("s3a://", "s3://", 1))  # type: ignore[no-any-return]
     except (OSError, ValueError, ImportError) as error:
         raise StreamplanError(
             f"checkpoints at {place}",
             expected="a file system that this machine reaches",
             observed=" ".join(str(error).split()),
-            remedy="Delete them with the tool of that file system (hadoop fs -rm -r, aws s3 rm --recursive) and run "
-            "this again where they can be reached, or where STREAMPLAN_CHECKPOINTS names an empty place.",
+            remedy="Run this where it can be reached. Else, for a reset, delete them with the tool of that file system "
+            "(hadoop fs -rm -r, aws s3 rm --recursive) and let STREAMPLAN_CHECKPOINTS name a local directory for this "
+            "run; and declare purge=False, for purging has to look at them.",
         ) from error
 
 

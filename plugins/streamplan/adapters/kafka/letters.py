@@ -20,8 +20,8 @@ _SOURCE = "streamplan.source."
 def relocated(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str], partitions: int) -> Iterator[Placed]:
     """Every letter; those about a record of a topic in ``moved`` name it where it is now.
 
-    A letter holds its record whole, and by that the record is found again. Of equal records each is as good as the
-    other: what cannot be read in one cannot be read in any.
+    A letter holds its record whole, and by key and value the record is found again. Of equal records each is as good
+    as the other: what cannot be read in one cannot be read in any.
     """
     places = _places(cluster, dead_letters, moved)
     for letter in all_records(cluster, dead_letters):
@@ -36,27 +36,25 @@ def relocated(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str]
 def _places(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str]) -> dict[Origin, Origin]:
     """By the origin that letters name, where its record is now."""
     waiting: dict[str, dict[bytes, list[Origin]]] = {topic: defaultdict(list) for topic in moved}
-    timestamps: set[int] = set()
     seen: set[Origin] = set()
     for letter in all_records(cluster, dead_letters):
         origin = _origin(letter.headers)
         if origin is None or origin[0] not in moved or origin in seen:
             continue  # one record has a letter for each operation that could not take it
         seen.add(origin)
-        timestamps.add(letter.timestamp)
         waiting[origin[0]][_digest(letter)].append(origin)
     places: dict[Origin, Origin] = {}
     for old, new in moved.items():
         if not waiting[old]:
             continue
         for record in all_records(cluster, new):
-            if record.timestamp in timestamps and (origins := waiting[old].get(_digest(record))):
+            if origins := waiting[old].get(_digest(record)):
                 places[origins.pop(0)] = (new, record.partition, record.offset)
     return places
 
 
 def _digest(record: Record) -> bytes:
-    found = blake2b(b"%d" % record.timestamp, digest_size=16)
+    found = blake2b(digest_size=16)
     for part in (record.key, record.value):
         found.update(b"-" if part is None else b"%d:" % len(part) + part)
     return found.digest()
