@@ -3,15 +3,21 @@ from __future__ import annotations
 import json
 import os
 import socket
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from streamplan.adapters.results import claim_file, moves_file, read_moves, write_moves
 from streamplan.adapters.spark import placements
 from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.adapters.spark.instances import Instance, this_instance
 from streamplan.adapters.spark.placements import Placements, TaskWritten
+from streamplan.checks.lag import Claim, ClaimState, Placement
+from streamplan.console import tasks
 from streamplan.errors import Refused
+from streamplan.pipelines import pipeline_named
+from streamplan.processor_topology import TaskId
 from streamplan.settings import Settings
 
 HOST = socket.gethostname()
@@ -101,3 +107,35 @@ def test_the_setting() -> None:
     for wrong in ("0", "-1", "four", "1.5"):
         with pytest.raises(Refused, match="STREAMPLAN_INSTANCES"):
             Settings.from_environment({"STREAMPLAN_INSTANCES": wrong})
+
+
+def printed(claim: Claim) -> str:
+    orders = pipeline_named("orders")
+    lags = {TaskId(0, 0): 12_345, TaskId(0, 1): None}
+    console = Console(width=120, markup=False)
+    with console.capture() as capture:
+        console.print(tasks.heading(orders, claim), tasks.tasks_table(orders, claim, lags))
+    return " ".join(capture.get().split())
+
+
+def test_the_table_has_every_task_also_one_that_has_not_committed() -> None:
+    now = datetime.now(UTC)
+    placed = Placement("2", "host-a", 1_234, (now - timedelta(seconds=3)).isoformat())
+    text = printed(Claim(ClaimState.RUNNING, 4711, "host-d", now.isoformat(), tasks={"0_0": placed}))
+    assert "the aggregator is running, pid 4711 on host-d" in text
+    assert "0_0 2 host-a 1,234 12,345 3.0 s ago" in text
+    assert "0_1 - - - - -" in text
+    assert "1_1 - - - - -" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "words"),
+    [
+        (ClaimState.STOPPED, 5, "has ended (stopped) 5 s ago"),
+        (ClaimState.FAILED, 5, "has ended (failed) 5 s ago"),
+        (ClaimState.RUNNING, 75, "has been silent for 75 s"),
+    ],
+)
+def test_the_heading_of_one_that_does_not_run(state: ClaimState, seconds: int, words: str) -> None:
+    at = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    assert words in printed(Claim(state, 4711, "host-d", at))

@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
             lags, fault = ask(), ""
         except StreamplanError as error:  # what the aggregator says is worth showing all the same
             lags, fault = {}, " ".join(str(error).split())
-        parts: list[RenderableType] = [_heading(pipeline, claim), tasks_table(pipeline, claim, lags)]
+        parts: list[RenderableType] = [heading(pipeline, claim), tasks_table(pipeline, claim, lags)]
         parts += [Text(f"Lag unknown: {fault}", "yellow")] if fault else []
         for move in read_moves(file, last=options.history):
             moved = _move(move.task, move.before, move.instance)
@@ -129,7 +129,8 @@ def _lags(pipeline: Pipeline, bootstrap_servers: str) -> Callable[[], Mapping[Ta
     return ask
 
 
-def _heading(pipeline: Pipeline, claim: Claim) -> Text:
+def heading(pipeline: Pipeline, claim: Claim) -> Text:
+    """Whether the aggregator runs, by what it said last."""
     age = _age(claim.at)
     text = Text(f"{pipeline.name}  ", "bold")
     if claim.state in (ClaimState.STARTING, ClaimState.RUNNING) and age <= CLAIM_SECONDS:
