@@ -35,14 +35,14 @@ class Log:
         self.servers = servers
         self.topic = topic
         self.next = dict.fromkeys(partitions, 0)
-        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
 
     def ends(self) -> dict[int, int]:
         """Of each partition the last stable offset: below it everything is committed or aborted."""
         asked = {TopicPartition(self.topic, number): OffsetSpec.latest() for number in self.next}  # type: ignore[no-untyped-call]
-        found = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS
-        )
+        # A new client each time: librdkafka 2.16 asks with the leader epoch that it has in its cache, is told
+        # FENCED_LEADER_EPOCH after an election, and goes on so until it refreshes its metadata, minutes later.
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 2})
+        found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS)
         return {at.partition: future.result(ANSWER_SECONDS + 1).offset for at, future in found.items()}
 
     def read(self, ends: Mapping[int, int]) -> Iterator[Record]:

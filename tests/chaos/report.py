@@ -14,12 +14,20 @@ from rich.table import Table
 
 @dataclass
 class RoundResult:
-    """``recovered``: seconds from the end of the last fault until all that was there was counted and committed."""
+    """``recovered``: seconds from the end of the last fault until all that was there was counted and committed.
+
+    ``settled``   seconds from then until one aggregator and one producer ran, and Airflow said so
+    ``verified``  seconds to read and compare what is new
+    ``checked``   seconds until all health checks were green
+    """
 
     number: int
     faults: list[str]
     notes: list[str] = field(default_factory=list)
     recovered: float | None = None
+    settled: float = 0.0
+    verified: float = 0.0
+    checked: float = 0.0
     seconds: float = 0.0
     orders: int = 0
     failure: dict[str, str] | None = None

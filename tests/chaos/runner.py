@@ -40,7 +40,8 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
                 result.orders = verification.source.orders
             say(
                 f"[{time.monotonic() - began:6.0f} s] round {planned.number:3}: {planned.name}: recovered in "
-                f"{result.recovered or 0:.1f} s, round {result.seconds:.0f} s, {result.orders:,} orders"
+                f"{result.recovered or 0:.1f} s; supervised {result.settled:.0f} s, verified {result.verified:.0f} s, "
+                f"checked {result.checked:.0f} s, in all {result.seconds:.0f} s; {result.orders:,} orders"
             )
         try:
             _end(system, verification, report, say)
@@ -60,11 +61,16 @@ def _round(system: System, verification: Verification, planned: Round, result: R
     ended = time.monotonic()
     verification.await_processed()
     result.recovered = time.monotonic() - ended
+    settling = time.monotonic()
     wait_for("exactly one aggregator, known to Airflow", system.one_aggregator, BACK_SECONDS)
     wait_for("exactly one producer", system.one_producer, BACK_SECONDS)
+    verifying = time.monotonic()
     verification.look()
+    checking = time.monotonic()
     system.await_healthy()
-    result.seconds = time.monotonic() - began
+    ended = time.monotonic()
+    result.settled, result.verified, result.checked = verifying - settling, checking - verifying, ended - checking
+    result.seconds = ended - began
 
 
 def _end(system: System, verification: Verification, report: Report, say: Callable[[str], None]) -> None:
