@@ -119,13 +119,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _system_options(options: argparse.Namespace, home: Path) -> Options:
-    known = "--transaction-timeout-ms" in (PROJECT / "jobs" / "aggregator.py").read_text()
     return Options(
         home=home,
         rate=options.orders_per_second,
         master=options.master,
-        aggregator_options=f"--transaction-timeout-ms {TRANSACTION_MS}" if known else "",
-        transaction_seconds=TRANSACTION_MS / 1000 if known else 60.0,
+        aggregator_options=f"--transaction-timeout-ms {TRANSACTION_MS}",
+        transaction_seconds=TRANSACTION_MS / 1000,
         own_disk=any(fault.needs is Needs.OWN_DISK for fault in options.faults),
     )
 

@@ -225,7 +225,7 @@ FAULTS = (
     Fault("reset", "connections between brokers and clients are reset for seconds", cut_network(Cut.RESET)),
     Fault("file-limit", "the aggregator's processes cannot write to any file for seconds", limit_files),
     Fault("disk-full", "no space is left beside the checkpoints for seconds", fill_disk, needs=Needs.OWN_DISK),
-    Fault("delete-checkpoint", "checkpoint and state are gone", delete_checkpoint, optional=True),
-    Fault("damage-checkpoint", "a plan is cut in half, or a state file gone", damage_checkpoint, optional=True),
-    Fault("second-aggregator", "another one, started by hand", second_aggregator, optional=True),
+    Fault("delete-checkpoint", "checkpoint and state are gone", delete_checkpoint),
+    Fault("damage-checkpoint", "a plan is cut in half, or a state file gone", damage_checkpoint),
+    Fault("second-aggregator", "another one, started by hand", second_aggregator),
 )

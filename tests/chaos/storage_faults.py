@@ -71,7 +71,7 @@ def delete_checkpoint(system: System, random: Random) -> str:
             time.sleep(2)
         kill(system.jobs.family(AGGREGATOR_JOB))
         for entry in Path(system.settings.checkpoints).iterdir():
-            shutil.rmtree(entry)
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     finally:
         for process in asleep:
             process.resume()
