@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from random import Random
 
 from streamplan.adapters import processes
@@ -27,7 +26,6 @@ def second_aggregator(system: System, random: Random) -> str:
     command[command.index("--checkpoints") + 1] = str(directory)
     command[command.index("--heartbeat") + 1] = str(directory / "heartbeat.json")
     environment = system.stack.airflow.environment()
-    environment["PATH"] = f"{Path(command[0]).parent}:{environment['PATH']}"
     logs = {job: system.settings.logs / f"{job}.log" for job in (JOB, AGGREGATOR_JOB)}
     before = {job: log.stat().st_size if log.exists() else 0 for job, log in logs.items()}
     second = processes.start(
