@@ -18,7 +18,6 @@ from tests.chaos.truth import Violation
 from tests.chaos.verification import Verification
 from tests.chaos.waiting import NotSettled, wait_for
 
-
 FIRST_SECONDS = 600.0
 """Until the first orders are counted: on a busy machine everything starts cold at once."""
 
