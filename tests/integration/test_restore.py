@@ -68,7 +68,9 @@ def leave_in_mid_batch(application: Application) -> None:
     """As a kill between the transactions of the sink and the commit of Spark: the micro-batch is to be run again."""
     for subtopology in ("0", "1"):
         commits = application.checkpoints / application.topology.application_id / subtopology / "commits"
-        newest(commits).unlink()
+        last = newest(commits)
+        last.unlink()
+        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def delete_all(application: Application) -> None:
