@@ -343,3 +343,37 @@ def test_between_the_steps_neither_deployment_nor_reset_goes_ahead(
     assert move_of(after, settings).observe().begun
     moved(after, settings)
     verify(before, after, settings)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_the_application_did_since_is_not_undone(
+    before: TransactionalApplication,
+    after: TransactionalApplication,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    """All was in its place, the run died while it tidied up, the application was started: then the move runs again."""
+    delete_group = moving.delete_group
+
+    def dies(*arguments: Any) -> None:
+        if when == "after":
+            delete_group(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "delete_group", dies)
+        with pytest.raises(KeyboardInterrupt):
+            moved(after, settings)
+    after.resume()
+    after.order_many(200, 300)
+    after.drain()
+    cluster = KafkaCluster(after.bootstrap_servers)
+    positions = {topic: cluster.positions(after.group, topic) for topic in (after.orders, after.repartition)}
+    moved(after, settings)
+    assert {topic: cluster.positions(after.group, topic) for topic in positions} == positions
+    assert not cluster.topics([held(spec).name for spec in internal_topics(after.pipeline)])
+    changelog = read_committed(after.bootstrap_servers, after.changelog)
+    assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
+    assert outcomes(after, settings) == PASSED
+    assert move_of(after, settings).observe().done
