@@ -9,7 +9,7 @@ import sys
 import time
 
 from airflow.serialization.serialized_objects import DagSerialization
-from streamplan.adapters.airflow import factory
+from streamplan.adapters.airflow import factory, maintenance_dags
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.serdes import Json
 from streamplan.topology import Topology
@@ -38,7 +38,8 @@ def main() -> None:
     pipelines = [declare(number) for number in range(count)]
     total = time.perf_counter() - begun
     print(f"{count} pipelines declared in {total:.3f} s")  # noqa: T201
-    for make in (factory.deploy_dag, factory.producer_dag, factory.aggregator_dag, factory.health_dag):
+    makers = (factory.deploy_dag, factory.producer_dag, factory.aggregator_dag, factory.health_dag)
+    for make in (*makers, maintenance_dags.reset_dag, maintenance_dags.repartition_dag):
         begun = time.perf_counter()
         dags = [make(pipeline) for pipeline in pipelines]
         made = time.perf_counter() - begun
