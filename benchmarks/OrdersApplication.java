@@ -1,5 +1,7 @@
+import java.time.Duration;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
@@ -21,7 +23,10 @@ public class OrdersApplication {
             .count(Materialized.as(name));
         KafkaStreams streams = new KafkaStreams(builder.build(), config);
         streams.setStateListener((now, before) -> System.out.println(System.currentTimeMillis() + " " + now));
-        Runtime.getRuntime().addShutdownHook(new Thread(streams::close));
+        // Without this a closed instance stays in the group until its session expires, and the next one waits for it.
+        CloseOptions leave = CloseOptions.groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP)
+            .withTimeout(Duration.ofSeconds(60));
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(leave)));
         streams.start();
     }
 

@@ -147,7 +147,7 @@ class Positions:
         except CouldNotLook:
             return 10**9
 
-    def wait_until_steady(self, lag: int, seconds: float = 240) -> None:
+    def wait_until_steady(self, lag: int, seconds: float = 600) -> None:
         """Ten looks in a row with at most so much to process."""
         calm = 0
 

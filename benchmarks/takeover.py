@@ -40,6 +40,9 @@ from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.settings import Settings
 
 DEADLINE_SECONDS = 300.0
+STEADY_SECONDS = 15
+"""Before a kill an application may be behind by so many seconds of orders: what a machine busy with others allows."""
+
 SHORT_SESSION = {"session_timeout_ms": "6000", "heartbeat_interval_ms": "2000"}
 """The least that the brokers' defaults allow."""
 
@@ -63,7 +66,7 @@ class Bench:
     ) -> None:
         seconds: list[float] = []
         for _ in range(self.rounds):
-            positions.wait_until_steady(4 * self.rate)
+            positions.wait_until_steady(STEADY_SECONDS * self.rate)
             seconds.append(seconds_to_pass(positions, kill))
             say(f"{case}: {seconds[-1]:.1f} s")
             mend()
@@ -104,7 +107,7 @@ class Bench:
                 lambda: sum(one.cores_used for one in cluster.workers() if one.alive) == count,
                 DEADLINE_SECONDS,
             )
-            positions.wait_until_steady(4 * self.rate)
+            positions.wait_until_steady(STEADY_SECONDS * self.rate)
             time.sleep(5)  # tasks go where their state is: let the new executor get some
 
         settled()
@@ -152,7 +155,7 @@ class Bench:
         def settled() -> None:
             while len(running) < 2:
                 start_one()
-            positions.wait_until_steady(4 * self.rate)
+            positions.wait_until_steady(STEADY_SECONDS * self.rate)
             time.sleep(5)  # until tasks have moved to the new one
 
         try:
