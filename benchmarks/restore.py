@@ -81,31 +81,37 @@ def _tail(log: Path) -> str:
 def ours(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: int) -> list[Measured]:
     job = aggregator(bootstrap_servers, home, "local[2,4]")
     bench = Bench(bootstrap_servers, ORDERS.topology.application_id, job, home / "checkpoints", orders)
-    job.start("--available-now")
-    process = job.process
-    assert process is not None
-    if process.wait(DEADLINE_SECONDS) != 0:
-        raise StreamplanError("the aggregator", expected="drained", observed=_tail(job.log))
-    say(f"ours has counted {keys:,} products")
-    return [
-        Measured(f"ours, {keys:,} keys, checkpoint kept", bench.starts(rounds, keep=True)),
-        Measured(f"ours, {keys:,} keys, checkpoint deleted", bench.starts(rounds, keep=False)),
-    ]
+    try:
+        job.start("--available-now")
+        process = job.process
+        assert process is not None
+        if process.wait(DEADLINE_SECONDS) != 0:
+            raise StreamplanError("the aggregator", expected="drained", observed=_tail(job.log))
+        say(f"ours has counted {keys:,} products")
+        return [
+            Measured(f"ours, {keys:,} keys, checkpoint kept", bench.starts(rounds, keep=True)),
+            Measured(f"ours, {keys:,} keys, checkpoint deleted", bench.starts(rounds, keep=False)),
+        ]
+    finally:
+        job.signal(signal.SIGKILL)
 
 
 def library(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: int) -> list[Measured]:
     state = home / "jvm"
     job = library_instance(bootstrap_servers, compiled(home), state)
     bench = Bench(bootstrap_servers, LIBRARY_ID, job, state, orders)
-    job.start()
-    bench.until("the changelog", lambda: bench.changelog in KafkaCluster(bootstrap_servers).names())
-    bench.until(f"{keys:,} products counted by Kafka Streams", lambda: bench.committed() >= keys)
-    say(f"Kafka Streams has counted {keys:,} products")
-    job.signal(signal.SIGTERM, 120)
-    return [
-        Measured(f"Kafka Streams, {keys:,} keys, state directory kept", bench.starts(rounds, keep=True)),
-        Measured(f"Kafka Streams, {keys:,} keys, state directory deleted", bench.starts(rounds, keep=False)),
-    ]
+    try:
+        job.start()
+        bench.until("the changelog", lambda: bench.changelog in KafkaCluster(bootstrap_servers).names())
+        bench.until(f"{keys:,} products counted by Kafka Streams", lambda: bench.committed() >= keys)
+        say(f"Kafka Streams has counted {keys:,} products")
+        job.signal(signal.SIGTERM, 120)
+        return [
+            Measured(f"Kafka Streams, {keys:,} keys, state directory kept", bench.starts(rounds, keep=True)),
+            Measured(f"Kafka Streams, {keys:,} keys, state directory deleted", bench.starts(rounds, keep=False)),
+        ]
+    finally:
+        job.signal(signal.SIGKILL)
 
 
 def main() -> None:
