@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -37,6 +38,10 @@ def mount(directory: Path) -> None:
 
 
 def unmount(directory: Path) -> None:
-    """Also when somebody still has a file open there."""
+    """What lies there is kept in the directory. Works also when somebody still has a file open there."""
     if os.path.ismount(directory):
-        subprocess.run(["umount", "--lazy", str(directory)], capture_output=True, check=False)
+        kept = directory.with_name(f"{directory.name}.kept")
+        shutil.copytree(directory, kept, dirs_exist_ok=True)
+        subprocess.run(["umount", "--lazy", str(directory)], capture_output=True, check=True)
+        directory.rmdir()
+        kept.rename(directory)

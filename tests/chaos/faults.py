@@ -20,7 +20,7 @@ from tests.chaos.storage_faults import damage_checkpoint, delete_checkpoint, fil
 from tests.chaos.system import System
 from tests.chaos.waiting import wait_for
 
-VICTIM_SECONDS = 180.0
+VICTIM_SECONDS = 600.0
 """One that a fault before has killed may still be on its way back."""
 
 Apply = Callable[[System, Random], str]

@@ -18,9 +18,6 @@ from tests.chaos.truth import Violation
 from tests.chaos.verification import Verification
 from tests.chaos.waiting import NotSettled, wait_for
 
-FIRST_SECONDS = 600.0
-"""Until the first orders are counted: on a busy machine everything starts cold at once."""
-
 
 class Failed(Exception):
     """The suite has found something; the report has it."""
@@ -31,7 +28,7 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
     verification = Verification(system.servers)
     began = time.monotonic()
     try:
-        verification.await_processed(FIRST_SECONDS)
+        verification.await_processed()
         for planned in rounds:
             result = RoundResult(planned.number, [fault.fault.name for fault in planned.faults])
             report.rounds.append(result)

@@ -16,8 +16,7 @@ from tests.chaos.jobs import AGGREGATOR_JOB, kill
 from tests.chaos.system import System
 from tests.chaos.waiting import wait_for
 
-VICTIM_SECONDS = 180.0
-QUIET_SECONDS = 60.0
+VICTIM_SECONDS = 600.0
 _BLOCK = bytes(64 * 1024)
 
 

@@ -30,12 +30,12 @@ from tests.chaos.waiting import wait_for
 DEPLOY, PRODUCER, AGGREGATOR, HEALTH = (f"orders_{name}" for name in ("deploy", "producer", "aggregator", "health"))
 DEPLOYED = ("topics", "producer", "aggregator")
 DEPLOY_SECONDS = 900.0
-UP_SECONDS = 300.0
+UP_SECONDS = 600.0
 """The stack's own deadlines are for a machine that does nothing else."""
 
-BACK_SECONDS = 300.0
+BACK_SECONDS = 900.0
 CHECK_SECONDS = 300.0
-HEALTHY_SECONDS = 180.0
+HEALTHY_SECONDS = 300.0
 HEALTH_SECONDS = 900.0
 
 PROPERTIES = {

@@ -12,7 +12,7 @@ from streamplan.settings import PROJECT
 
 ROUNDS = 3
 SEED = 4
-SECONDS = 900.0
+SECONDS = 1800.0
 FAULTS = "kill-driver-jvm,kill-worker,kill-broker,reset,kill-triggerer"
 """One of each kind that is over soon."""
 
