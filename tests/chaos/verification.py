@@ -21,7 +21,7 @@ MARKER_SECONDS = 30.0
 """A transaction's markers reach its partitions one after the other: so long until all of it is seen, or it is lost."""
 
 RECOVER_SECONDS = 900.0
-"""What it takes is measured and told; the deadline is for what never comes back, on a machine that does more besides."""
+"""What it takes is measured and told; the deadline is for what never comes back, on a machine with more to do."""
 
 
 @dataclass
