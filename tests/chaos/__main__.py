@@ -25,6 +25,8 @@ from tests.chaos.system import Broken, Options, System
 from tests.chaos.waiting import NotSettled
 
 TRANSACTION_MS = 10_000
+MAX_OFFSETS = 20_000
+"""A micro-batch is one transaction a task: what has piled up must not take longer than a transaction may last."""
 
 EPILOG = """\
 Two brokers, Airflow, Spark and the jobs are started in HOME, on free ports of loopback, and stopped at the end. Orders
@@ -123,7 +125,7 @@ def _system_options(options: argparse.Namespace, home: Path) -> Options:
         home=home,
         rate=options.orders_per_second,
         master=options.master,
-        aggregator_options=f"--transaction-timeout-ms {TRANSACTION_MS}",
+        aggregator_options=f"--transaction-timeout-ms {TRANSACTION_MS} --max-offsets {MAX_OFFSETS}",
         transaction_seconds=TRANSACTION_MS / 1000,
         own_disk=any(fault.needs is Needs.OWN_DISK for fault in options.faults),
     )
