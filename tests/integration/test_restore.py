@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -145,7 +146,8 @@ def test_a_state_that_cannot_be_loaded_is_moved_away_and_restored(application: A
     for file in (checkpoint(application) / "state").rglob("*.zip"):
         file.unlink()
     # As a new process, which has none loaded.
-    application.spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.unloadAll()  # type: ignore[union-attr]
+    states: Any = application.spark._jvm.org.apache.spark.sql.execution.streaming.state  # type: ignore[union-attr]
+    getattr(getattr(states, "StateStore$"), "MODULE$").stop()
     application.produce(numbered(2000, 2010))
     with pytest.raises(StreamplanError, match=r"the state in its checkpoint cannot be read.* moved to"):
         drained(application)
