@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message, Producer
+from pyspark.sql import SparkSession
 from streamplan.adapters import moving
 from streamplan.adapters.checking import prepare
 from streamplan.adapters.kafka import copying
@@ -24,6 +26,8 @@ from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.moving import Move
 from streamplan.adapters.resetting import observe_reset
 from streamplan.adapters.results import verified_file
+from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.queries import Deployment
 from streamplan.checks.application import application_of
 from streamplan.checks.observation import Outcome, look
 from streamplan.errors import Refused
@@ -133,6 +137,26 @@ def verify(before: TransactionalApplication, after: TransactionalApplication, se
     assert outcomes(after, settings) == PASSED
     assert outcomes(after, settings, full=True) == PASSED
     assert move_of(after, settings).observe().done
+
+
+def test_the_streaming_aggregator_goes_on_with_the_state_of_the_changelog(
+    before: TransactionalApplication, after: TransactionalApplication, settings: Settings, spark: SparkSession
+) -> None:
+    moved(after, settings)
+    after.order_many(200, 300)
+    lines: list[str] = []
+    run(
+        spark,
+        Deployment(after.pipeline, after.bootstrap_servers, settings.checkpoints, 1000),
+        available_now=True,
+        trigger_interval_ms=100,
+        stop=threading.Event(),
+        report=lines.append,
+    )
+    changelog = read_committed(after.bootstrap_servers, after.changelog)
+    assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
+    assert any("restored 2 rows" in line for line in lines)
+    assert outcomes(after, settings) == PASSED
 
 
 def test_totals_are_unchanged_and_go_on(
