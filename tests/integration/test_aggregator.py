@@ -25,7 +25,6 @@ from streamplan.adapters.spark.sink import Output, Placed, SinkTarget, TaskTrans
 from streamplan.adapters.spark.stages import output_writer, repartition_writer
 from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import Refused, StreamplanError
-from streamplan.generation import Generation
 from streamplan.pipeline import Pipeline, TestData
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.topology import Topology
@@ -274,7 +273,7 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Applica
     target = SinkTarget(
         bootstrap_servers=application.bootstrap_servers,
         application_id=application.topology.application_id,
-        generation=Generation.of_this_process(1),
+        generation=application.claim().generation,
         transaction_timeout_ms=60_000,
         subtopology=0,
         ranges={(application.orders, 0): (end, end + 1)},
@@ -355,11 +354,11 @@ def _truncated(
     for n in range(10):
         producer.produce(application.orders, key=order(n)[0], value=order(n)[1], partition=0)
     assert producer.flush(30) == 0
-    application.claim()
+    generation = application.claim().generation
     target = SinkTarget(
         bootstrap_servers=application.bootstrap_servers,
         application_id=application.topology.application_id,
-        generation=Generation.of_this_process(1),
+        generation=generation,
         transaction_timeout_ms=60_000,
         subtopology=subtopology,
         ranges={(application.orders, 0): (0, 10)},
