@@ -30,6 +30,7 @@ class RoundResult:
     checked: float = 0.0
     seconds: float = 0.0
     orders: int = 0
+    complete: bool = False
     failure: dict[str, str] | None = None
 
 
@@ -45,8 +46,9 @@ class Report:
     def rows(self) -> list[dict[str, Any]]:
         """By fault: rounds it was in, records lost and doubled in them, seconds to recover of those."""
         rows = []
-        for name in sorted({name for result in self.rounds for name in result.faults}):
-            of = [result for result in self.rounds if name in result.faults]
+        judged = [result for result in self.rounds if result.complete]  # one that was interrupted says nothing
+        for name in sorted({name for result in judged for name in result.faults}):
+            of = [result for result in judged if name in result.faults]
             seconds = [result.recovered for result in of if result.recovered is not None]
             kinds = [result.failure["kind"] for result in of if result.failure]
             rows.append(
@@ -75,8 +77,10 @@ class Report:
         file.write_text(json.dumps(content, indent=1) + "\n")
 
     def show(self, console: Console) -> None:
-        table = Table(title=f"Seed {self.seed}, {len(self.rounds)} rounds", title_justify="left")
-        table.add_column("fault")
+        table = Table(
+            title=f"Seed {self.seed}, {sum(result.complete for result in self.rounds)} rounds", title_justify="left"
+        )
+        table.add_column("fault", no_wrap=True)
         for heading in ("rounds", "lost", "doubled", "failed else", "median s", "max s"):
             table.add_column(heading, justify="right")
         for row in self.rows():

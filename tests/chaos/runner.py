@@ -36,6 +36,7 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
                 _round(system, verification, planned, result)
             except (Violation, NotSettled, StreamplanError, KafkaException, TimeoutError) as error:
                 report.failure = result.failure = _told(error)
+                result.complete = True
                 raise Failed(f"round {planned.number} ({planned.name}): {error}") from error
             finally:
                 result.orders = verification.source.orders
@@ -72,6 +73,7 @@ def _round(system: System, verification: Verification, planned: Round, result: R
     ended = time.monotonic()
     result.settled, result.verified, result.checked = verifying - settling, checking - verifying, ended - checking
     result.seconds = ended - began
+    result.complete = True
 
 
 def _end(system: System, verification: Verification, report: Report, say: Callable[[str], None]) -> None:
