@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from streamplan.adapters.signals import stop_on_signals
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.heartbeat import Heartbeat
@@ -68,7 +70,8 @@ def main() -> int:
                 heartbeat=heartbeat,
             )
         report(f"done: {progress.line() or 'nothing new'}")
-        spark.stop()
+        with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):  # it may have gone by itself
+            spark.stop()
     except StreamplanError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
         return EX_CONFIG if isinstance(error, Refused) else 1

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,26 @@ def test_input_that_ends_early_is_not_taken_for_complete(application: Applicatio
     with pytest.raises(StreamplanError, match="its input ended early"):
         list(repartition_writer(target, application.orders, ORDER, "ProductType")(iter(batches)))
     assert application.committed(application.repartition) == []
+    application.drain()
+    assert len(application.committed(application.repartition)) == 10
+    assert application.totals() == {b"0": 5, b"1": 5}
+
+
+def test_a_long_micro_batch_is_committed_in_parts(application: Application) -> None:
+    """Else one that takes longer than a transaction may last would be aborted, however often it is tried."""
+    target, batches = _truncated(application, application.repartition, 0)
+
+    def killed_later() -> Iterator[pa.RecordBatch]:
+        (rows,) = batches
+        yield rows.slice(0, 2)
+        time.sleep(0.3)  # more than a quarter of the time-out
+        yield rows.slice(2)
+        raise RuntimeError("killed")
+
+    hurried = replace(target, transaction_timeout_ms=1000)
+    with pytest.raises(RuntimeError, match="killed"):
+        list(repartition_writer(hurried, application.orders, ORDER, "ProductType")(killed_later()))
+    assert len(application.committed(application.repartition)) == 4
     application.drain()
     assert len(application.committed(application.repartition)) == 10
     assert application.totals() == {b"0": 5, b"1": 5}

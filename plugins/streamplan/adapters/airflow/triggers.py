@@ -68,7 +68,7 @@ def read_status(file: Path) -> int | None:
         return None
 
 
-STALLED_SECONDS = 120.0
+STALLED_SECONDS = 300.0
 """An aggregator that starts needs less; one that commits nothing for so long is not going to."""
 
 

@@ -25,6 +25,9 @@ _PASSING = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
+_STALE = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
+"""A client that was open while a broker was away can keep its former leader's epoch for good; another one asks anew."""
+
 _RETRY_SECONDS = 0.01
 _PROBE_SECONDS = 1.0
 _DEFAULT_PORT = "9092"
@@ -50,10 +53,18 @@ def admin_client(bootstrap_servers: str) -> AdminClient:
     return AdminClient(client_config(bootstrap_servers))
 
 
-def ask(question: Callable[[float], Answer], about: str, bootstrap_servers: str, seconds: float) -> Answer:
+def ask(
+    question: Callable[[float], Answer],
+    about: str,
+    bootstrap_servers: str,
+    seconds: float,
+    *,
+    reopen: Callable[[], None] = lambda: None,
+) -> Answer:
     """The answer to ``question``, asked again while the cluster is electing a leader or loading a coordinator.
 
-    ``question`` is given the seconds that are left and raises ``KafkaException``. Raises :class:`CouldNotLook`.
+    ``question`` is given the seconds that are left and raises ``KafkaException``. ``reopen`` gives it another client.
+    Raises :class:`CouldNotLook`.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -62,12 +73,25 @@ def ask(question: Callable[[float], Answer], about: str, bootstrap_servers: str,
         except (KafkaException, TimeoutError) as error:
             if code_of(error) not in _PASSING or time.monotonic() > deadline:
                 raise_no_answer(error, about, bootstrap_servers, seconds)
+            if code_of(error) in _STALE:
+                reopen()
         time.sleep(_RETRY_SECONDS)
 
 
 def code_of(error: BaseException) -> int | None:
     """The ``KafkaError`` code of an exception, None for one that is not Kafka's."""
     return int(error.args[0].code()) if isinstance(error, KafkaException) else None
+
+
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
+
+
+def is_fenced(error: BaseException) -> bool:
+    """Whether a transactional producer may write no more, for a newer one has its transactional id.
+
+    It hears so where it happens to talk to a broker; afterwards librdkafka calls each further call fatal and no more.
+    """
+    return code_of(error) in _FENCED
 
 
 def raise_no_answer(error: BaseException, question: str, bootstrap_servers: str, seconds: float) -> Never:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from streamplan.adapters.kafka.connect import client_config, raise_no_answer
+from streamplan.adapters.kafka.connect import client_config, is_fenced, raise_no_answer
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.checks.port import Record, records_of
 from streamplan.errors import Refused
@@ -20,8 +20,6 @@ TRANSACTION_RECORDS = 20_000
 TRANSACTION_SECONDS = 60.0
 MAX_TRANSACTION_SECONDS = 900
 """The brokers' default ``transaction.max.timeout.ms``."""
-
-_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class Placed(NamedTuple):
@@ -184,7 +182,7 @@ def _transactions(bootstrap_servers: str, transactional_id: str) -> Iterator[Pro
         producer.init_transactions(TRANSACTION_SECONDS)
         yield producer
     except KafkaException as error:
-        if error.args[0].code() in _FENCED:
+        if is_fenced(error):
             raise Refused(
                 f"the copy with transactional id {transactional_id} was fenced",
                 expected="to be the only one",

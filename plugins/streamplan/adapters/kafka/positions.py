@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from streamplan.adapters.kafka.connect import ask, client_config, code_of
+from streamplan.adapters.kafka.connect import ask, client_config, is_fenced
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.errors import Refused, StreamplanError
 from streamplan.generation import Generation
@@ -21,8 +21,6 @@ from streamplan.recovery import Committed
 
 DEADLINE_SECONDS = 30.0
 """For each answer from the brokers."""
-
-FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 _AT_ONCE = 16
 """Producers that are opened side by side: each waits for its coordinator."""
@@ -194,7 +192,7 @@ class Application:
             producer.send_offsets_to_transaction(own, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
             producer.commit_transaction(DEADLINE_SECONDS)
         except KafkaException as error:
-            if code_of(error) in FENCED:
+            if is_fenced(error):
                 raise _Outrun from error
             raise
 
@@ -222,5 +220,5 @@ def _close(producer: Producer) -> None:
     try:
         producer.close()
     except KafkaException as error:  # a fenced producer refuses to close; what it wrote is settled by now
-        if code_of(error) not in FENCED:
+        if not is_fenced(error):
             raise

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from streamplan.adapters.kafka.connect import ANSWER_SECONDS, client_config, raise_no_answer
+from streamplan.adapters.kafka.connect import ANSWER_SECONDS, client_config, is_fenced, raise_no_answer
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.checks.port import records_of
 from streamplan.errors import Refused
@@ -29,7 +29,6 @@ TRANSACTION_SECONDS = 0.2
 _COMMIT_SECONDS = 60.0
 _CHUNK = 5_000
 _TAIL = 1_000
-_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def produce(
             progress(number, until)
             stop.wait(pace.delay(size))
     except KafkaException as error:
-        if error.args[0].code() in _FENCED:
+        if is_fenced(error):
             raise Refused(
                 f"the producer {transactional_id} was fenced",
                 expected="to be the only one",

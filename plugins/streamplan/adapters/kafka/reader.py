@@ -233,7 +233,10 @@ class KafkaCluster:
         return self._ask(question, f"the offsets of {topic}")
 
     def _ask(self, question: Callable[[float], Answer], about: str) -> Answer:
-        return ask(question, about, self.bootstrap_servers, self.deadline_seconds)
+        return ask(question, about, self.bootstrap_servers, self.deadline_seconds, reopen=self._reopen)
+
+    def _reopen(self) -> None:
+        self._admin_client = None
 
 
 def _runs(messages: list[Any]) -> Iterator[tuple[int, list[Any]]]:

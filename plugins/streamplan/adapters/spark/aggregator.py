@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -117,7 +119,9 @@ def run(
     finally:
         progress.heartbeat.ending()
         for one in running:
-            one.query.stop()
+            # Told to stop, Spark's JVM may have gone by itself before we come to stop its queries.
+            with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
+                one.query.stop()
     return progress
 
 

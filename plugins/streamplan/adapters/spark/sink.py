@@ -18,8 +18,8 @@ from typing import TypeAlias
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from streamplan.adapters.kafka.connect import ask
-from streamplan.adapters.kafka.positions import DEADLINE_SECONDS, FENCED, outdone
+from streamplan.adapters.kafka.connect import ask, is_fenced
+from streamplan.adapters.kafka.positions import DEADLINE_SECONDS, outdone
 from streamplan.errors import Refused, StreamplanError
 from streamplan.generation import Generation
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER, partition_for_key
@@ -27,6 +27,10 @@ from streamplan.processor_topology import TaskId
 
 _QUEUE_BYTES = 64 * 1024 * 1024
 """Of records on their way to the brokers."""
+
+
+_SHARE_OF_TIMEOUT = 0.25
+"""So much of its time-out a transaction may take before another goes on: the rest is for the brokers."""
 
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
@@ -137,7 +141,7 @@ class TaskTransaction:
                     remedy="Records in between would be lost. Was the group reset, or is the checkpoint another "
                     "cluster's?",
                 )
-        self._producer.begin_transaction()
+        self._begin()
 
     @property
     def already_committed(self) -> bool:
@@ -218,18 +222,38 @@ class TaskTransaction:
                 remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
             )
 
+    def commit_before(self, topic: str, next_offset: int) -> None:
+        """Commit what was written so far when the transaction grows old, and go on in another.
+
+        Only for records that are written one by one: a run of the same micro-batch skips those that are committed.
+        A micro-batch that takes longer than a transaction may last would else be aborted, however often it is tried.
+        """
+        if time.monotonic() - self._begun < self.target.transaction_timeout_ms / 1000 * _SHARE_OF_TIMEOUT:
+            return
+        self._commit({topic: next_offset})
+        self.positions[topic] = next_offset
+        self._begin()
+
     def commit(self) -> None:
         """Commit the records together with the positions past the micro-batch."""
+        self._commit({topic: until for topic, (_, until) in self.ranges.items()})
+        self._committed = True
+
+    def _begin(self) -> None:
+        self._begun = time.monotonic()
+        self._producer.begin_transaction()
+
+    def _commit(self, ends: Mapping[str, int]) -> None:
         positions = [
             confluent_kafka.TopicPartition(
                 topic, self.partition, max(until, self.positions[topic]), self.target.generation.metadata
             )
-            for topic, (_, until) in self.ranges.items()
+            for topic, until in ends.items()
         ]
         metadata = _consumer(self.target).consumer_group_metadata()
         self._producer.send_offsets_to_transaction(positions, metadata, DEADLINE_SECONDS)
         self._producer.commit_transaction(DEADLINE_SECONDS)
-        self._committed = True
+        self._pending_bytes = 0
 
     def __enter__(self) -> TaskTransaction:
         return self
@@ -244,7 +268,7 @@ class TaskTransaction:
             self._producer.purge()
             with suppress(KafkaException):  # a fenced producer refuses to close; what it wrote is settled by now
                 self._producer.close()
-        if isinstance(error, KafkaException) and error.args[0].code() in FENCED:
+        if error is not None and is_fenced(error):
             raise StreamplanError(
                 f"task {self.target.task(self.partition)} was fenced by a newer producer with its transactional id",
                 remedy="What it had produced is aborted; a retry goes on from the committed position. "

@@ -83,6 +83,7 @@ def repartition_writer(target: SinkTarget, topic: str, serde: Json, key: str) ->
                     rows = batch.filter(pc.greater_equal(batch["offset"], position))
                     if rows.num_rows:
                         _rekey(rows, topic, partition, account, serde, key)
+                        account.transaction.commit_before(topic, account.next_offset)
             for account in tasks.accounts.values():
                 account.transaction.prove_complete(topic, account.next_offset)
             yield tasks.commit()
