@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.queries import Deployment
@@ -153,6 +153,30 @@ def test_a_state_that_cannot_be_loaded_is_moved_away_and_restored(application: A
         drained(application)
     assert any("restored 2 rows" in line for line in drained(application))
     assert application.totals() == {b"0": 1005, b"1": 1005}
+
+
+def test_a_changelog_of_which_nothing_is_left_is_an_empty_state(application: Application) -> None:
+    """As of windows that are all over."""
+    application.produce(numbered(0, 10))
+    drained(application)
+    delete_all(application)
+    admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
+    changed = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        application.changelog,
+        incremental_configs=[
+            ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET),
+        ],
+    )
+    for altered in admin.incremental_alter_configs([changed]).values():
+        altered.result(30)
+    ends = [TopicPartition(application.changelog, partition, -1) for partition in (0, 1)]
+    for deleted in admin.delete_records(ends).values():
+        deleted.result(30)
+    application.produce(numbered(10, 14))
+    assert any("restored 0 rows" in line for line in drained(application))
+    store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
+    assert store.totals == {"0": 2, "1": 2}
 
 
 def test_a_changelog_of_something_else_is_refused(application: Application) -> None:
