@@ -69,6 +69,7 @@ class PlanResetOperator(BaseOperator):
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
             )
         except Refused as error:
+            self.log.error("%s", error)  # the reason in a line, above the traceback
             raise AirflowFailException(str(error)) from error
         self.log.info("%s", plan.text)
         return {"text": plan.text, "plan": plan.written()}
@@ -95,6 +96,7 @@ class ResetOperator(BaseOperator):
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
             )
         except Refused as error:
+            self.log.error("%s", error)  # the reason in a line, above the traceback
             raise AirflowFailException(str(error)) from error
 
 
@@ -112,6 +114,7 @@ class PlanMoveOperator(BaseOperator):
         try:
             plan = move.observe(runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
+            self.log.error("%s", error)  # the reason in a line, above the traceback
             raise AirflowFailException(str(error)) from error
         self.log.info("%s", plan.text)
         return {"text": plan.text, "plan": plan.written()}
@@ -133,4 +136,5 @@ class MoveOperator(BaseOperator):
         try:
             move.apply(approved, say=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
+            self.log.error("%s", error)  # the reason in a line, above the traceback
             raise AirflowFailException(str(error)) from error
