@@ -42,6 +42,9 @@ from tests.integration.test_aggregator import read_committed
 from tests.integration.transactional_application import TransactionalApplication
 
 QUICK = 0.3
+BEGAN_MS = int(time.time() * 1000) - 3_600_000
+"""Of records: lately, since the brokers look every five minutes for what is older than its topic keeps."""
+
 CHECKED = ("totals", "copartitioning", "repartition", "skew", "topics")
 PASSED = dict.fromkeys(CHECKED, "passed")
 _numbers = itertools.count()
@@ -59,7 +62,7 @@ def before(bootstrap_servers: str, settings: Settings) -> Iterator[Transactional
     app.create_topics()
     app.order_many(0, 200)
     for key, value in ((b"bad", b"not JSON"), (b"bad", b"not JSON"), (b"worse", b"{")):
-        app.produce(app.orders, key, value, timestamp=1_700_000_000_000, headers=[("trace", b"7"), ("none", None)])
+        app.produce(app.orders, key, value, timestamp=BEGAN_MS, headers=[("trace", b"7"), ("none", None)])
     app.produce(app.orders, None, b'{"Id": "order_without_key", "ProductType": 0}', partition=1)
     app.drain()
     Path(settings.checkpoints, app.group, "1", "offsets").mkdir(parents=True)
@@ -228,7 +231,7 @@ def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic
     topic, to = new_topic("from"), new_topic("to", partitions=5)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
     for n in range(20_000):
-        producer.produce(topic, b"%d" % n, b"key_%d" % (n % 997), timestamp=1_700_000_000_000 + n)
+        producer.produce(topic, b"%d" % n, b"key_%d" % (n % 997), timestamp=BEGAN_MS + n)
         producer.poll(0)
     assert producer.flush(30) == 0
     arguments = [sys.executable, "-c", COPY, bootstrap_servers, topic, to, f"{to}-copy"]
