@@ -134,20 +134,14 @@ def stop_aggregator(system: System, random: Random) -> str:
     found("a Python worker", system.jobs.python_workers)
     seconds = system.options.transaction_seconds + random.uniform(2, 6)
     victims = system.jobs.family(AGGREGATOR_JOB)
-    for process in victims:
-        _signal(process.suspend)
-    hold(seconds)
-    for process in victims:
-        _signal(process.resume)
+    sleep(victims, seconds)
     return f"{len(victims)} processes stopped for {seconds:.1f} s"
 
 
 def stop_python_worker(system: System, random: Random) -> str:
     victim = random.choice(found("a Python worker", system.jobs.python_workers))
     seconds = random.uniform(1, system.options.transaction_seconds + 5)
-    _signal(victim.suspend)
-    hold(seconds)
-    _signal(victim.resume)
+    sleep([victim], seconds)
     return f"pid {victim.pid} stopped for {seconds:.1f} s"
 
 
@@ -169,11 +163,7 @@ def replaced_worker(system: System, random: Random) -> str:
 def stop_producer(system: System, random: Random) -> str:
     victims = found("the producer", system.jobs.producer)
     seconds = random.uniform(1, 15)
-    for process in victims:
-        _signal(process.suspend)
-    hold(seconds)
-    for process in victims:
-        _signal(process.resume)
+    sleep(victims, seconds)
     return f"stopped for {seconds:.1f} s"
 
 
@@ -197,6 +187,15 @@ def cut_network(how: Cut) -> Apply:
         return f"{how} before {' and '.join(f'broker {node}' for node in nodes)} for {seconds:.1f} s"
 
     return apply
+
+
+def sleep(victims: list[psutil.Process], seconds: float) -> None:
+    """SIGSTOP, and SIGCONT after so long."""
+    for process in victims:
+        _signal(process.suspend)
+    hold(seconds)
+    for process in victims:
+        _signal(process.resume)
 
 
 def _signal(send: Callable[[], None]) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import py4j.protocol
+import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from streamplan.adapters.embedded.jars import JarSet, require
 from streamplan.adapters.embedded.java import require_java
@@ -24,7 +26,10 @@ STREAMS = "org.apache.kafka.streams"
 
 @contextmanager
 def java(*jar_sets: JarSet) -> Iterator[Any]:
-    """``gateway.jvm`` with these jars; the JVM is gone afterwards."""
+    """``gateway.jvm`` with these jars; the JVM is gone afterwards.
+
+    A Spark session of this process has py4j ask Spark's JVM about every error, also about those of this JVM. Not here.
+    """
     jars = [jar for jar_set in jar_sets for jar in sorted(require(jar_set, os.environ).glob("*.jar"))]
     port, process = launch_gateway(
         classpath=os.pathsep.join(map(str, jars)),
@@ -36,7 +41,9 @@ def java(*jar_sets: JarSet) -> Iterator[Any]:
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
     try:
-        yield gateway.jvm
+        with pytest.MonkeyPatch.context() as plain:
+            plain.setattr("py4j.java_gateway.get_return_value", py4j.protocol.get_return_value)
+            yield gateway.jvm
     finally:
         gateway.shutdown()
         process.kill()  # its threads may be in the middle of anything, and nobody needs what they do

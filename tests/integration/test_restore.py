@@ -219,6 +219,7 @@ def test_the_older_of_two_aggregators_stops_and_says_so(application: Application
         application.produce(numbered(1000, 1100))
         newer = copy(application)
         newer.checkpoints = tmp_path / "elsewhere"
+        newer.spark = application.spark.newSession()  # a session has one query of a name, and the older one still runs
         newer.drain()
         thread.join(60)
     finally:

@@ -17,9 +17,10 @@ _TRIES = 3
 """Spark deletes the logs of old micro-batches while we read: then there is a newer one."""
 
 
-def location(checkpoints: str, application_id: str) -> str:
-    """Of one application. ``checkpoints`` is a path or a URI."""
-    return f"{checkpoints.rstrip('/')}/{application_id}"
+def location(checkpoints: str, application_id: str, subtopology: int | None = None) -> str:
+    """Of one application, or of one query of it. ``checkpoints`` is a path or a URI."""
+    whole = f"{checkpoints.rstrip('/')}/{application_id}"
+    return whole if subtopology is None else f"{whole}/{subtopology}"
 
 
 def exists(checkpoints: str, application_id: str) -> bool:
@@ -48,7 +49,7 @@ def finished(checkpoints: str, application_id: str, subtopology: int) -> Mapping
 
     A query that starts again reads from there, whatever the group's positions are: they may be one micro-batch ahead.
     """
-    files, root = _file_system(f"{location(checkpoints, application_id)}/{subtopology}")
+    files, root = _file_system(location(checkpoints, application_id, subtopology))
     for look in range(1, _TRIES + 1):
         try:
             planned, done = _batches(files, f"{root}/offsets"), _batches(files, f"{root}/commits")

@@ -47,7 +47,7 @@ class Announcement:
                 continue
             try:
                 copy.deepcopy(notifier)({**context, "check": _shown(result, before)})  # it renders itself in place
-            except Exception:
+            except Exception:  # a notifier is anybody's code: whatever it raises must not turn a check red
                 log.exception("%s was not told: it is tried again after the next run", notifier)
             else:
                 told[str(number)] = str(result.outcome)

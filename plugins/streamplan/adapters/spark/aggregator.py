@@ -103,8 +103,6 @@ def run(
     running: list[Running] = []
     try:
         for subtopology in in_flow_order(pipeline.topology):
-            # The state store has one partition a stream task; a query takes this setting along when it starts.
-            spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
             query = build_query(spark, deployment, subtopology, schemas, ownership.claimed, progress)
             checkpoint = prepare_checkpoint(spark, deployment, subtopology, schemas, ownership.claimed, query, report)
             if available_now:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from streamplan.adapters.checkpoints import location
 from streamplan.adapters.kafka.positions import Claimed
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.frames import RAW_COLUMNS
@@ -52,7 +53,7 @@ class Deployment:
     transaction_timeout_ms: int = 60_000
 
     def checkpoint(self, spark: SparkSession, subtopology: Subtopology) -> Checkpoint:
-        return Checkpoint(spark, f"{self.checkpoints}/{self.pipeline.topology.application_id}/{subtopology.id}")
+        return Checkpoint(spark, location(self.checkpoints, self.pipeline.topology.application_id, subtopology.id))
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,8 @@ _STRANGE_VALUES = (
 
 @dataclass(frozen=True)
 class Restored:
-    """``records`` read from the changelogs, and ``rows`` of them that the state was built from."""
+    """``rows`` of the changelogs that the state was built from."""
 
-    records: int
     rows: int
     seconds: float
 
@@ -98,7 +97,7 @@ def restore(
         rows = spark.read.schema(_STORED).parquet(directory).count()
     finally:
         checkpoint.remove_beside(read)
-    return Restored(records, rows, time.monotonic() - begun)
+    return Restored(rows, time.monotonic() - begun)
 
 
 def _fold(

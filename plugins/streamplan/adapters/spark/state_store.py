@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from streamplan.adapters.checkpoints import location
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.errors import StreamplanError
 from streamplan.pipeline import Pipeline
@@ -53,7 +54,7 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
     """The content of the pipeline's state store as of the last finished micro-batch, also while the query runs."""
     (subtopology,) = (group for group in pipeline.topology.subtopologies if group.stores)
     topics = pipeline.source_topics(subtopology)
-    checkpoint = Checkpoint(spark, f"{checkpoints}/{pipeline.topology.application_id}/{subtopology.id}")
+    checkpoint = Checkpoint(spark, location(checkpoints, pipeline.topology.application_id, subtopology.id))
     batch = checkpoint.last_committed()
     if batch is None:
         raise StreamplanError(
@@ -64,11 +65,11 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
         )
     # The source asks the state store coordinator, which a session without a query of its own has only after this.
     assert spark.streams.active is not None
-    with _loadable(checkpoint.location) as location:
+    with _loadable(checkpoint.location) as loadable:
         rows = (
             spark.read.format("statestore")
             .option("batchId", batch)
-            .load(location)
+            .load(loadable)
             .select("key.key", F.col("value.sum").alias("total"))
             .collect()
         )
