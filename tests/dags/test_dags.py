@@ -157,6 +157,8 @@ def test_retries_are_restarts_or_a_second_look(dagbag: DagBag, dag_id: str) -> N
             assert task.retry_delay.total_seconds() < 30
         elif isinstance(task, CheckOperator) or task.task_id.endswith("recount"):
             assert task.retries == 1
+        elif isinstance(task, ApprovalOperator):
+            assert task.retries == 2  # asks again
         else:
             assert task.retries == 0, task.task_id
 

@@ -26,6 +26,10 @@ def _approval(subject: str) -> ApprovalOperator:
         body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",
         defaults=ApprovalOperator.REJECT,
         response_timeout=ANSWERED_WITHIN,
+        # An answer within a moment of the question can reach the scheduler before the news that the question was
+        # asked; it then takes the task for failed. Asking again beats a failed run.
+        retries=2,
+        retry_delay=timedelta(seconds=5),
         doc_md="Waits for a person, under Required Actions. Rejected, or not answered within a day: nothing is done.",
     )
 
