@@ -66,9 +66,13 @@ def wait_until(what: str, condition: Callable[[], bool], seconds: float) -> floa
 
 
 class Flow:
-    """Orders at a steady rate, from a thread."""
+    """Orders at a steady rate, from a thread.
 
-    def __init__(self, bootstrap_servers: str, rate: int) -> None:
+    ``moments``  for each handful that was produced so: the first number behind it, and when (``time.monotonic``)
+    """
+
+    def __init__(self, bootstrap_servers: str, rate: int, *, products: int = 2) -> None:
+        self._products = products
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -79,12 +83,15 @@ class Flow:
         )
         self._rate = rate
         self.produced = 0
+        self.moments: list[tuple[int, float]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def produce(self, count: int, *, products: int = 2) -> None:
+    def produce(self, count: int, *, products: int = 2, note: bytes = b"") -> None:
+        """``note`` is one more field of the value, to make it larger."""
+        more = b', "Note": "%s"' % note if note else b""
         for n in range(self.produced, self.produced + count):
-            value = b'{"Id": "order_%d", "ProductType": %d}' % (n, n % products)
+            value = b'{"Id": "order_%d", "ProductType": %d%s}' % (n, n % products, more)
             self._producer.produce("orders", value, b"order_%d" % n)
             if n % 10_000 == 0:
                 self._producer.poll(0)
@@ -101,8 +108,11 @@ class Flow:
         done = 0
         while not self._stop.wait(0.01):
             due = int((time.monotonic() - begun) * self._rate) - done
-            self.produce(due)
-            done += due
+            if due:
+                now = time.monotonic()
+                self.produce(due, products=self._products)
+                self.moments.append((self.produced, now))
+                done += due
 
     def __enter__(self) -> Flow:
         self._thread.start()
@@ -164,12 +174,13 @@ class Job:
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._argv, self._environment, self.log = [*argv], dict(environment), log
+        self.more: Sequence[str] = ()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self._argv, *more],
+                [*self._argv, *self.more, *more],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -184,15 +195,14 @@ class Job:
             self.process.wait(seconds)
 
 
-def aggregator(bootstrap_servers: str, home: Path, master: str, *options: str) -> Job:
-    """``jobs/aggregator.py`` of the orders pipeline under spark-submit, with its checkpoints in ``home``."""
+def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *options: str) -> Job:
+    """A script under spark-submit, with our package and Spark's Kafka connector."""
     package = shutil.make_archive(str(home / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
     jars = sorted(require(SPARK_KAFKA, os.environ).glob("*.jar"))
     argv = [
         *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "1g"),
         *("--conf", "spark.ui.enabled=false", "--py-files", package, "--jars", ",".join(map(str, jars)), *options),
-        *(str(PROJECT / "jobs" / "aggregator.py"), "--pipeline", "orders", "--bootstrap-servers", bootstrap_servers),
-        *("--checkpoints", str(home / "checkpoints")),
+        *(str(script), *arguments),
     ]
     environment = {
         **os.environ,
@@ -202,7 +212,14 @@ def aggregator(bootstrap_servers: str, home: Path, master: str, *options: str) -
         "SPARK_LOCAL_IP": "127.0.0.1",
         "JAVA_HOME": str(require_java(os.environ)),
     }
-    return Job(argv, environment, home / "aggregator.log")
+    return Job(argv, environment, home / f"{script.stem}.log")
+
+
+def aggregator(bootstrap_servers: str, home: Path, master: str, *options: str) -> Job:
+    """``jobs/aggregator.py`` of the orders pipeline, with its checkpoints in ``home``."""
+    arguments = ["--pipeline", "orders", "--bootstrap-servers", bootstrap_servers]
+    arguments += ["--checkpoints", str(home / "checkpoints")]
+    return spark_job(PROJECT / "jobs" / "aggregator.py", arguments, home, master, *options)
 
 
 def compiled(home: Path) -> Path:
@@ -211,26 +228,33 @@ def compiled(home: Path) -> Path:
     compiler = shutil.which("javac") or str(require_java(os.environ) / "bin" / "javac")
     if not Path(compiler).exists():
         raise StreamplanError("javac", expected="on PATH", observed="none", remedy="Install a JDK 17 or 21.")
-    source = Path(__file__).with_name("OrdersApplication.java")
+    sources = [str(source) for source in sorted(Path(__file__).parent.glob("*.java"))]
     jars = f"{require(KAFKA_STREAMS, os.environ)}/*"
-    subprocess.run([compiler, "--release", "17", "-cp", jars, "-d", str(classes), str(source)], check=True, timeout=120)
+    subprocess.run([compiler, "--release", "17", "-cp", jars, "-d", str(classes), *sources], check=True, timeout=120)
     return classes
 
 
-def library_instance(bootstrap_servers: str, classes: Path, state: Path, **configs: str) -> Job:
+def java_job(classes: Path, name: str, arguments: Sequence[str], log: Path) -> Job:
+    """A class of ours on the JVM."""
+    java = str(require_java(os.environ) / "bin" / "java")
+    class_path = f"{classes}{os.pathsep}{require(KAFKA_STREAMS, os.environ)}/*"
+    return Job([java, "-Xmx512m", "-cp", class_path, name, *arguments], os.environ, log)
+
+
+def library_instance(
+    bootstrap_servers: str, classes: Path, state: Path, application_id: str = LIBRARY_ID, **configs: str
+) -> Job:
     """One instance with ``exactly_once_v2`` and the library's defaults but for ``configs``, dots as underscores."""
     config = {
-        "application.id": LIBRARY_ID,
+        "application.id": application_id,
         "bootstrap.servers": bootstrap_servers,
         "state.dir": str(state),
         "processing.guarantee": "exactly_once_v2",
         "replication.factor": "2",
         **{name.replace("_", "."): value for name, value in configs.items()},
     }
-    java = str(require_java(os.environ) / "bin" / "java")
-    class_path = f"{classes}{os.pathsep}{require(KAFKA_STREAMS, os.environ)}/*"
-    argv = [java, "-Xmx512m", "-cp", class_path, "OrdersApplication", *(f"{k}={v}" for k, v in config.items())]
-    return Job(argv, os.environ, state.with_suffix(".log"))
+    arguments = [f"{name}={value}" for name, value in config.items()]
+    return java_job(classes, "OrdersApplication", arguments, state.with_suffix(".log"))
 
 
 def wait_until_running(instance: Job, seconds: float = 120) -> None:

@@ -285,7 +285,7 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Applica
 
     def zombie() -> None:
         with TaskTransaction(target, 0) as transaction:
-            transaction.produce(target.outputs[0], [b"0"], [b"zombie"], [1], [None])
+            transaction.produce(target.outputs[0], [b"0"], [b"zombie"], [1], [None], 7)
             with TaskTransaction(target, 0):
                 pass  # the newer producer of the same stream task
             transaction.commit()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streamplan.adapters.kafka.connect import (
     ANSWER_SECONDS,
@@ -16,12 +16,12 @@ from streamplan.adapters.kafka.connect import (
     code_of,
     raise_no_answer,
 )
+from streamplan.adapters.kafka.tasks import DEADLINE_SECONDS, open_task_producer
 from streamplan.processor_topology import TaskId
 
 At: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
-FENCE_SECONDS = 30.0
 _FENCED_AT_ONCE = 8
 
 
@@ -73,11 +73,10 @@ def fence(bootstrap_servers: str, application_id: str, tasks: Iterable[TaskId]) 
     """
 
     def one(task: TaskId) -> None:
-        producer = Producer(client_config(bootstrap_servers, transactional_id=f"{application_id}-{task}"))
         try:
-            producer.init_transactions(FENCE_SECONDS)
+            open_task_producer(bootstrap_servers, application_id, task)
         except KafkaException as error:
-            raise_no_answer(error, f"the transactions of {application_id}-{task}", bootstrap_servers, FENCE_SECONDS)
+            raise_no_answer(error, f"the transactions of {application_id}-{task}", bootstrap_servers, DEADLINE_SECONDS)
 
     with ThreadPoolExecutor(_FENCED_AT_ONCE) as pool:
         list(pool.map(one, tasks))

@@ -13,14 +13,12 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from streamplan.adapters.kafka.connect import ask, client_config, is_fenced
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.kafka.tasks import DEADLINE_SECONDS, open_task_producer
 from streamplan.errors import Refused, StreamplanError
 from streamplan.generation import Generation
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Subtopology, TaskId
 from streamplan.recovery import Committed
-
-DEADLINE_SECONDS = 30.0
-"""For each answer from the brokers."""
 
 _AT_ONCE = 16
 """Producers that are opened side by side: each waits for its coordinator."""
@@ -162,17 +160,9 @@ class Application:
         )
 
     def _open(self, task: TaskId) -> Producer:
-        producer = Producer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "client.id": f"{self.id}-{task}",
-                "transactional.id": f"{self.id}-{task}",
-                "transaction.timeout.ms": self.transaction_timeout_ms,
-                "log_level": 2,
-            }
+        return open_task_producer(
+            self.bootstrap_servers, self.id, task, transaction_timeout_ms=self.transaction_timeout_ms
         )
-        producer.init_transactions(DEADLINE_SECONDS)
-        return producer
 
     def _stamp(
         self,

@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import TypeAlias
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from streamplan.adapters.kafka.connect import ask, is_fenced
-from streamplan.adapters.kafka.positions import DEADLINE_SECONDS, outdone
+from streamplan.adapters.kafka.positions import outdone
+from streamplan.adapters.kafka.tasks import DEADLINE_SECONDS, open_task_producer
 from streamplan.errors import Refused, StreamplanError
 from streamplan.generation import Generation
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER, partition_for_key
@@ -113,23 +114,20 @@ class TaskTransaction:
         self._committed = False
         # Before the transactional id is taken, so that an aggregator that was outdone disturbs its successor no more.
         self._refuse_newer(self._read("read_uncommitted"))
-        self._producer = Producer(
-            {
-                "bootstrap.servers": target.bootstrap_servers,
-                "client.id": f"{target.application_id}-{target.task(partition)}",
-                "transactional.id": f"{target.application_id}-{target.task(partition)}",
-                "transaction.timeout.ms": target.transaction_timeout_ms,
-                "partitioner": LIBRDKAFKA_PARTITIONER,
-                "compression.type": "lz4",
-                "linger.ms": 5,
-                "message.max.bytes": 16 * 1024 * 1024,  # before compression; the topic's own limit is after it
-                "batch.size": 1_000_000,
-                "queue.buffering.max.messages": 10_000_000,  # bounded by _QUEUE_BYTES instead
-                "queue.buffering.max.kbytes": 16 * _QUEUE_BYTES // 1024,
-                "log_level": 2,
-            }
+        self._producer = open_task_producer(
+            target.bootstrap_servers,
+            target.application_id,
+            target.task(partition),
+            transaction_timeout_ms=target.transaction_timeout_ms,
+            topic=target.outputs[0].topic,
+            partitioner=LIBRDKAFKA_PARTITIONER,
+            compression_type="lz4",
+            linger_ms=5,
+            message_max_bytes=16 * 1024 * 1024,  # before compression; the topic's own limit is after it
+            batch_size=1_000_000,
+            queue_buffering_max_messages=10_000_000,  # bounded by _QUEUE_BYTES instead
+            queue_buffering_max_kbytes=16 * _QUEUE_BYTES // 1024,
         )
-        self._producer.init_transactions(DEADLINE_SECONDS)
         self.positions = self._read_positions()
         for topic, position in self.positions.items():
             first, _ = self.ranges[topic]
@@ -160,23 +158,22 @@ class TaskTransaction:
         values: Iterable[bytes | None],
         timestamps: Iterable[int],
         headers: Iterable[Headers | None],
+        size: int,
     ) -> None:
-        """Queue records for an output. Timestamps are in ms.
+        """Queue records of ``size`` bytes in all for an output. Timestamps are in ms.
 
-        (librdkafka's ``produce_batch`` would cost a quarter less, and refuses timestamps and headers.)
+        (By position, ``produce`` costs less than ``produce_batch``, which refuses timestamps and headers, and half of
+        what it costs by keyword.)
         """
+        self._reserve(size)
         produce = self._producer.produce
         topic = output.topic
         partition = self.partition if output.placed is Placed.TASK else -1
         windowed = output.placed is Placed.WINDOWED_KEY
         for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=False):
-            size = len(key or b"") + len(value or b"")
-            self._pending_bytes += size
-            if self._pending_bytes > _QUEUE_BYTES:
-                self._drain(size)
             if windowed and key is not None:  # WindowedStreamPartitioner
                 partition = partition_for_key(key[:-8], output.partitions)
-            produce(topic, value, key, partition, timestamp=timestamp, headers=own)
+            produce(topic, value, key, partition, None, None, timestamp, own)
         self._producer.poll(0)
 
     def dead_letter(self, letter: DeadLetter) -> None:
@@ -191,10 +188,7 @@ class TaskTransaction:
                 "streamplan.source.partition": str(letter.partition),
                 "streamplan.source.offset": str(letter.offset),
             }
-        size = len(letter.key or b"") + len(letter.value or b"")
-        self._pending_bytes += size
-        if self._pending_bytes > _QUEUE_BYTES:
-            self._drain(size)
+        self._reserve(len(letter.key or b"") + len(letter.value or b""))
         self._producer.produce(
             self.target.dead_letter_topic,
             key=letter.key,
@@ -318,12 +312,14 @@ class TaskTransaction:
             if self.target.generation.yields_to(theirs):
                 raise outdone(self.target.application_id, self.target.generation, theirs)
 
-    def _drain(self, pending: int) -> None:
-        """Wait until all that is queued is delivered; ``pending`` bytes are about to be queued."""
-        left = self._producer.flush(DEADLINE_SECONDS)
-        if left:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records undelivered"))
-        self._pending_bytes = pending
+    def _reserve(self, size: int) -> None:
+        """So many bytes are about to be queued: with too many in the queue, wait until all of them are delivered."""
+        self._pending_bytes += size
+        if self._pending_bytes > _QUEUE_BYTES:
+            left = self._producer.flush(DEADLINE_SECONDS)
+            if left:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records undelivered"))
+            self._pending_bytes = size
 
 
 _consumers: dict[tuple[str, str, str], Consumer] = {}

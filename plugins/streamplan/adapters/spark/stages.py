@@ -172,6 +172,7 @@ def _produce(rows: pa.RecordBatch, output: Output, account: _Account) -> None:
         rows["value"].to_pylist(),
         rows["timestamp"].to_pylist(),
         repeat(None) if plain else map(_headers, rows["headers"]),
+        rows["key"].nbytes + rows["value"].nbytes,
     )
     account.written += rows.num_rows
 

@@ -1,0 +1,405 @@
+"""Streamplan and JVM Kafka Streams (exactly_once_v2) at the same work, on the same brokers, in turn.
+
+Run it with ``make bench``, or ``PYTHONPATH=plugins .venv/bin/python benchmarks/bench.py [--orders 6000000]
+[--rounds 5] [--json FILE] [--png FILE]``. It needs a JDK.
+
+Orders are preloaded. A round starts one system after the other; each catches up with all of them through both
+sub-topologies, and then has --seconds of orders at --rate. What is committed is read from the changelog topic by one
+observer, for all systems alike; CPU and memory are those of all its processes.
+
+    orders/s       catch-up, from the first committed total to the last
+    start          seconds from the start of the process to the first committed total
+    CPU            CPU seconds per million orders between the same two totals
+    memory         the most that all processes held at a time, shared pages counted once (PSS)
+    p50, p99       milliseconds from producing an order to the committed total that includes it
+    CPU at rate    cores in use while orders come at --rate
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from applications import (
+    LIBRARY_ID,
+    ORDERS,
+    STORE,
+    Flow,
+    Job,
+    aggregator,
+    brokers,
+    compiled,
+    java_job,
+    library_instance,
+    say,
+    spark_job,
+    wait_until,
+)
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from meters import Meter, Totals, percentile
+from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.errors import StreamplanError
+from streamplan.settings import PROJECT
+
+DEADLINE_SECONDS = 900.0
+SETTLE_SECONDS = 5.0
+PARTITIONS = ORDERS.partition_counts["orders"]
+
+LIBRARY_CONFIGS = {
+    "num_stream_threads": "2",
+    "commit_interval_ms": "100",
+    "producer_compression_type": "lz4",
+    "producer_batch_size": "262144",
+}
+"""As its users would set it for two cores and low latency; larger batches and lz4 helped it here."""
+
+
+@dataclass(frozen=True)
+class Options:
+    orders: int
+    rate: int
+    seconds: int
+    products: int
+    note: int
+    master: str
+    aggregator: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one system did; units as in the table."""
+
+    start: float
+    rate: float
+    whole: float
+    cpu: float
+    memory: float
+    p50: float | None = None
+    p99: float | None = None
+    cores: float | None = None
+
+
+@dataclass
+class System:
+    """A name, and its rounds so far."""
+
+    name: str
+    rounds: list[Round] = field(default_factory=list)
+
+
+@contextmanager
+def ours(bootstrap_servers: str, home: Path, number: int, options: Options) -> Iterator[tuple[Job, str]]:
+    """A job that is not started, and its changelog. All that it leaves in Kafka is gone afterwards."""
+    application_id = ORDERS.topology.application_id
+    apply_topics(bootstrap_servers, ORDERS)
+    own = home / f"ours-{number}"
+    own.mkdir()
+    job = aggregator(bootstrap_servers, own, options.master)
+    job.more = tuple(options.aggregator)
+    try:
+        yield job, ORDERS.topology.changelog_topic(STORE)
+    finally:
+        job.signal(signal.SIGTERM)
+        forget(bootstrap_servers, application_id)
+
+
+@contextmanager
+def library(bootstrap_servers: str, home: Path, number: int, options: Options) -> Iterator[tuple[Job, str]]:
+    application_id = f"{LIBRARY_ID}-{number}"
+    job = library_instance(
+        bootstrap_servers, compiled(home), home / f"jvm-{number}", application_id=application_id, **LIBRARY_CONFIGS
+    )
+    try:
+        yield job, f"{application_id}-{STORE}-changelog"
+    finally:
+        job.signal(signal.SIGTERM)
+        forget(bootstrap_servers, application_id)
+
+
+@contextmanager
+def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options) -> Iterator[tuple[Job, str]]:
+    application_id = f"spark-sink-{number}"
+    topics = [f"{application_id}-{STORE}-{kind}" for kind in ("repartition", "changelog")]
+    create(bootstrap_servers, *topics)
+    own = home / application_id
+    own.mkdir()
+    arguments = [bootstrap_servers, *topics, str(own)]
+    job = spark_job(Path(__file__).with_name("spark_sink.py"), arguments, own, options.master)
+    try:
+        yield job, topics[1]
+    finally:
+        job.signal(signal.SIGTERM)
+        forget(bootstrap_servers, application_id)
+
+
+SYSTEMS = {"Streamplan": ours, "Kafka Streams": library, "Spark's own sink": spark_sink}
+
+
+def java_loop(bootstrap_servers: str, home: Path, group: str, output: str) -> Job:
+    arguments = [bootstrap_servers, group, output, str(PARTITIONS)]
+    return java_job(compiled(home), "ConsumeProduce", arguments, home / f"{group}.log")
+
+
+def python_loop(bootstrap_servers: str, home: Path, group: str, output: str) -> Job:
+    script = Path(__file__).with_name("consume_produce.py")
+    argv = [sys.executable, str(script), bootstrap_servers, group, output, str(PARTITIONS)]
+    return Job(argv, {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}, home / f"{group}.log")
+
+
+LOOPS = {"loop in Java": java_loop, "loop in Python": python_loop}
+"""Re-keying alone, as the limit of what any framework can reach."""
+
+
+def create(bootstrap_servers: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    wanted = [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=2) for topic in topics]
+    for future in admin.create_topics(wanted).values():
+        future.result(60)
+
+
+def measure_loop(name: str, bootstrap_servers: str, home: Path, number: int, orders: int) -> Round:
+    """With the start of its processes."""
+    group = f"{name.replace(' ', '-')}-{number}"
+    create(bootstrap_servers, f"{group}-output")
+    job = LOOPS[name](bootstrap_servers, home, group, f"{group}-output")
+    begun = time.monotonic()
+    try:
+        job.start()
+        assert job.process is not None
+        with Meter(job.process.pid) as meter:
+            status = job.process.wait(DEADLINE_SECONDS)
+            took = time.monotonic() - begun
+        if status:
+            raise StreamplanError(name, observed=f"exit status {status}; {job.log.read_text()[-3000:]}")
+        cpu = meter.seen_cpu_seconds / orders * 1e6
+        return Round(start=0.0, rate=orders / took, whole=took, cpu=cpu, memory=meter.peak_bytes / 2**20)
+    finally:
+        job.signal(signal.SIGKILL)
+        forget(bootstrap_servers, group)
+
+
+def forget(bootstrap_servers: str, application_id: str) -> None:
+    """Its internal topics and its group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    own = [name for name in admin.list_topics(timeout=30).topics if name.startswith(f"{application_id}-")]
+    for future in admin.delete_topics(own, operation_timeout=30).values() if own else ():
+        future.result(60)
+    wait_until(
+        f"the topics of {application_id} are gone",
+        lambda: not set(own) & set(admin.list_topics(timeout=30).topics),
+        60,
+    )
+    for future in admin.delete_consumer_groups([application_id]).values():
+        try:
+            future.result(60)
+        except KafkaException as error:
+            say(f"group {application_id}: {error}")
+
+
+def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: int, options: Options) -> Round:
+    """``orders`` are in the topic by now; more come while it is measured."""
+    with (
+        SYSTEMS[name](bootstrap_servers, home, number, options) as (job, changelog),
+        Totals(bootstrap_servers, changelog, PARTITIONS) as totals,
+    ):
+        begun = time.monotonic()
+        job.start()
+        assert job.process is not None
+        with Meter(job.process.pid) as meter:
+            await_total(totals, 1, job, name)
+            first, used = totals.steps[0], meter.usage()
+            await_total(totals, orders, job, name)
+            last, done = totals.steps[-1], meter.usage()
+            counted = last[1] - first[1]
+            caught_up = Round(
+                start=first[0] - begun,
+                rate=counted / (last[0] - first[0]),
+                whole=last[0] - begun,
+                cpu=(done.cpu_seconds - used.cpu_seconds) / counted * 1e6,
+                memory=meter.peak_bytes / 2**20,
+            )
+            if not options.seconds:
+                return caught_up
+            time.sleep(SETTLE_SECONDS)
+            before, at = meter.usage(), time.monotonic()
+            flow = Flow(bootstrap_servers, options.rate, products=options.products)
+            flow.produced = orders
+            with flow:
+                time.sleep(options.seconds)
+            await_total(totals, flow.produced, job, name)
+            cores = (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - at)
+        latencies = totals.latencies(ranked(orders, flow.moments, at + options.seconds / 10, options.products))
+        return replace(
+            caught_up,
+            memory=meter.peak_bytes / 2**20,
+            p50=percentile(latencies, 0.50),
+            p99=percentile(latencies, 0.99),
+            cores=cores,
+        )
+
+
+def ranked(
+    first: int, moments: Sequence[tuple[int, float]], since: float, products: int
+) -> dict[bytes, list[tuple[float, int]]]:
+    """Of each key when its orders were produced, and their ranks; those from ``since`` on, for the start warms up."""
+    produced: dict[bytes, list[tuple[float, int]]] = {}
+    for until, moment in moments:
+        for number in range(first, until) if moment >= since else ():
+            produced.setdefault(b"%d" % (number % products), []).append((moment, number // products + 1))
+        first = until
+    return produced
+
+
+def await_total(totals: Totals, count: int, job: Job, name: str) -> None:
+    told = time.monotonic()
+
+    def reached() -> bool:
+        nonlocal told
+        if totals.total > count:
+            raise StreamplanError(name, expected=f"at most {count:,} orders counted", observed=f"{totals.total:,}")
+        if job.process is not None and job.process.poll() is not None and totals.total < count:
+            raise StreamplanError(name, observed=f"the process ended; see {job.log.read_text()[-3000:]}")
+        if time.monotonic() - told > 10:
+            told = time.monotonic()
+            say(f"    {name}: {totals.total:,} of {count:,} orders counted")
+        return totals.total >= count
+
+    if count == 1:
+        wait_until(f"{name} commits a total", lambda: bool(totals.steps) or reached(), DEADLINE_SECONDS)
+    else:
+        wait_until(f"{name} counts {count:,} orders", reached, DEADLINE_SECONDS)
+    if totals.total > count and count > 1:
+        raise StreamplanError(name, expected=f"{count:,} orders counted", observed=f"{totals.total:,}")
+
+
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "rate": ("orders/s", ",.0f"),
+    "start": ("start, s", ".1f"),
+    "cpu": ("CPU s per 1M", ".2f"),
+    "memory": ("memory, MB", ",.0f"),
+    "p50": ("p50, ms", ",.0f"),
+    "p99": ("p99, ms", ",.0f"),
+    "cores": ("cores at rate", ".2f"),
+}
+
+
+def table(systems: Sequence[System]) -> str:
+    """Medians, with the range of the rounds."""
+    rows = [["", *(title for title, _ in COLUMNS.values())]]
+    for system in systems:
+        cells = [system.name]
+        for column, (_, style) in COLUMNS.items():
+            values = [value for one in system.rounds if (value := getattr(one, column)) is not None]
+            if not values:
+                cells.append("-")
+            else:
+                middle, low, high = statistics.median(values), min(values), max(values)
+                cells.append(f"{middle:{style}} ({low:{style}} to {high:{style}})")
+        rows.append(cells)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def draw(systems: Sequence[System], file: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    shown = [column for column in COLUMNS if any(getattr(one, column) is not None for s in systems for one in s.rounds)]
+    figure, axes = plt.subplots(1, len(shown), figsize=(2.6 * len(shown), 3.2), layout="constrained")
+    for axis, column in zip(axes, shown, strict=True):
+        for place, system in enumerate(systems):
+            values = [value for one in system.rounds if (value := getattr(one, column)) is not None]
+            middle = statistics.median(values)
+            axis.bar(place, middle, color=f"C{place}", label=system.name)
+            axis.errorbar(place, middle, [[middle - min(values)], [max(values) - middle]], color="black", capsize=4)
+        axis.set_title(COLUMNS[column][0], fontsize=10)
+        axis.set_xticks([])
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(systems), frameon=False)
+    figure.savefig(file, dpi=130)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", type=int, default=6_000_000, help="preloaded (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="of each system (default %(default)s)")
+    parser.add_argument("--rate", type=int, default=1000, help="orders a second afterwards (default %(default)s)")
+    parser.add_argument("--seconds", type=int, default=30, help="so long; 0 to leave it out (default %(default)s)")
+    parser.add_argument("--products", type=int, default=2, help="keys (default %(default)s)")
+    parser.add_argument("--note", type=int, default=0, help="bytes of a further field (default none)")
+    parser.add_argument("--master", default="local[2,4]", help="of Spark (default %(default)s)")
+    parser.add_argument("--only", action="append", choices=[*SYSTEMS, *LOOPS], help="may be given again")
+    parser.add_argument("--aggregator", default="", help="further options of jobs/aggregator.py, in one argument")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--png", type=Path, metavar="FILE")
+    given = parser.parse_args()
+    options = Options(
+        given.orders, given.rate, given.seconds, given.products, given.note, given.master, given.aggregator.split()
+    )
+    systems = [System(name) for name in (given.only or [*SYSTEMS, *LOOPS])]
+    with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
+        apply_topics(bootstrap_servers, ORDERS)
+        preload = Flow(bootstrap_servers, 0)
+        say(f"Preloading {options.orders:,} orders.")
+        preload.produce(options.orders, products=options.products, note=b"x" * options.note)
+        preload.flush()
+        produced = options.orders
+        home = Path(os.path.realpath(name))
+        for number in range(given.rounds):
+            for system in systems if number % 2 == 0 else reversed(systems):
+                if system.name in LOOPS:
+                    one = measure_loop(system.name, bootstrap_servers, home, number, produced)
+                else:
+                    one = measure(system.name, bootstrap_servers, home, number, produced, options)
+                system.rounds.append(one)
+                produced = observed_orders(bootstrap_servers)
+                say(f"round {number + 1} of {given.rounds}, {system.name}: {line(one)}")
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}"
+    sys.stdout.write(
+        f"{options.orders:,} orders, {options.products:,} keys, {machine}\nmedian (range) of {given.rounds} rounds\n\n"
+        f"{table(systems)}\n"
+    )
+    if given.json:
+        whole = {
+            "options": asdict(options),
+            "machine": machine,
+            "library": LIBRARY_CONFIGS,
+            "rounds": {system.name: [asdict(one) for one in system.rounds] for system in systems},
+        }
+        given.json.write_text(json.dumps(whole, indent=1) + "\n")
+    if given.png:
+        draw(systems, given.png)
+    return 0
+
+
+def line(one: Round) -> str:
+    return ", ".join(
+        f"{title} {value:{style}}"
+        for column, (title, style) in COLUMNS.items()
+        if (value := getattr(one, column)) is not None
+    )
+
+
+def observed_orders(bootstrap_servers: str) -> int:
+    """How many orders are in the topic by now; they are produced without transactions, so offsets have no gaps."""
+    from streamplan.adapters.kafka.reader import KafkaCluster
+
+    return sum(found.end - found.start for found in KafkaCluster(bootstrap_servers).offsets("orders").values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
