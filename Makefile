@@ -9,7 +9,7 @@ BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v py
 export PYTHONPATH := plugins
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos lint down status clean lock
+.PHONY: help setup demo test chaos bench lint down status clean lock
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -27,6 +27,13 @@ test: ## every check of the code and every test
 
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
 	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
+
+bench: setup ## race with Kafka Streams over ORDERS (6000000), ROUNDS (5) of each, and more options in BENCH
+	@$(BOOTSTRAP) --oracle
+	@mkdir -p .streamplan
+	PYTHONPATH=plugins:benchmarks $(PYTHON) benchmarks/bench.py --json .streamplan/bench.json --png .streamplan/bench.png \
+		$(if $(filter command,$(firstword $(origin ORDERS))),--orders $(ORDERS)) \
+		$(if $(filter command,$(firstword $(origin ROUNDS))),--rounds $(ROUNDS)) $(BENCH)
 
 lint: setup ## ruff, mypy in strict mode, import contracts
 	$(PYTHON) -m ruff check .

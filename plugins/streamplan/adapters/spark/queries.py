@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -19,7 +19,7 @@ from streamplan.adapters.spark.lowering import lower, number_outputs
 from streamplan.adapters.spark.placements import TaskWritten
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
 from streamplan.adapters.spark.stages import WRITTEN_SCHEMA, Writer, output_writer, repartition_writer
-from streamplan.adapters.spark.walk import Finished
+from streamplan.adapters.spark.template import Replay, record
 from streamplan.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Source, Subtopology
@@ -102,7 +102,9 @@ def build_query(
             dead_letter_partitions=dead_letters.partitions,
         )
 
-    def report(batch: DataFrame, number: int, writer: Writer, finished: Finished | None = None) -> frozenset[int]:
+    def report(
+        batch: DataFrame, number: int, writer: Writer, observations: Sequence[tuple[str, Observation]] = ()
+    ) -> frozenset[int]:
         rows = batch.mapInArrow(writer, WRITTEN_SCHEMA).collect()
         written(
             Written(
@@ -110,7 +112,7 @@ def build_query(
                 number,
                 sum(row["written"] for row in rows),
                 sum(row["dead_lettered"] for row in rows),
-                {name: dict(found.get) for name, found in finished.observations} if finished else {},
+                {name: dict(found.get) for name, found in observations},
                 tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in rows),
             )
         )
@@ -128,18 +130,24 @@ def build_query(
     else:
         lowered = lower(pipeline, subtopology, schemas, raw)
         streaming, stateful = lowered.streaming, lowered.stateful
+        nothing = spark.createDataFrame([], streaming.schema)
+        model = record(nothing)
+        finished = lowered.finish(model)
+        rows = reduce(lambda one, other: one.unionByName(other), finished.rows)
+        # One Spark task, and no other, writes for a stream task; its records in the order in which they came.
+        placed = _ended(spark, rows, partitions).repartitionById(partitions, F.col("partition"))
+        placed = placed.sortWithinPartitions("last", "topic", "offset", "order")
 
         def write(batch: DataFrame, number: int) -> None:
             to = target(number, lowered.outputs)
             if lowered.kept:
-                batch = _unordered(batch).persist()
+                # A micro-batch claims to be ordered by columns that it has no longer, and Spark 4.2 then fails to keep
+                # it ("key not found" in InMemoryRelation.withOutput). A union claims nothing.
+                batch = batch.unionByName(nothing).persist()
             try:
-                finished = lowered.finish(batch)
-                rows = reduce(DataFrame.unionByName, finished.rows)
-                # One Spark task, and no other, writes for a stream task; its records in the order in which they came.
-                placed = _ended(rows, partitions).repartitionById(partitions, F.col("partition"))
-                placed = placed.sortWithinPartitions("last", "topic", "offset", "order")
-                report(placed, number, output_writer(to), finished)
+                replay = Replay(model, batch)
+                observations = tuple((name, replay.of(one)) for name, one in finished.observations)
+                report(replay.of(placed), number, output_writer(to), observations)
             finally:
                 if lowered.kept:
                     batch.unpersist()
@@ -202,25 +210,15 @@ def _rekey(subtopology: Subtopology) -> _Rekey | None:
     return None
 
 
-def _ended(batch: DataFrame, partitions: int) -> DataFrame:
+def _ended(spark: SparkSession, rows: DataFrame, partitions: int) -> DataFrame:
     """With a row for each partition that, sorted last, tells the writer that it has seen all of them."""
-    types = {name: kind for name, kind in batch.dtypes if name != "partition"}
-    ends = batch.sparkSession.range(0, partitions, 1, 1).select(
+    types = {name: kind for name, kind in rows.dtypes if name != "partition"}
+    ends = spark.range(0, partitions, 1, 1).select(
         F.col("id").cast("int").alias("partition"),
         *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),
         F.lit(True).alias("last"),
     )
-    return batch.withColumn("last", F.lit(False)).unionByName(ends)
-
-
-def _unordered(batch: DataFrame) -> DataFrame:
-    """The same rows without a word on their order.
-
-    A micro-batch claims to be ordered by columns that it has no longer, and Spark 4.2 then fails to keep it ("key not
-    found" in ``InMemoryRelation.withOutput``). A union claims nothing.
-    """
-    nothing = batch.sparkSession.range(0, 0, 1, 1)
-    return batch.unionByName(nothing.select(*(F.lit(None).cast(kind).alias(name) for name, kind in batch.dtypes)))
+    return rows.withColumn("last", F.lit(False)).unionByName(ends)
 
 
 def _starting_offsets(topic: str, positions: Mapping[TopicPartition, int]) -> str:
