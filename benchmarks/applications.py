@@ -215,9 +215,9 @@ def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *
     return Job(argv, environment, home / f"{script.stem}.log")
 
 
-def aggregator(bootstrap_servers: str, home: Path, master: str, *options: str) -> Job:
-    """``jobs/aggregator.py`` of the orders pipeline, with its checkpoints in ``home``."""
-    arguments = ["--pipeline", "orders", "--bootstrap-servers", bootstrap_servers]
+def aggregator(bootstrap_servers: str, home: Path, master: str, *options: str, pipeline: str = "orders") -> Job:
+    """``jobs/aggregator.py`` with its checkpoints in ``home``."""
+    arguments = ["--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers]
     arguments += ["--checkpoints", str(home / "checkpoints")]
     return spark_job(PROJECT / "jobs" / "aggregator.py", arguments, home, master, *options)
 

@@ -55,6 +55,9 @@ from streamplan.settings import PROJECT
 
 DEADLINE_SECONDS = 900.0
 SETTLE_SECONDS = 5.0
+PRODUCTS = 2
+"""The pipeline orders knows no other."""
+
 PARTITIONS = ORDERS.partition_counts["orders"]
 
 LIBRARY_CONFIGS = {
@@ -71,7 +74,6 @@ class Options:
     orders: int
     rate: int
     seconds: int
-    products: int
     note: int
     master: str
     aggregator: Sequence[str] = ()
@@ -234,13 +236,13 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
                 return caught_up
             time.sleep(SETTLE_SECONDS)
             before, at = meter.usage(), time.monotonic()
-            flow = Flow(bootstrap_servers, options.rate, products=options.products)
+            flow = Flow(bootstrap_servers, options.rate, products=PRODUCTS)
             flow.produced = orders
             with flow:
                 time.sleep(options.seconds)
             await_total(totals, flow.produced, job, name)
             cores = (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - at)
-        latencies = totals.latencies(ranked(orders, flow.moments, at + options.seconds / 10, options.products))
+        latencies = totals.latencies(ranked(orders, flow.moments, at + options.seconds / 10, PRODUCTS))
         return replace(
             caught_up,
             memory=meter.peak_bytes / 2**20,
@@ -339,7 +341,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="of each system (default %(default)s)")
     parser.add_argument("--rate", type=int, default=1000, help="orders a second afterwards (default %(default)s)")
     parser.add_argument("--seconds", type=int, default=30, help="so long; 0 to leave it out (default %(default)s)")
-    parser.add_argument("--products", type=int, default=2, help="keys (default %(default)s)")
     parser.add_argument("--note", type=int, default=0, help="bytes of a further field (default none)")
     parser.add_argument("--master", default="local[2,4]", help="of Spark (default %(default)s)")
     parser.add_argument("--only", action="append", choices=[*SYSTEMS, *LOOPS], help="may be given again")
@@ -347,15 +348,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--png", type=Path, metavar="FILE")
     given = parser.parse_args()
-    options = Options(
-        given.orders, given.rate, given.seconds, given.products, given.note, given.master, given.aggregator.split()
-    )
+    options = Options(given.orders, given.rate, given.seconds, given.note, given.master, given.aggregator.split())
     systems = [System(name) for name in (given.only or [*SYSTEMS, *LOOPS])]
     with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
         apply_topics(bootstrap_servers, ORDERS)
         preload = Flow(bootstrap_servers, 0)
         say(f"Preloading {options.orders:,} orders.")
-        preload.produce(options.orders, products=options.products, note=b"x" * options.note)
+        preload.produce(options.orders, products=PRODUCTS, note=b"x" * options.note)
         preload.flush()
         produced = options.orders
         home = Path(os.path.realpath(name))
@@ -370,8 +369,7 @@ def main() -> int:
                 say(f"round {number + 1} of {given.rounds}, {system.name}: {line(one)}")
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}"
     sys.stdout.write(
-        f"{options.orders:,} orders, {options.products:,} keys, {machine}\nmedian (range) of {given.rounds} rounds\n\n"
-        f"{table(systems)}\n"
+        f"{options.orders:,} orders, {machine}\nmedian (range) of {given.rounds} rounds\n\n{table(systems)}\n"
     )
     if given.json:
         whole = {

@@ -3,10 +3,10 @@
 Run it with ``PYTHONPATH=plugins .venv/bin/python benchmarks/restore.py [--keys 1000000] [--rounds 3] [--json FILE]``.
 It needs a JDK. ``--who ours`` or ``--who library`` measures one of them.
 
-The orders topology counts one order of each of so many products. Then, for each round, the application is stopped, its
-state is deleted (our checkpoints, the library's state directory), one more order is produced, and the application is
-started: the time is from there until the new total is committed in the changelog. The same with the state left where it
-is tells what starting costs alone.
+A count of one record of each of so many keys: ours counts clicks by page, the library orders by product. Then, for
+each round, the application is stopped, its state is deleted (our checkpoints, the library's state directory), one more
+record is produced, and the application is started: the time is from there until the new total is committed in the
+changelog. The same with the state left where it is tells what starting costs alone.
 """
 
 from __future__ import annotations
@@ -37,14 +37,31 @@ from applications import (
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.errors import StreamplanError
+from streamplan.pipelines import pipeline_named
 
 DEADLINE_SECONDS = 900.0
 
 
+CLICKS = pipeline_named("skewed")
+"""Counts by any text, where the pipeline orders knows two products and takes others for faults."""
+
+
+class Clicks(Flow):
+    """Each on a page of its own."""
+
+    def produce(self, count: int, *, products: int = 2, note: bytes = b"") -> None:
+        for n in range(self.produced, self.produced + count):
+            self._producer.produce("clicks", b'{"id": "click_%d", "page": "%d"}' % (n, n), b"click_%d" % n)
+            if n % 10_000 == 0:
+                self._producer.poll(0)
+        self.produced += count
+        self._producer.poll(0)
+
+
 class Bench:
-    def __init__(self, bootstrap_servers: str, application_id: str, job: Job, state: Path, orders: Flow) -> None:
+    def __init__(self, bootstrap_servers: str, changelog: str, job: Job, state: Path, orders: Flow) -> None:
         self.cluster = KafkaCluster(bootstrap_servers)
-        self.changelog = f"{application_id}-{STORE}-changelog"
+        self.changelog = changelog
         self.job, self.state, self.orders = job, state, orders
 
     def committed(self) -> int:
@@ -78,16 +95,20 @@ def _tail(log: Path) -> str:
     return f"{log}, which ends:\n{log.read_text(errors='replace')[-2000:]}"
 
 
-def ours(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: int) -> list[Measured]:
-    job = aggregator(bootstrap_servers, home, "local[2,4]")
-    bench = Bench(bootstrap_servers, ORDERS.topology.application_id, job, home / "checkpoints", orders)
+def ours(bootstrap_servers: str, home: Path, clicks: Flow, keys: int, rounds: int) -> list[Measured]:
+    job = aggregator(bootstrap_servers, home, "local[2,4]", pipeline=CLICKS.name)
+    changelog = CLICKS.topology.changelog_topic("clicks-by-page")
+    bench = Bench(bootstrap_servers, changelog, job, home / "checkpoints", clicks)
     try:
         job.start("--available-now")
         process = job.process
         assert process is not None
         if process.wait(DEADLINE_SECONDS) != 0:
             raise StreamplanError("the aggregator", expected="drained", observed=_tail(job.log))
-        say(f"ours has counted {keys:,} products")
+        counted = bench.committed()
+        if counted < keys:
+            raise StreamplanError("the aggregator", expected=f"{keys:,} pages counted", observed=f"{counted:,}")
+        say(f"ours has counted {keys:,} pages")
         return [
             Measured(f"ours, {keys:,} keys, checkpoint kept", bench.starts(rounds, keep=True)),
             Measured(f"ours, {keys:,} keys, checkpoint deleted", bench.starts(rounds, keep=False)),
@@ -99,7 +120,7 @@ def ours(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: in
 def library(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: int) -> list[Measured]:
     state = home / "jvm"
     job = library_instance(bootstrap_servers, compiled(home), state)
-    bench = Bench(bootstrap_servers, LIBRARY_ID, job, state, orders)
+    bench = Bench(bootstrap_servers, f"{LIBRARY_ID}-{STORE}-changelog", job, state, orders)
     try:
         job.start()
         bench.until("the changelog", lambda: bench.changelog in KafkaCluster(bootstrap_servers).names())
@@ -124,6 +145,7 @@ def main() -> None:
     measured: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
         apply_topics(bootstrap_servers, ORDERS)
+        apply_topics(bootstrap_servers, CLICKS)
         orders = Flow(bootstrap_servers, 0)
         orders.produce(options.keys, products=options.keys)
         orders.flush()
@@ -132,7 +154,10 @@ def main() -> None:
             if options.who in ("library", "both"):
                 measured += library(bootstrap_servers, home, orders, options.keys, options.rounds)
             if options.who in ("ours", "both"):
-                measured += ours(bootstrap_servers, home, orders, options.keys, options.rounds)
+                clicks = Clicks(bootstrap_servers, 0)
+                clicks.produce(options.keys)
+                clicks.flush()
+                measured += ours(bootstrap_servers, home, clicks, options.keys, options.rounds)
         finally:
             finish(measured, options.json)
 
