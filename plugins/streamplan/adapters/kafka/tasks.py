@@ -44,7 +44,9 @@ def open_task_producer(
             **{name.replace("_", "."): value for name, value in more.items()},
         }
     )
-    # With no broker known yet, init_transactions looks for the coordinator only every 500 ms.
-    producer.list_topics(topic, DEADLINE_SECONDS) if topic else producer.list_topics(timeout=DEADLINE_SECONDS)
+    # With no connection to a broker, init_transactions looks for its coordinator only every 500 ms. The first question
+    # is answered by a bootstrap server, whose connection is then given up; the second makes one that stays.
+    for _ in range(2):
+        producer.list_topics(topic, DEADLINE_SECONDS) if topic else producer.list_topics(timeout=DEADLINE_SECONDS)
     producer.init_transactions(DEADLINE_SECONDS)
     return producer
