@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -71,8 +72,7 @@ class Flow:
     ``moments``  for each handful that was produced so: the first number behind it, and when (``time.monotonic``)
     """
 
-    def __init__(self, bootstrap_servers: str, rate: int, *, products: int = 2) -> None:
-        self._products = products
+    def __init__(self, bootstrap_servers: str, rate: int) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -91,12 +91,15 @@ class Flow:
         """``note`` is one more field of the value, to make it larger."""
         more = b', "Note": "%s"' % note if note else b""
         for n in range(self.produced, self.produced + count):
-            value = b'{"Id": "order_%d", "ProductType": %d%s}' % (n, n % products, more)
-            self._producer.produce("orders", value, b"order_%d" % n)
+            self._producer.produce(*self._record(n, products, more))
             if n % 10_000 == 0:
                 self._producer.poll(0)
         self.produced += count
         self._producer.poll(0)
+
+    def _record(self, n: int, products: int, more: bytes) -> tuple[str, bytes, bytes]:
+        """Topic, value, key."""
+        return "orders", b'{"Id": "order_%d", "ProductType": %d%s}' % (n, n % products, more), b"order_%d" % n
 
     def flush(self) -> None:
         left = self._producer.flush(120)
@@ -110,7 +113,7 @@ class Flow:
             due = int((time.monotonic() - begun) * self._rate) - done
             if due:
                 now = time.monotonic()
-                self.produce(due, products=self._products)
+                self.produce(due)
                 self.moments.append((self.produced, now))
                 done += due
 
@@ -174,13 +177,12 @@ class Job:
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._argv, self._environment, self.log = [*argv], dict(environment), log
-        self.more: Sequence[str] = ()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self._argv, *self.more, *more],
+                [*self._argv, *more],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -215,13 +217,21 @@ def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *
     return Job(argv, environment, home / f"{script.stem}.log")
 
 
-def aggregator(bootstrap_servers: str, home: Path, master: str, *options: str, pipeline: str = "orders") -> Job:
-    """``jobs/aggregator.py`` with its checkpoints in ``home``."""
-    arguments = ["--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers]
-    arguments += ["--checkpoints", str(home / "checkpoints")]
-    return spark_job(PROJECT / "jobs" / "aggregator.py", arguments, home, master, *options)
+def aggregator(
+    bootstrap_servers: str,
+    home: Path,
+    master: str,
+    *options: str,
+    pipeline: str = "orders",
+    arguments: Sequence[str] = (),
+) -> Job:
+    """``jobs/aggregator.py`` with its checkpoints in ``home``. ``options`` are for spark-submit."""
+    own = ["--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers]
+    own += ["--checkpoints", str(home / "checkpoints"), *arguments]
+    return spark_job(PROJECT / "jobs" / "aggregator.py", own, home, master, *options)
 
 
+@cache
 def compiled(home: Path) -> Path:
     """The directory of the library's application, compiled. Needs a JDK, where all else needs a JRE."""
     classes = home / "classes"

@@ -26,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -66,7 +66,7 @@ LIBRARY_CONFIGS = {
     "producer_compression_type": "lz4",
     "producer_batch_size": "262144",
 }
-"""As its users would set it for two cores and low latency; larger batches and lz4 helped it here."""
+"""For two cores and low latency, with lz4 and larger batches as ours has them."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Options:
 class Round:
     """What one system did; units as in the table."""
 
-    start: float
+    start: float | None
     rate: float
     whole: float
     cpu: float
@@ -101,37 +101,32 @@ class System:
     rounds: list[Round] = field(default_factory=list)
 
 
-@contextmanager
-def ours(bootstrap_servers: str, home: Path, number: int, options: Options) -> Iterator[tuple[Job, str]]:
-    """A job that is not started, and its changelog. All that it leaves in Kafka is gone afterwards."""
-    application_id = ORDERS.topology.application_id
+@dataclass(frozen=True)
+class Application:
+    """A job that is not started, and the changelog in which its totals are seen."""
+
+    id: str
+    job: Job
+    changelog: str
+
+
+def ours(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
     apply_topics(bootstrap_servers, ORDERS)
     own = home / f"ours-{number}"
     own.mkdir()
-    job = aggregator(bootstrap_servers, own, options.master)
-    job.more = tuple(options.aggregator)
-    try:
-        yield job, ORDERS.topology.changelog_topic(STORE)
-    finally:
-        job.signal(signal.SIGTERM)
-        forget(bootstrap_servers, application_id)
+    job = aggregator(bootstrap_servers, own, options.master, arguments=options.aggregator)
+    return Application(ORDERS.topology.application_id, job, ORDERS.topology.changelog_topic(STORE))
 
 
-@contextmanager
-def library(bootstrap_servers: str, home: Path, number: int, options: Options) -> Iterator[tuple[Job, str]]:
+def library(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
     application_id = f"{LIBRARY_ID}-{number}"
     job = library_instance(
         bootstrap_servers, compiled(home), home / f"jvm-{number}", application_id=application_id, **LIBRARY_CONFIGS
     )
-    try:
-        yield job, f"{application_id}-{STORE}-changelog"
-    finally:
-        job.signal(signal.SIGTERM)
-        forget(bootstrap_servers, application_id)
+    return Application(application_id, job, f"{application_id}-{STORE}-changelog")
 
 
-@contextmanager
-def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options) -> Iterator[tuple[Job, str]]:
+def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
     application_id = f"spark-sink-{number}"
     topics = [f"{application_id}-{STORE}-{kind}" for kind in ("repartition", "changelog")]
     create(bootstrap_servers, *topics)
@@ -139,14 +134,20 @@ def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options
     own.mkdir()
     arguments = [bootstrap_servers, *topics, str(own)]
     job = spark_job(Path(__file__).with_name("spark_sink.py"), arguments, own, options.master)
-    try:
-        yield job, topics[1]
-    finally:
-        job.signal(signal.SIGTERM)
-        forget(bootstrap_servers, application_id)
+    return Application(application_id, job, topics[1])
 
 
 SYSTEMS = {"Streamplan": ours, "Kafka Streams": library, "Spark's own sink": spark_sink}
+
+
+@contextmanager
+def removed_afterwards(bootstrap_servers: str, application_id: str, job: Job) -> Iterator[None]:
+    """The job is stopped, and nothing of it is left in Kafka."""
+    try:
+        yield
+    finally:
+        job.signal(signal.SIGTERM)
+        forget(bootstrap_servers, application_id)
 
 
 def java_loop(bootstrap_servers: str, home: Path, group: str, output: str) -> Job:
@@ -176,8 +177,8 @@ def measure_loop(name: str, bootstrap_servers: str, home: Path, number: int, ord
     group = f"{name.replace(' ', '-')}-{number}"
     create(bootstrap_servers, f"{group}-output")
     job = LOOPS[name](bootstrap_servers, home, group, f"{group}-output")
-    begun = time.monotonic()
-    try:
+    with removed_afterwards(bootstrap_servers, group, job):
+        begun = time.monotonic()
         job.start()
         assert job.process is not None
         with Meter(job.process.pid) as meter:
@@ -186,10 +187,7 @@ def measure_loop(name: str, bootstrap_servers: str, home: Path, number: int, ord
         if status:
             raise StreamplanError(name, observed=f"exit status {status}; {job.log.read_text()[-3000:]}")
         cpu = meter.seen_cpu_seconds / orders * 1e6
-        return Round(start=0.0, rate=orders / took, whole=took, cpu=cpu, memory=meter.peak_bytes / 2**20)
-    finally:
-        job.signal(signal.SIGKILL)
-        forget(bootstrap_servers, group)
+        return Round(start=None, rate=orders / took, whole=took, cpu=cpu, memory=meter.peak_bytes / 2**20)
 
 
 def forget(bootstrap_servers: str, application_id: str) -> None:
@@ -212,17 +210,19 @@ def forget(bootstrap_servers: str, application_id: str) -> None:
 
 def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: int, options: Options) -> Round:
     """``orders`` are in the topic by now; more come while it is measured."""
+    application = SYSTEMS[name](bootstrap_servers, home, number, options)
+    job = application.job
     with (
-        SYSTEMS[name](bootstrap_servers, home, number, options) as (job, changelog),
-        Totals(bootstrap_servers, changelog, PARTITIONS) as totals,
+        removed_afterwards(bootstrap_servers, application.id, job),
+        Totals(bootstrap_servers, application.changelog, PARTITIONS) as totals,
     ):
         begun = time.monotonic()
         job.start()
         assert job.process is not None
         with Meter(job.process.pid) as meter:
-            await_total(totals, 1, job, name)
+            await_totals(totals, lambda: bool(totals.steps), orders, job, name)
             first, used = totals.steps[0], meter.usage()
-            await_total(totals, orders, job, name)
+            await_totals(totals, lambda: totals.total >= orders, orders, job, name)
             last, done = totals.steps[-1], meter.usage()
             counted = last[1] - first[1]
             caught_up = Round(
@@ -236,13 +236,13 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
                 return caught_up
             time.sleep(SETTLE_SECONDS)
             before, at = meter.usage(), time.monotonic()
-            flow = Flow(bootstrap_servers, options.rate, products=PRODUCTS)
+            flow = Flow(bootstrap_servers, options.rate)
             flow.produced = orders
             with flow:
                 time.sleep(options.seconds)
-            await_total(totals, flow.produced, job, name)
+            await_totals(totals, lambda: totals.total >= flow.produced, flow.produced, job, name)
             cores = (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - at)
-        latencies = totals.latencies(ranked(orders, flow.moments, at + options.seconds / 10, PRODUCTS))
+        latencies = totals.latencies(ranked(orders, flow.moments, at + options.seconds / 10))
         return replace(
             caught_up,
             memory=meter.peak_bytes / 2**20,
@@ -252,38 +252,34 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
         )
 
 
-def ranked(
-    first: int, moments: Sequence[tuple[int, float]], since: float, products: int
-) -> dict[bytes, list[tuple[float, int]]]:
+def ranked(first: int, moments: Sequence[tuple[int, float]], since: float) -> dict[bytes, list[tuple[float, int]]]:
     """Of each key when its orders were produced, and their ranks; those from ``since`` on, for the start warms up."""
     produced: dict[bytes, list[tuple[float, int]]] = {}
     for until, moment in moments:
         for number in range(first, until) if moment >= since else ():
-            produced.setdefault(b"%d" % (number % products), []).append((moment, number // products + 1))
+            produced.setdefault(b"%d" % (number % PRODUCTS), []).append((moment, number // PRODUCTS + 1))
         first = until
     return produced
 
 
-def await_total(totals: Totals, count: int, job: Job, name: str) -> None:
+def await_totals(totals: Totals, seen: Callable[[], bool], count: int, job: Job, name: str) -> None:
+    """Until ``seen``. There are ``count`` orders: more are counted by no system that is right."""
     told = time.monotonic()
 
     def reached() -> bool:
         nonlocal told
         if totals.total > count:
             raise StreamplanError(name, expected=f"at most {count:,} orders counted", observed=f"{totals.total:,}")
-        if job.process is not None and job.process.poll() is not None and totals.total < count:
+        if seen():
+            return True
+        if job.process is not None and job.process.poll() is not None:
             raise StreamplanError(name, observed=f"the process ended; see {job.log.read_text()[-3000:]}")
         if time.monotonic() - told > 10:
             told = time.monotonic()
             say(f"    {name}: {totals.total:,} of {count:,} orders counted")
-        return totals.total >= count
+        return False
 
-    if count == 1:
-        wait_until(f"{name} commits a total", lambda: bool(totals.steps) or reached(), DEADLINE_SECONDS)
-    else:
-        wait_until(f"{name} counts {count:,} orders", reached, DEADLINE_SECONDS)
-    if totals.total > count and count > 1:
-        raise StreamplanError(name, expected=f"{count:,} orders counted", observed=f"{totals.total:,}")
+    wait_until(f"{name} counts {count:,} orders", reached, DEADLINE_SECONDS)
 
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
@@ -297,13 +293,18 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 }
 
 
+def values_of(system: System, column: str) -> list[float]:
+    """Of the rounds in which it was measured."""
+    return [value for one in system.rounds if (value := getattr(one, column)) is not None]
+
+
 def table(systems: Sequence[System]) -> str:
     """Medians, with the range of the rounds."""
     rows = [["", *(title for title, _ in COLUMNS.values())]]
     for system in systems:
         cells = [system.name]
         for column, (_, style) in COLUMNS.items():
-            values = [value for one in system.rounds if (value := getattr(one, column)) is not None]
+            values = values_of(system, column)
             if not values:
                 cells.append("-")
             else:
@@ -320,11 +321,13 @@ def draw(systems: Sequence[System], file: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    shown = [column for column in COLUMNS if any(getattr(one, column) is not None for s in systems for one in s.rounds)]
+    shown = [column for column in COLUMNS if any(values_of(system, column) for system in systems)]
     figure, axes = plt.subplots(1, len(shown), figsize=(2.6 * len(shown), 3.2), layout="constrained")
     for axis, column in zip(axes, shown, strict=True):
         for place, system in enumerate(systems):
-            values = [value for one in system.rounds if (value := getattr(one, column)) is not None]
+            values = values_of(system, column)
+            if not values:  # a loop has no latency
+                continue
             middle = statistics.median(values)
             axis.bar(place, middle, color=f"C{place}", label=system.name)
             axis.errorbar(place, middle, [[middle - min(values)], [max(values) - middle]], color="black", capsize=4)
