@@ -17,11 +17,11 @@ RUN pip install --no-cache-dir --requirement requirements.txt
 
 COPY plugins/ plugins/
 ENV PYTHONPATH=/opt/streamplan/plugins
-# Spark's Kafka connector. Behind a mirror: docker compose build --build-arg STREAMPLAN_MAVEN=https://…
+# What Spark needs for Kafka and for checkpoints. Behind a mirror: docker compose build --build-arg STREAMPLAN_MAVEN=https://…
 ARG STREAMPLAN_MAVEN
 RUN export STREAMPLAN_CACHE=/tmp/cache STREAMPLAN_HOME=/tmp/cache \
-    && python -m streamplan.adapters.embedded.jars spark-kafka \
-    && mv /tmp/cache/jars/spark-kafka-* jars \
+    && python -m streamplan.adapters.embedded.jars spark \
+    && mv /tmp/cache/jars/spark-* jars \
     && rm -rf /tmp/cache
 
 COPY dags/ dags/

@@ -169,7 +169,7 @@ def main():
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             make_environment()
-            fetch_jars(["brokers", "spark-kafka", *(["kafka-streams"] if options.oracle else [])])
+            fetch_jars(["brokers", "spark", *(["kafka-streams"] if options.oracle else [])])
         except Failed as fault:
             sys.exit(str(fault))
 

@@ -23,10 +23,11 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from streamplan.adapters.embedded.brokers import DEFAULT_PORTS, EmbeddedKafka
-from streamplan.adapters.embedded.jars import KAFKA_STREAMS, SPARK_KAFKA, pyspark_home, require
+from streamplan.adapters.embedded.jars import KAFKA_STREAMS, SPARK, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import Ports
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.spark_submit import SPARK_SUBMIT_CONFIGS
 from streamplan.checks.port import CouldNotLook
 from streamplan.errors import StreamplanError
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER
@@ -200,10 +201,13 @@ class Job:
 def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *options: str) -> Job:
     """A script under spark-submit, with our package and Spark's Kafka connector."""
     package = shutil.make_archive(str(home / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
-    jars = sorted(require(SPARK_KAFKA, os.environ).glob("*.jar"))
+    jars = sorted(require(SPARK, os.environ).glob("*.jar"))
+    configs = [f"{name}={value}" for name, value in SPARK_SUBMIT_CONFIGS.items()]
     argv = [
         *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "1g"),
-        *("--conf", "spark.ui.enabled=false", "--py-files", package, "--jars", ",".join(map(str, jars)), *options),
+        *("--conf", "spark.ui.enabled=false", "--py-files", package, "--jars", ",".join(map(str, jars))),
+        *(part for config in configs for part in ("--conf", config)),
+        *options,
         *(str(script), *arguments),
     ]
     environment = {

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from streamplan.adapters import processes
 from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
 from streamplan.adapters.embedded.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
-from streamplan.adapters.embedded.jars import SPARK_KAFKA, pyspark_home, require
+from streamplan.adapters.embedded.jars import SPARK, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import Ports
 from streamplan.adapters.embedded.stack import Stack
@@ -101,7 +101,7 @@ def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
 @pytest.fixture(scope="session")
 def spark_jars() -> Path:
     """The directory of Spark's Kafka connector."""
-    return require(SPARK_KAFKA, os.environ)
+    return require(SPARK, os.environ)
 
 
 @pytest.fixture(scope="session")

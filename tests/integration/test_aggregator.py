@@ -441,3 +441,25 @@ def test_stopped_in_a_micro_batch_it_goes_on_where_it_was(application: Applicati
     application.drain()
     assert len(application.committed(application.repartition)) == 200_000
     assert application.totals() == {b"0": 100_000, b"1": 100_000}
+
+
+def test_files_of_the_checkpoint_are_made_without_processes(application: Application, tmp_path: Path) -> None:
+    """Hadoop calls chmod and readlink for files of its own; the JVM's recorder tells of every process."""
+    application.create_topics()
+    application.produce([order(number) for number in range(19)])
+    jvm: Any = application.spark._jvm
+    recording = jvm.jdk.jfr.Recording()
+    recording.enable("jdk.ProcessStart")
+    recording.start()
+    try:
+        application.drain()
+        # The recorder sees processes at all.
+        jvm.java.lang.Runtime.getRuntime().exec("true").waitFor()
+        recording.stop()
+        file = jvm.java.io.File(str(tmp_path / "processes.jfr")).toPath()
+        recording.dump(file)
+        commands = [event.getString("command") for event in jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file)]
+    finally:
+        recording.close()
+    assert "true" in commands
+    assert not [command for command in commands if command.startswith(("chmod", "readlink", "stat"))]

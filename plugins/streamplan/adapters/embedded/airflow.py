@@ -20,7 +20,7 @@ from pathlib import Path
 
 from streamplan.adapters import processes
 from streamplan.adapters.embedded.airflow_rest import AirflowRest
-from streamplan.adapters.embedded.jars import SPARK_KAFKA, pyspark_home, require
+from streamplan.adapters.embedded.jars import SPARK, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import LOOPBACK, Ports
 from streamplan.errors import StreamplanError
@@ -241,7 +241,7 @@ class EmbeddedAirflow:
             "STREAMPLAN_HOME": str(settings.home),
             "STREAMPLAN_CHECKPOINTS": settings.checkpoints,
             "STREAMPLAN_REPORTS": str(settings.reports),
-            "STREAMPLAN_JARS": str(settings.jars or require(SPARK_KAFKA, self._outer)),
+            "STREAMPLAN_JARS": str(settings.jars or require(SPARK, self._outer)),
             "STREAMPLAN_INSTANCES": str(settings.instances or ""),
             "PYTHONPATH": str(PROJECT / "plugins"),
             "PYSPARK_PYTHON": sys.executable,

@@ -48,8 +48,8 @@ BROKERS = JarSet(
     ("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"),
     transitive=True,
 )
-SPARK_KAFKA = JarSet(
-    "spark-kafka",
+SPARK = JarSet(
+    "spark",
     "4.2.0",
     (
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -57,11 +57,13 @@ SPARK_KAFKA = JarSet(
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
+        # For checkpoints on a local disk, see streamplan.adapters.spark.session.
+        "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",
     ),
     transitive=False,
 )
 KAFKA_STREAMS = JarSet("kafka-streams", "4.3.1", ("org.apache.kafka:kafka-streams:4.3.1",), transitive=True)
-JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK_KAFKA, KAFKA_STREAMS)}
+JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK, KAFKA_STREAMS)}
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
@@ -20,6 +21,8 @@ from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.adapters.spark.ownership import Ownership
 from streamplan.adapters.spark.queries import Deployment, Written, build_query
 from streamplan.adapters.spark.recovery import prepare_checkpoint
+from streamplan.adapters.spark.session import keep_checkpoints_cheaply
+from streamplan.adapters.spark.stages import start_python_workers
 from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.errors import Refused, StreamplanError
 from streamplan.processor_topology import Subtopology
@@ -96,10 +99,14 @@ def run(
 ) -> Progress:
     """Run until drained (``available_now``), until ``stop`` is set, or until a query fails."""
     pipeline = deployment.pipeline
+    keep_checkpoints_cheaply(spark, deployment.checkpoints)
+    start_python_workers(spark)
     refuse_unfit_topics(deployment)
-    schemas = resolve_schemas(spark, pipeline)
     progress = Progress(report, heartbeat or Heartbeat())
-    ownership = Ownership(deployment, spark, report)
+    with ThreadPoolExecutor(1) as beside:  # the claim waits for the brokers, the schemas for Spark
+        claim = beside.submit(Ownership, deployment, spark, report)
+        schemas = resolve_schemas(spark, pipeline)
+        ownership = claim.result()
     running: list[Running] = []
     try:
         for subtopology in in_flow_order(pipeline.topology):

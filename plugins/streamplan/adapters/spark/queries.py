@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from streamplan.adapters.checkpoints import location
 from streamplan.adapters.kafka.positions import Claimed
 from streamplan.adapters.spark.checkpoint import Checkpoint
-from streamplan.adapters.spark.frames import RAW_COLUMNS
+from streamplan.adapters.spark.frames import from_kafka
 from streamplan.adapters.spark.lowering import lower, number_outputs
 from streamplan.adapters.spark.placements import TaskWritten
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
@@ -161,6 +161,16 @@ def build_query(
     return Query(writer, _topics_in_order(streaming))
 
 
+_CONSUMER = {
+    # At the end of a topic the brokers keep an answer back for so long, 500 ms by default: a micro-batch whose last
+    # offsets are transaction markers waits for it.
+    "kafka.fetch.max.wait.ms": "20",
+    # With each poll Spark asks the brokers for the first and the last offset: as many records as one answer has.
+    "kafka.max.poll.records": "100000",
+    "kafka.max.partition.fetch.bytes": "4194304",
+}
+
+
 def _read_stream(
     spark: SparkSession,
     deployment: Deployment,
@@ -177,12 +187,13 @@ def _read_stream(
         .option("startingOffsets", _starting_offsets(topic, positions))
         .option("failOnDataLoss", True)
         .option("includeHeaders", True)
+        .options(**_CONSUMER)
     )
     if not _is_table(subtopology, source):
         # A table is read as far as it goes, so that no record of a stream misses a row that was there before it.
         streams = sum(not _is_table(subtopology, other) for other in subtopology.sources)
         reader = reader.option("maxOffsetsPerTrigger", max(1, deployment.max_offsets // streams))
-    return reader.load().select(*RAW_COLUMNS)
+    return from_kafka(reader.load())
 
 
 def _is_table(subtopology: Subtopology, source: Source) -> bool:

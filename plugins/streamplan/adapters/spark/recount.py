@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamplan.adapters.spark.frames import RAW_COLUMNS, Frame
+from streamplan.adapters.spark.frames import Frame, from_kafka
 from streamplan.adapters.spark.lookup import look_up, looked_up
 from streamplan.adapters.spark.lowering import number_outputs
 from streamplan.adapters.spark.sink import Output, Placed
@@ -47,7 +47,7 @@ class _Reader:
     def read(self, topic: str, ends: Mapping[int, int]) -> DataFrame:
         """Committed records of a topic up to ``ends``, by partition."""
         ending = json.dumps({topic: {str(partition): end for partition, end in ends.items()}})
-        return (
+        return from_kafka(
             self.spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)
             .option("kafka.isolation.level", "read_committed")
@@ -56,7 +56,6 @@ class _Reader:
             .option("endingOffsets", ending)
             .option("includeHeaders", True)
             .load()
-            .select(*RAW_COLUMNS)
         )
 
 
@@ -212,7 +211,8 @@ def _compare_dead_letters(
 
 def _header(name: str) -> Column:
     """The last header of ours with that name: those of the record itself come before it."""
-    values = F.filter("headers", lambda header: header["key"] == f"streamplan.{name}")
+    headers = F.from_json("headers", "array<struct<key: string, value: binary>>")
+    values = F.filter(headers, lambda header: header["key"] == f"streamplan.{name}")
     return F.try_element_at(values, F.lit(-1))["value"].cast("string")
 
 

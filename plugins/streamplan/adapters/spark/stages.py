@@ -6,15 +6,20 @@ it, with its host.
 
 from __future__ import annotations
 
+import json
+import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from streamplan.adapters.deserialize import select_keys
 from streamplan.adapters.spark.instances import this_instance
@@ -171,7 +176,7 @@ def _produce(rows: pa.RecordBatch, output: Output, account: _Account) -> None:
         rows["key"].to_pylist(),
         rows["value"].to_pylist(),
         rows["timestamp"].to_pylist(),
-        repeat(None) if plain else map(_headers, rows["headers"]),
+        repeat(None) if plain else map(headers_of, rows["headers"]),
         rows["key"].nbytes + rows["value"].nbytes,
     )
     account.written += rows.num_rows
@@ -180,7 +185,7 @@ def _produce(rows: pa.RecordBatch, output: Output, account: _Account) -> None:
 def _dead_letter(rows: pa.RecordBatch, partition: int, account: _Account) -> None:
     columns = ["topic", "offset", "timestamp", "key", "value", "reason"]
     for row, headers in zip(rows.select(columns).to_pylist(), rows["headers"], strict=True):
-        account.transaction.dead_letter(DeadLetter(partition=partition, headers=_headers(headers), **row))
+        account.transaction.dead_letter(DeadLetter(partition=partition, headers=headers_of(headers), **row))
     account.dead_lettered += rows.num_rows
 
 
@@ -196,6 +201,25 @@ def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield int(partition), batch.filter(pa.array(partitions == partition))
 
 
-def _headers(headers: pa.Scalar) -> Headers:
-    found: list[dict[str, Any]] | None = headers.as_py()
-    return [(header["key"], header["value"]) for header in found or ()]
+def headers_of(headers: pa.Scalar) -> Headers:
+    """As ``frames.HEADERS`` has them."""
+    found = json.loads(headers.as_py() or "[]")
+    return [(one["key"], b64decode(one["value"]) if "value" in one else None) for one in found]
+
+
+def start_python_workers(spark: SparkSession) -> None:
+    """Start as many as will be needed, with this module loaded, while other things are done: it takes seconds.
+
+    Returns at once. A fault is left to the first micro-batch, which will meet it, too.
+    """
+
+    def start() -> None:
+        count = spark.sparkContext.defaultParallelism
+        with suppress(PySparkException, Py4JError, ConnectionError):
+            spark.range(0, count, 1, count).mapInArrow(_as_they_are, "id long").collect()
+
+    threading.Thread(target=start, name="start Python workers", daemon=True).start()
+
+
+def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches  # it is found in this module, which the worker therefore imports
