@@ -9,6 +9,7 @@ observer, for all systems alike; CPU and memory are those of all its processes.
 
     orders/s       catch-up, from the first committed total to the last
     start          seconds from the start of the process to the first committed total
+    in all         seconds from the start of the process to the last committed total
     CPU            CPU seconds per million orders between the same two totals
     memory         the most that all processes held at a time, shared pages counted once (PSS)
     p50, p99       milliseconds from producing an order to the committed total that includes it
@@ -285,6 +286,7 @@ def await_totals(totals: Totals, seen: Callable[[], bool], count: int, job: Job,
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "rate": ("orders/s", ",.0f"),
     "start": ("start, s", ".1f"),
+    "whole": ("in all, s", ".1f"),
     "cpu": ("CPU s per 1M", ".2f"),
     "memory": ("memory, MB", ",.0f"),
     "p50": ("p50, ms", ",.0f"),
