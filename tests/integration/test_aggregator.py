@@ -341,6 +341,22 @@ def test_a_history_torn_apart_is_refused(
     assert application.totals() == before
 
 
+def test_a_declaration_that_spark_refuses_claims_nothing(application: Application) -> None:
+    """An aggregator that runs goes on: whoever cannot start must not fence it."""
+    application.create_topics()
+    application.produce(numbered(0, 19))
+    application.drain()
+    before = ClaimedApplication(application.pipeline, application.bootstrap_servers, transaction_timeout_ms=60_000)
+    generation = before.newest()
+    faulty = Topology(application.topology.application_id)
+    stream = faulty.stream(application.orders, value=ORDER).filter("no_such_field > 1")
+    stream.group_by("ProductType", name="quantities").count(store="totals")
+    application.pipeline = replace(application.pipeline, topology=faulty)
+    with pytest.raises(Refused, match="no_such_field"):
+        application.drain()
+    assert before.newest() == generation
+
+
 def test_missing_topics_are_named(application: Application) -> None:
     with pytest.raises(Refused, match=rf"{application.orders} does not exist.*{application.changelog} does not exist"):
         application.drain()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
@@ -102,11 +101,9 @@ def run(
     keep_checkpoints_cheaply(spark, deployment.checkpoints)
     start_python_workers(spark)
     refuse_unfit_topics(deployment)
+    schemas = resolve_schemas(spark, pipeline)  # before the claim: what is refused here must fence nobody
     progress = Progress(report, heartbeat or Heartbeat())
-    with ThreadPoolExecutor(1) as beside:  # the claim waits for the brokers, the schemas for Spark
-        claim = beside.submit(Ownership, deployment, spark, report)
-        schemas = resolve_schemas(spark, pipeline)
-        ownership = claim.result()
+    ownership = Ownership(deployment, spark, report)
     running: list[Running] = []
     try:
         for subtopology in in_flow_order(pipeline.topology):
