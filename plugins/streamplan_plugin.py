@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
-from streamplan.adapters.airflow import strays
+from streamplan.adapters.airflow import preload, strays
 from streamplan.adapters.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink
 
 
 class StreamplanPlugin(AirflowPlugin):
     name = "streamplan"
-    listeners: ClassVar[list[Any]] = [strays]
+    listeners: ClassVar[list[Any]] = [strays, preload]
     operator_extra_links: ClassVar[list[Any]] = [DataDocsLink()]
     fastapi_apps: ClassVar[list[Any]] = [{"name": "Data Docs", "app": DataDocsApp(), "url_prefix": URL_PREFIX}]
