@@ -33,9 +33,16 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
     parser.add_argument("--heartbeat", type=Path, help="file in which to say every few seconds that it runs")
     parser.add_argument("--available-now", action="store_true", help="drain what is there and end")
-    parser.add_argument("--trigger-interval-ms", type=int, default=500, help="start of micro-batches (default 500)")
     parser.add_argument(
-        "--max-offsets", type=int, default=500_000, help="records of a micro-batch at most (default 500000)"
+        "--trigger-interval-ms",
+        type=int,
+        default=500,
+        help="micro-batches start on multiples of it, of its half where one sub-topology reads another's (default 500)",
+    )
+    parser.add_argument(
+        "--max-offsets",
+        type=int,
+        help="records of a micro-batch at most (default 100000 for each partition, and 500000 at least)",
     )
     parser.add_argument(
         "--transaction-timeout-ms",

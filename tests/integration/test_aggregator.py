@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import os
 import threading
 import time
 from collections import Counter
@@ -20,13 +22,14 @@ from pyspark.sql import SparkSession
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.positions import Application as ClaimedApplication
 from streamplan.adapters.kafka.positions import Claimed
-from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.aggregator import run, trigger_interval_of
 from streamplan.adapters.spark.queries import Deployment
 from streamplan.adapters.spark.sink import Output, Placed, SinkTarget, TaskTransaction
 from streamplan.adapters.spark.stages import output_writer, repartition_writer
 from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline, TestData
+from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.topology import Topology
 
@@ -479,3 +482,26 @@ def test_files_of_the_checkpoint_are_made_without_processes(application: Applica
         recording.close()
     assert "true" in commands
     assert not [command for command in commands if command.startswith(("chmod", "readlink", "stat"))]
+
+
+def test_a_worker_is_spared_what_is_loaded_when_its_garbage_is_collected(application: Application) -> None:
+    """PySpark collects after each task; the collector looks at what it tracks, which is not what is frozen."""
+    application.create_topics()
+    application.produce([order(number) for number in range(19)])
+    application.drain()
+
+    def tracked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            time.sleep(0.5)  # so that a task goes to each worker
+            yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "objects": [len(gc.get_objects())]})
+
+    slots = application.spark.sparkContext.defaultParallelism
+    found = application.spark.range(0, slots, 1, slots).mapInArrow(tracked, "pid long, objects long").collect()
+    assert len({row["pid"] for row in found}) == slots
+    assert all(row["objects"] < 30_000 for row in found), found
+
+
+def test_a_subtopology_that_reads_what_others_write_looks_more_often() -> None:
+    topology = pipeline_named("orders").topology
+    intervals = [trigger_interval_of(group, topology, 500) for group in topology.subtopologies]
+    assert intervals == [500, 250]

@@ -20,8 +20,8 @@ from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.adapters.spark.ownership import Ownership
 from streamplan.adapters.spark.queries import Deployment, Written, build_query
 from streamplan.adapters.spark.recovery import prepare_checkpoint
-from streamplan.adapters.spark.session import keep_checkpoints_cheaply
-from streamplan.adapters.spark.stages import start_python_workers
+from streamplan.adapters.spark.session import keep_checkpoints_cheaply, start_python_workers
+from streamplan.adapters.spark.stages import as_they_are
 from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.errors import Refused, StreamplanError
 from streamplan.processor_topology import Subtopology
@@ -76,14 +76,27 @@ def refuse_unfit_topics(deployment: Deployment) -> None:
         )
 
 
-def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
-    """The sub-topologies, each behind those that write what it reads."""
+def _writers(topology: Topology) -> dict[int, set[int]]:
+    """Of each sub-topology those that write what it reads."""
     groups = topology.subtopologies
-    writers = {
+    return {
         reader.id: {writer.id for writer in groups if set(writer.sink_topics) & set(reader.source_topics)}
         for reader in groups
     }
-    return tuple(groups[number] for number in TopologicalSorter(writers).static_order())
+
+
+def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
+    """The sub-topologies, each behind those that write what it reads."""
+    return tuple(topology.subtopologies[number] for number in TopologicalSorter(_writers(topology)).static_order())
+
+
+def trigger_interval_of(subtopology: Subtopology, topology: Topology, interval_ms: int) -> int:
+    """Half of it for a sub-topology that reads what others write.
+
+    Spark's triggers fall on multiples of their interval. On the same ones it would take the processors from those that
+    write at that moment, and find what they have written an interval later.
+    """
+    return max(1, interval_ms // 2) if _writers(topology)[subtopology.id] else interval_ms
 
 
 def run(
@@ -99,7 +112,7 @@ def run(
     """Run until drained (``available_now``), until ``stop`` is set, or until a query fails."""
     pipeline = deployment.pipeline
     keep_checkpoints_cheaply(spark, deployment.checkpoints)
-    start_python_workers(spark)
+    start_python_workers(spark, as_they_are)
     refuse_unfit_topics(deployment)
     schemas = resolve_schemas(spark, pipeline)  # before the claim: what is refused here must fence nobody
     progress = Progress(report, heartbeat or Heartbeat())
@@ -113,7 +126,8 @@ def run(
                 running.append(Running(query.writer.trigger(availableNow=True).start(), checkpoint))
                 _await(running, stop, progress, ownership)
             else:
-                trigger = query.writer.trigger(processingTime=f"{trigger_interval_ms} milliseconds")
+                interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
+                trigger = query.writer.trigger(processingTime=f"{interval} milliseconds")
                 running.append(Running(trigger.start(), checkpoint))
                 report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
         if not available_now:

@@ -168,6 +168,27 @@ class Frame:
         return column if self.clean else F.when(F.col("record.reason").isNull(), column)
 
 
+_POLLED_RECORDS = 400_000
+_FETCHED_BYTES = 16 * 1024 * 1024
+
+
+def consumer_options(partitions: int) -> dict[str, str]:
+    """Options of Spark's connector, whoever reads: a query, a recount or a restore.
+
+    ``partitions``  that are read at a time, in all. Spark keeps a consumer for each, with what it has polled and not
+    used yet: to let each poll as much as is best for two of them is more than the heap of an executor when they are 64.
+    """
+    return {
+        "kafka.isolation.level": "read_committed",
+        # At the end of a topic the brokers keep an answer back for so long, 500 ms by default: a micro-batch whose last
+        # offsets are transaction markers waits for it.
+        "kafka.fetch.max.wait.ms": "20",
+        # With each poll Spark asks the brokers for the first and the last offset: as many records as one answer has.
+        "kafka.max.poll.records": str(max(500, _POLLED_RECORDS // partitions)),
+        "kafka.max.partition.fetch.bytes": str(max(1024 * 1024, _FETCHED_BYTES // partitions)),
+    }
+
+
 def from_kafka(records: DataFrame) -> DataFrame:
     """The columns :data:`RAW` of records that Spark's connector read with ``includeHeaders``."""
     return records.withColumn("headers", F.to_json("headers")).select(*RAW_COLUMNS)

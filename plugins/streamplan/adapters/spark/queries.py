@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from streamplan.adapters.checkpoints import location
 from streamplan.adapters.kafka.positions import Claimed
 from streamplan.adapters.spark.checkpoint import Checkpoint
-from streamplan.adapters.spark.frames import from_kafka
+from streamplan.adapters.spark.frames import consumer_options, from_kafka
 from streamplan.adapters.spark.lowering import lower, number_outputs
 from streamplan.adapters.spark.placements import TaskWritten
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
@@ -42,15 +42,33 @@ class Written:
 class Deployment:
     """Where a pipeline runs.
 
-    ``max_offsets``  bounds the records of one micro-batch
+    ``max_offsets``  bounds the records of one micro-batch; None: as many as :meth:`micro_batch` says
     ``transaction_timeout_ms``  after so long the brokers abort a transaction that nobody ends
     """
 
     pipeline: Pipeline
     bootstrap_servers: str
     checkpoints: str
-    max_offsets: int
+    max_offsets: int | None = None
     transaction_timeout_ms: int = 60_000
+
+    def micro_batch(self, subtopology: Subtopology) -> int:
+        """How many records one of its micro-batches has at most.
+
+        A stream task costs the same in each micro-batch, however little it has to do (a Spark task in each stage, a
+        transaction, its part of the state), so that more of them want more records.
+        """
+        return self.max_offsets or max(500_000, 100_000 * self.pipeline.partitions(subtopology))
+
+    @property
+    def source_partitions(self) -> int:
+        """How many partitions the queries read, all together."""
+        pipeline = self.pipeline
+        return sum(
+            pipeline.partition_counts[topic]
+            for subtopology in pipeline.topology.subtopologies
+            for topic in pipeline.source_topics(subtopology)
+        )
 
     def checkpoint(self, spark: SparkSession, subtopology: Subtopology) -> Checkpoint:
         return Checkpoint(spark, location(self.checkpoints, self.pipeline.topology.application_id, subtopology.id))
@@ -161,16 +179,6 @@ def build_query(
     return Query(writer, _topics_in_order(streaming))
 
 
-_CONSUMER = {
-    # At the end of a topic the brokers keep an answer back for so long, 500 ms by default: a micro-batch whose last
-    # offsets are transaction markers waits for it.
-    "kafka.fetch.max.wait.ms": "20",
-    # With each poll Spark asks the brokers for the first and the last offset: as many records as one answer has.
-    "kafka.max.poll.records": "100000",
-    "kafka.max.partition.fetch.bytes": "4194304",
-}
-
-
 def _read_stream(
     spark: SparkSession,
     deployment: Deployment,
@@ -182,17 +190,16 @@ def _read_stream(
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", deployment.bootstrap_servers)
-        .option("kafka.isolation.level", "read_committed")
+        .options(**consumer_options(deployment.source_partitions))
         .option("subscribe", topic)
         .option("startingOffsets", _starting_offsets(topic, positions))
         .option("failOnDataLoss", True)
         .option("includeHeaders", True)
-        .options(**_CONSUMER)
     )
     if not _is_table(subtopology, source):
         # A table is read as far as it goes, so that no record of a stream misses a row that was there before it.
         streams = sum(not _is_table(subtopology, other) for other in subtopology.sources)
-        reader = reader.option("maxOffsetsPerTrigger", max(1, deployment.max_offsets // streams))
+        reader = reader.option("maxOffsetsPerTrigger", max(1, deployment.micro_batch(subtopology) // streams))
     return from_kafka(reader.load())
 
 

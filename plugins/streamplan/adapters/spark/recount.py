@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamplan.adapters.spark.frames import Frame, from_kafka
+from streamplan.adapters.spark.frames import Frame, consumer_options, from_kafka
 from streamplan.adapters.spark.lookup import look_up, looked_up
 from streamplan.adapters.spark.lowering import number_outputs
 from streamplan.adapters.spark.sink import Output, Placed
@@ -50,7 +50,7 @@ class _Reader:
         return from_kafka(
             self.spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)
-            .option("kafka.isolation.level", "read_committed")
+            .options(**consumer_options(len(ends)))
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
             .option("endingOffsets", ending)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.spark.checkpoint import Checkpoint
-from streamplan.adapters.spark.frames import HEADERS, RAW_COLUMNS
+from streamplan.adapters.spark.frames import HEADERS, RAW_COLUMNS, consumer_options
 from streamplan.adapters.spark.lowering import lower_again
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipeline import Pipeline
@@ -163,7 +163,7 @@ def _read(spark: SparkSession, bootstrap_servers: str, one: _Slice) -> DataFrame
     reader = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
-        .option("kafka.isolation.level", "read_committed")
+        .options(**consumer_options(len(one.ranges)))
         .option("subscribe", one.topic)
         .option("startingOffsets", offsets(0))
         .option("endingOffsets", offsets(1))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
+from pyarrow import RecordBatch
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 SPARK_CONFIGS = {
@@ -12,7 +18,7 @@ SPARK_CONFIGS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",  # as JSON is
 }
@@ -32,20 +38,35 @@ def open_session(name: str) -> SparkSession:
     return spark
 
 
-def keep_checkpoints_cheaply(spark: SparkSession, location: str) -> bool:
-    """For checkpoints on a local disk, write files without starting processes; False where that does not apply.
+def keep_checkpoints_cheaply(spark: SparkSession, location: str) -> None:
+    """For checkpoints on a local disk, write files without starting processes.
 
     Without its native library, which PySpark does not have, Hadoop calls ``chmod`` for each file that it makes and
     ``readlink`` for each that it renames: some 20 processes a micro-batch. The other implementation asks Java. Renames
     are as atomic as before: rename(2).
     """
     if urlsplit(location).scheme not in ("", "file"):
-        return False  # on others a rename does not overwrite: Spark's default knows them
+        return  # on others a rename does not overwrite: Spark's default knows them
     jvm: Any = spark._jvm
     if not jvm.org.apache.spark.util.Utils.classIsLoadable(_LOCAL_FILES):
-        return False
+        return
     spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_MANAGER)
     hadoop = spark._jsc.hadoopConfiguration()
     hadoop.set("fs.file.impl", _LOCAL_FILES)
     hadoop.set("fs.file.impl.disable.cache", "true")  # Hadoop's own is there since before the jars were known
-    return True
+
+
+def start_python_workers(
+    spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
+) -> None:
+    """Start as many as will be needed, with the module of ``function`` loaded, while other things are done.
+
+    It takes seconds, and this returns at once. A fault is left to the first micro-batch, which will meet it, too.
+    """
+
+    def start() -> None:
+        count = spark.sparkContext.defaultParallelism
+        with suppress(PySparkException, Py4JError, ConnectionError):
+            spark.range(0, count, 1, count).mapInArrow(function, "id long").collect()
+
+    threading.Thread(target=start, name="start Python workers", daemon=True).start()
