@@ -41,14 +41,18 @@ LIBRARY_ID = "orders-on-the-jvm"
 
 
 def random_ports(file: Path, names: Sequence[str]) -> Ports:
-    """Below the range from which the kernel takes the ports of clients."""
+    """Below the range from which the kernel takes the ports of clients. They stand in ``file`` afterwards."""
     base = random.randrange(15_000, 30_000, 10)
-    return Ports(file, {name: base + offset for offset, name in enumerate(sorted(names))})
+    ports = {name: base + offset for offset, name in enumerate(sorted(names))}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(ports))
+    return Ports(file, ports)
 
 
 @contextmanager
 def brokers(home: Path) -> Iterator[str]:
-    """Two, in ``home``: their bootstrap servers."""
+    """Two, in ``home``: their bootstrap servers. From here on SIGTERM ends the benchmark as Ctrl-C does: tidily."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
     kafka = EmbeddedKafka(settings, random_ports(home / "stack.json", [*DEFAULT_PORTS]))
     try:
@@ -73,13 +77,15 @@ class Flow:
     ``moments``  for each handful that was produced so: the first number behind it, and when (``time.monotonic``)
     """
 
-    def __init__(self, bootstrap_servers: str, rate: int) -> None:
+    def __init__(self, bootstrap_servers: str, rate: int, *, compression_type: str = "none") -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
                 "partitioner": LIBRDKAFKA_PARTITIONER,
                 "linger.ms": 5,
+                "compression.type": compression_type,
                 "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": 2_000_000,
             }
         )
         self._rate = rate

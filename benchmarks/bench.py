@@ -7,10 +7,11 @@ Orders are preloaded. A round starts one system after the other; each catches up
 sub-topologies, and then has --seconds of orders at --rate. What is committed is read from the changelog topic by one
 observer, for all systems alike; CPU and memory are those of all its processes.
 
-    orders/s       catch-up, from the first committed total to the last
+    orders/s       catch-up, from the first committed record of the repartition topic to the last committed total; what
+                   was re-keyed by then does not count, or whoever re-keys all before counting would look fast
     start          seconds from the start of the process to the first committed total
     in all         seconds from the start of the process to the last committed total
-    CPU            CPU seconds per million orders between the same two totals
+    CPU            CPU seconds per million orders between the same two moments
     memory         the most that all processes held at a time, shared pages counted once (PSS)
     p50, p99       milliseconds from producing an order to the committed total that includes it
     CPU at rate    cores in use while orders come at --rate
@@ -51,6 +52,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from meters import Meter, Totals, percentile
 from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.checks.port import CouldNotLook
 from streamplan.errors import StreamplanError
 from streamplan.settings import PROJECT
 
@@ -221,14 +224,15 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
         job.start()
         assert job.process is not None
         with Meter(job.process.pid) as meter:
-            await_totals(totals, lambda: bool(totals.steps), orders, job, name)
-            first, used = totals.steps[0], meter.usage()
+            cluster, repartition = KafkaCluster(bootstrap_servers), f"{application.id}-{STORE}-repartition"
+            await_totals(totals, lambda: committed(cluster, repartition) > 0, orders, job, name)
+            rekeyed, since, used = committed(cluster, repartition), time.monotonic(), meter.usage()
             await_totals(totals, lambda: totals.total >= orders, orders, job, name)
             last, done = totals.steps[-1], meter.usage()
-            counted = last[1] - first[1]
+            counted = orders - rekeyed
             caught_up = Round(
-                start=first[0] - begun,
-                rate=counted / (last[0] - first[0]),
+                start=totals.steps[0][0] - begun,
+                rate=counted / (last[0] - since),
                 whole=last[0] - begun,
                 cpu=(done.cpu_seconds - used.cpu_seconds) / counted * 1e6,
                 memory=meter.peak_bytes / 2**20,
@@ -253,6 +257,14 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
         )
 
 
+def committed(cluster: KafkaCluster, topic: str) -> int:
+    """Offsets of a topic up to which transactions are over; none while it is not there."""
+    try:
+        return sum(found.stable - found.start for found in cluster.offsets(topic).values())
+    except CouldNotLook:
+        return 0
+
+
 def ranked(first: int, moments: Sequence[tuple[int, float]], since: float) -> dict[bytes, list[tuple[float, int]]]:
     """Of each key when its orders were produced, and their ranks; those from ``since`` on, for the start warms up."""
     produced: dict[bytes, list[tuple[float, int]]] = {}
@@ -265,22 +277,34 @@ def ranked(first: int, moments: Sequence[tuple[int, float]], since: float) -> di
 
 def await_totals(totals: Totals, seen: Callable[[], bool], count: int, job: Job, name: str) -> None:
     """Until ``seen``. There are ``count`` orders: more are counted by no system that is right."""
+
+    def seen_and_right() -> bool:
+        if totals.total > count:
+            raise StreamplanError(name, expected=f"at most {count:,} orders counted", observed=f"{totals.total:,}")
+        return seen()
+
+    what = f"{name} counts {count:,} orders"
+    await_job(job, name, what, seen_and_right, lambda: f"{totals.total:,} counted", DEADLINE_SECONDS)
+
+
+def await_job(
+    job: Job, name: str, what: str, seen: Callable[[], bool], so_far: Callable[[], str], seconds: float
+) -> None:
+    """Until ``seen``; a job that ends before has failed. Says every few seconds how far it is."""
     told = time.monotonic()
 
     def reached() -> bool:
         nonlocal told
-        if totals.total > count:
-            raise StreamplanError(name, expected=f"at most {count:,} orders counted", observed=f"{totals.total:,}")
         if seen():
             return True
         if job.process is not None and job.process.poll() is not None:
             raise StreamplanError(name, observed=f"the process ended; see {job.log.read_text()[-3000:]}")
         if time.monotonic() - told > 10:
             told = time.monotonic()
-            say(f"    {name}: {totals.total:,} of {count:,} orders counted")
+            say(f"    {what}: {so_far()}")
         return False
 
-    wait_until(f"{name} counts {count:,} orders", reached, DEADLINE_SECONDS)
+    wait_until(what, reached, seconds)
 
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
@@ -399,8 +423,6 @@ def line(one: Round) -> str:
 
 def observed_orders(bootstrap_servers: str) -> int:
     """How many orders are in the topic by now; they are produced without transactions, so offsets have no gaps."""
-    from streamplan.adapters.kafka.reader import KafkaCluster
-
     return sum(found.end - found.start for found in KafkaCluster(bootstrap_servers).offsets("orders").values())
 
 

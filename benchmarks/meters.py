@@ -15,7 +15,8 @@ from typing import Self
 import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-SAMPLE_SECONDS = 0.25
+SAMPLE_SECONDS = 1.0
+"""To add up the pages of a JVM takes the kernel time that it then has not."""
 
 
 @dataclass(frozen=True)

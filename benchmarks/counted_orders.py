@@ -1,0 +1,53 @@
+"""The orders topology with as many partitions as asked for and any product type: what ``growth.py`` runs.
+
+Arguments: bootstrap servers, partitions, directory for checkpoints, records of a micro-batch at most (0: the default).
+For spark-submit.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from streamplan.adapters.signals import stop_on_signals
+from streamplan.adapters.spark.aggregator import run
+from streamplan.adapters.spark.queries import Deployment
+from streamplan.adapters.spark.session import open_session
+from streamplan.pipeline import Pipeline, TestData
+from streamplan.serdes import Json
+from streamplan.topology import Topology
+
+APPLICATION_ID = "growth"
+STORE = "orders-products-quantities"
+
+
+def counted(partitions: int) -> Pipeline:
+    topology = Topology(APPLICATION_ID)
+    orders = topology.stream("orders", value=Json("Id string, ProductType int"))
+    orders.group_by("ProductType", name=STORE).count(store=STORE)
+    return Pipeline(
+        name=APPLICATION_ID,
+        topology=topology,
+        description="Orders of any product type, counted.",
+        topic_partitions={"orders": partitions},
+        test_data=TestData(
+            ("orders",), lambda n: ("orders", b"order_%d" % n, b'{"Id": "order_%d", "ProductType": %d}' % (n, n)), "Id"
+        ),
+    )
+
+
+def main() -> None:
+    servers, partitions, checkpoints, max_offsets = sys.argv[1:5]
+    stop = stop_on_signals()
+    spark = open_session(APPLICATION_ID)
+    run(
+        spark,
+        Deployment(counted(int(partitions)), servers, checkpoints, max_offsets=int(max_offsets) or None),
+        available_now=False,
+        trigger_interval_ms=500,
+        stop=stop,
+        report=print,
+    )
+
+
+if __name__ == "__main__":
+    main()
