@@ -27,6 +27,7 @@ from applications import LIBRARY_ID, STORE, Flow, Job, brokers, compiled, librar
 from bench import (
     LIBRARY_CONFIGS,
     PARTITIONS,
+    PRODUCTS,
     Options,
     await_job,
     await_totals,
@@ -177,7 +178,12 @@ def over_time(minutes: int) -> list[tuple[float, float]]:
             Totals(bootstrap_servers, one.changelog, PARTITIONS) as totals,
         ):
             one.job.start()
-            with Flow(bootstrap_servers, options.rate) as flow:
+            flow = Flow(bootstrap_servers, options.rate)
+            flow.produce(PRODUCTS)
+            flow.flush()
+            # The start is in no window.
+            await_totals(totals, lambda: totals.total >= PRODUCTS, PRODUCTS, one.job, "Streamplan")
+            with flow:
                 for number in range(minutes):
                     time.sleep(60)
                     say(f"    {number + 1} of {minutes} minutes: {totals.total:,} of {flow.produced:,} orders counted")
@@ -188,7 +194,7 @@ def over_time(minutes: int) -> list[tuple[float, float]]:
                 ends = begun + since, begun + since + WINDOW_SECONDS
                 within = {
                     key: [one for one in of_key if one[0] < ends[1]]
-                    for key, of_key in ranked(0, flow.moments, ends[0]).items()
+                    for key, of_key in ranked(PRODUCTS, flow.moments, ends[0]).items()
                 }
                 latencies = totals.latencies(within)
                 windows.append((percentile(latencies, 0.50), percentile(latencies, 0.99)))

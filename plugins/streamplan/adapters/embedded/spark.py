@@ -34,6 +34,8 @@ ANSWER_SECONDS = 5.0
 DAEMON_MEMORY = "256m"
 """Heap of the master and of each worker; executors have their own."""
 
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -137,11 +139,15 @@ class EmbeddedSpark:
 
     def kill_executors(self, number: int) -> list[int]:
         """SIGKILL for the executors of a worker alone, which then starts another one. Returns their pids."""
-        return _kill(self._running(number).children())
+        return _kill(self._executors(number))
 
     def executor_pids(self, number: int) -> list[int]:
         """Of the executors that the worker runs now; empty for one that waits."""
-        return [child.pid for child in self._running(number).children()]
+        return [child.pid for child in self._executors(number)]
+
+    def _executors(self, number: int) -> list[psutil.Process]:
+        """Not Hadoop's helpers, which a worker that has just started has as children, too."""
+        return [child for child in self._running(number).children() if _EXECUTOR in _command_line(child)]
 
     def workers(self) -> list[Worker]:
         """As the master sees them now; StreamplanError when it does not answer."""
@@ -235,6 +241,14 @@ class EmbeddedSpark:
 
 def _name(number: int | str) -> str:
     return f"spark-worker-{number}"
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    """Empty for one that has ended meanwhile."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _kill(family: list[psutil.Process]) -> list[int]:
