@@ -149,11 +149,13 @@ def uv_environment():
     return env
 
 
-def fetch_jars(sets):
-    """Java too: the package knows which it needs, and installs one where it can."""
+def prepare_java(sets):
+    """Java, the jars, an archive of Spark's classes: the package knows which it needs, and installs what it can."""
     env = dict(os.environ, PYTHONPATH=os.path.join(PROJECT, "plugins"))
     if subprocess.call([PYTHON, "-m", "streamplan.adapters.embedded.jars", *sets], env=env, cwd=PROJECT) != 0:
         raise Failed("Java or its jars are missing: the line above says what to do.")
+    # Does nothing when it is there; without it Spark starts some seconds later.
+    subprocess.call([PYTHON, "-m", "streamplan.adapters.spark_submit"], env=env, cwd=PROJECT)
 
 
 def main():
@@ -169,7 +171,7 @@ def main():
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             make_environment()
-            fetch_jars(["brokers", "spark", *(["kafka-streams"] if options.oracle else [])])
+            prepare_java(["brokers", "spark", *(["kafka-streams"] if options.oracle else [])])
         except Failed as fault:
             sys.exit(str(fault))
 

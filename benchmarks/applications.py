@@ -27,7 +27,7 @@ from streamplan.adapters.embedded.jars import KAFKA_STREAMS, SPARK, pyspark_home
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import Ports
 from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark_submit import SPARK_SUBMIT_CONFIGS
+from streamplan.adapters.spark_submit import spark_submit_configs
 from streamplan.checks.port import CouldNotLook
 from streamplan.errors import StreamplanError
 from streamplan.partitions import LIBRDKAFKA_PARTITIONER
@@ -208,7 +208,7 @@ def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *
     """A script under spark-submit, with our package and Spark's Kafka connector."""
     package = shutil.make_archive(str(home / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
     jars = sorted(require(SPARK, os.environ).glob("*.jar"))
-    configs = [f"{name}={value}" for name, value in SPARK_SUBMIT_CONFIGS.items()]
+    configs = [f"{name}={value}" for name, value in spark_submit_configs().items()]
     argv = [
         *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "1g"),
         *("--conf", "spark.ui.enabled=false", "--py-files", package, "--jars", ",".join(map(str, jars))),

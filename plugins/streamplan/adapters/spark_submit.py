@@ -1,18 +1,103 @@
-"""Configs that only spark-submit can set, since the JVM has them from its start."""
+"""What only spark-submit can set, since the JVM has it from its start: options, and an archive of Spark's classes.
+
+Without the archive a driver loads and verifies thousands of classes anew with each start (class-data sharing, JEP 350).
+It is made once for each environment, by ``python -m streamplan.adapters.spark_submit`` (``make setup`` calls it); the
+JVM refuses one that was made for other jars or by another Java, and goes on without.
+"""
 
 from __future__ import annotations
 
-_JVM_OPTIONS = " ".join(
-    (
-        # On few cores it takes less CPU than G1, and nobody waits for its pauses: a micro-batch is longer.
-        "-XX:+UseParallelGC",
-        # Arrow checks bounds and nulls with each access else; Spark's writers know both.
-        "-Darrow.enable_unsafe_memory_access=true",
-        "-Darrow.enable_null_check_for_get=false",
-    )
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from streamplan.adapters.embedded.jars import pyspark_home
+from streamplan.adapters.embedded.java import require_java
+from streamplan.errors import StreamplanError
+from streamplan.settings import Settings
+
+_JVM_OPTIONS = (
+    # On few cores it takes less CPU than G1, and nobody waits for its pauses: a micro-batch is longer.
+    "-XX:+UseParallelGC",
+    # Arrow checks bounds and nulls with each access else; Spark's writers know both.
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
 )
 
-SPARK_SUBMIT_CONFIGS = {
-    "spark.driver.extraJavaOptions": _JVM_OPTIONS,
-    "spark.executor.extraJavaOptions": _JVM_OPTIONS,
-}
+TRAINING_SECONDS = 300
+
+
+def spark_submit_configs() -> dict[str, str]:
+    """For ``--conf``. The driver's JVM is spark-submit's own and has the archive; executors may be anywhere."""
+    options = " ".join(_JVM_OPTIONS)
+    archive = class_archive()
+    shared = [f'"-XX:SharedArchiveFile={archive}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return {
+        "spark.driver.extraJavaOptions": " ".join([options, *(shared if archive.exists() else ())]),
+        "spark.executor.extraJavaOptions": options,
+    }
+
+
+def class_archive() -> Path:
+    """Where this environment has its archive. A file of this name is always complete."""
+    return Path(sys.prefix) / "share" / "streamplan" / "spark-classes.jsa"
+
+
+def make_class_archive(environment: Mapping[str, str], log_file: Path) -> None:
+    """Run Spark once, and keep the classes that it has loaded. Raises StreamplanError (naming the log) if it fails."""
+    archive = class_archive()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".spark-classes-") as scratch:
+        draft = Path(scratch) / "draft.jsa"
+        options = [*_JVM_OPTIONS, f'"-XX:ArchiveClassesAtExit={draft}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        argv = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+        argv += ["--conf", f"spark.driver.extraJavaOptions={' '.join(options)}", "--conf", "spark.ui.enabled=false"]
+        argv += [str(Path(__file__).parent / "spark" / "training.py"), str(Path(scratch) / "checkpoint")]
+        try:
+            with log_file.open("wb") as log:
+                subprocess.run(
+                    argv,
+                    check=True,
+                    cwd=scratch,
+                    env={
+                        **environment,
+                        "JAVA_HOME": str(require_java(environment)),
+                        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                        "PYSPARK_PYTHON": sys.executable,
+                        "SPARK_LOCAL_IP": "127.0.0.1",
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=TRAINING_SECONDS,
+                )
+            draft.replace(archive)
+        except (OSError, subprocess.SubprocessError) as fault:
+            raise StreamplanError(
+                "archive of Spark's classes",
+                expected=f"made within {TRAINING_SECONDS} s",
+                observed=str(fault),
+                remedy=f"See {log_file}. Spark runs without, and starts some seconds later.",
+            ) from fault
+
+
+def main() -> int:
+    begun = time.monotonic()
+    archive, jars = class_archive(), pyspark_home() / "jars"
+    if not archive.exists() or archive.stat().st_mtime < jars.stat().st_mtime:
+        try:
+            make_class_archive(os.environ, Settings.from_environment().logs / "spark-classes.log")
+        except StreamplanError as error:
+            sys.stderr.write(f"{error}\n")
+        else:
+            sys.stdout.write(f"[{time.monotonic() - begun:5.1f} s] Spark's classes are in {archive}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -26,7 +26,7 @@ from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_
 from streamplan.adapters.airflow.owner import Owner, read_owner, write_owner
 from streamplan.adapters.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.adapters.results import claim_file
-from streamplan.adapters.spark_submit import SPARK_SUBMIT_CONFIGS
+from streamplan.adapters.spark_submit import spark_submit_configs
 from streamplan.errors import Refused
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import PROJECT, Settings
@@ -231,7 +231,7 @@ def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
     return SparkSubmitHook(
         conn_id=SPARK_CONNECTION,
-        conf=dict(SPARK_SUBMIT_CONFIGS),
+        conf=spark_submit_configs(),
         jars=",".join(map(str, jars)) or None,
         py_files=str(_zipped_package(settings)),
         driver_memory="1g",
