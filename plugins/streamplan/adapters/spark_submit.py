@@ -58,32 +58,36 @@ def make_class_archive(environment: Mapping[str, str], log_file: Path) -> None:
         argv = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
         argv += ["--conf", f"spark.driver.extraJavaOptions={' '.join(options)}", "--conf", "spark.ui.enabled=false"]
         argv += [str(Path(__file__).parent / "spark" / "training.py"), str(Path(scratch) / "checkpoint")]
+        own = {
+            "JAVA_HOME": str(require_java(environment)),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(pyspark_home()),  # spark-submit does not find it in a path with a space
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
         try:
             with log_file.open("wb") as log:
-                subprocess.run(
+                status = subprocess.call(
                     argv,
-                    check=True,
                     cwd=scratch,
-                    env={
-                        **environment,
-                        "JAVA_HOME": str(require_java(environment)),
-                        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                        "PYSPARK_PYTHON": sys.executable,
-                        "SPARK_LOCAL_IP": "127.0.0.1",
-                    },
+                    env={**environment, **own},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     timeout=TRAINING_SECONDS,
                 )
-            draft.replace(archive)
-        except (OSError, subprocess.SubprocessError) as fault:
+        except subprocess.TimeoutExpired:
+            fault = "none by then"
+        else:
+            fault = f"exit status {status}" if status else None
+        if fault:
             raise StreamplanError(
                 "archive of Spark's classes",
-                expected=f"made within {TRAINING_SECONDS} s",
-                observed=str(fault),
+                expected=f"made within {TRAINING_SECONDS:g} s",
+                observed=fault,
                 remedy=f"See {log_file}. Spark runs without, and starts some seconds later.",
-            ) from fault
+            )
+        draft.replace(archive)
 
 
 def main() -> int:
