@@ -65,6 +65,7 @@ def make_class_archive(environment: Mapping[str, str], log_file: Path) -> None:
             "SPARK_HOME": str(pyspark_home()),  # spark-submit does not find it in a path with a space
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
+        fault: str | None = None
         try:
             with log_file.open("wb") as log:
                 status = subprocess.call(
@@ -79,7 +80,8 @@ def make_class_archive(environment: Mapping[str, str], log_file: Path) -> None:
         except subprocess.TimeoutExpired:
             fault = "none by then"
         else:
-            fault = f"exit status {status}" if status else None
+            if status:
+                fault = f"exit status {status}"
         if fault:
             raise StreamplanError(
                 "archive of Spark's classes",
