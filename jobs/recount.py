@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+from streamplan.adapters.checking import contents
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.results import Recounted
 from streamplan.adapters.spark.recount import recount
 from streamplan.adapters.spark.session import open_session
+from streamplan.checks.application import application_of
 from streamplan.checks.port import CouldNotLook
 from streamplan.errors import StreamplanError
 from streamplan.pipelines import pipeline_named
@@ -28,8 +31,10 @@ def main() -> int:
         pipeline = pipeline_named(args.pipeline)
         spark = open_session(f"{pipeline.topology.application_id}-recount")
         try:
-            rows = tuple(recount(spark, pipeline, KafkaCluster(args.bootstrap_servers), args.bootstrap_servers))
-            found = Recounted(rows)
+            cluster, at = KafkaCluster(args.bootstrap_servers), datetime.now(UTC).isoformat()
+            before = contents(application_of(pipeline), cluster)
+            rows = tuple(recount(spark, pipeline, cluster, args.bootstrap_servers))
+            found = Recounted(rows, at=at, contents=before)
         except CouldNotLook as error:
             found = Recounted((), could_not_look=str(error))
         found.write(args.output)

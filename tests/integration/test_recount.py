@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -12,11 +13,13 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from streamplan.adapters.checking import contents
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.adapters.spark.aggregator import run
 from streamplan.adapters.spark.queries import Deployment
 from streamplan.adapters.spark.recount import recount
+from streamplan.checks.application import application_of
 from streamplan.checks.observation import Observation
 from streamplan.checks.port import CouldNotLook
 from streamplan.pipeline import Pipeline, TestData
@@ -101,6 +104,22 @@ def test_what_was_processed_agrees_also_with_records_on_the_way(sales: Sales) ->
     assert any(subject.startswith(f"{sales.repartition}: records") for subject in subjects)
     assert any(subject.startswith(f"{sales.changelog}: keys") for subject in subjects)
     assert any(subject.startswith(f"{sales.sums}: keys") for subject in subjects)
+
+
+def test_what_lies_in_kafka_differs_when_something_has_come_or_was_processed(sales: Sales) -> None:
+    def found() -> object:
+        cluster = KafkaCluster(sales.bootstrap_servers)
+        return json.loads(json.dumps(contents(application_of(sales.pipeline), cluster)))
+
+    sales.sell(20, 21)
+    sales.drain()
+    seen = [found()]
+    assert found() == seen[0]
+    sales.sell(30)
+    seen.append(found())
+    sales.drain()
+    seen.append(found())
+    assert seen[0] != seen[1] != seen[2] != seen[0]
 
 
 def test_nothing_to_look_at_is_not_green(sales: Sales) -> None:

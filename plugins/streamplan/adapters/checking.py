@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from streamplan.adapters.counting import count_batch
 from streamplan.adapters.kept import KeptFile
-from streamplan.adapters.results import claim_file, read_claim, read_latest, verified_file
+from streamplan.adapters.results import Recounted, claim_file, read_claim, read_latest, verified_file
 from streamplan.checks import check_named, lag, totals
+from streamplan.checks.application import Application
 from streamplan.checks.observation import Check, Outcome
+from streamplan.checks.port import Cluster
 from streamplan.checks.totals import StoreTotals
 
 
@@ -32,6 +35,42 @@ def passed_lately(check: Check, pipeline: str, reports: Path) -> str | None:
         return None
     age = datetime.now(UTC) - datetime.fromisoformat(last.at)
     return last.at if timedelta(0) <= age < timedelta(minutes=check.every_minutes) else None
+
+
+def contents(application: Application, cluster: Cluster) -> dict[str, Any]:
+    """Of each topic its id, and by partition the first and the last stable offset and the application's position.
+
+    Two that are equal: nothing has come, gone or been processed between. As JSON would give it back.
+    """
+    there = sorted(cluster.topics([spec.name for spec in application.topics]))
+    ids = cluster.topic_ids(there)
+    positions = cluster.read_by(application.application_id)
+    return {
+        topic: {
+            "id": ids[topic],
+            "partitions": {
+                str(number): [found.start, found.stable, positions.get(topic, {}).get(number)]
+                for number, found in sorted(cluster.offsets(topic).items())
+            },
+        }
+        for topic in there
+    }
+
+
+RECOUNTED_HOURS = 24
+"""After so long Spark recounts again, though nothing is new: the declaration may be."""
+
+
+def recounted_before(path: Path, application: Application, cluster: Cluster) -> Recounted | None:
+    """What Spark found when it last computed the pipeline anew, if it would find the same now."""
+    if not path.exists():
+        return None
+    last = Recounted.read(path)
+    if last.could_not_look is not None or not last.contents:
+        return None
+    age = datetime.now(UTC) - datetime.fromisoformat(last.at)
+    young = timedelta(0) <= age < timedelta(hours=RECOUNTED_HOURS)
+    return last if young and last.contents == contents(application, cluster) else None
 
 
 def unbounded(check: Check) -> Check:

@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,10 +167,16 @@ def recount_file(reports: Path, pipeline: str, dag_id: str) -> Path:
 
 @dataclass(frozen=True)
 class Recounted:
-    """What ``jobs/recount.py`` found, or why it could not look."""
+    """What ``jobs/recount.py`` found, or why it could not look.
+
+    ``at``        when it began to look, ISO 8601
+    ``contents``  what lay in Kafka then, as ``checking.contents`` tells it
+    """
 
     rows: tuple[Observation, ...]
     could_not_look: str | None = None
+    at: str = ""
+    contents: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +190,8 @@ class Recounted:
         if not path.exists():
             raise CouldNotLook(f"{path}", expected="the rows of a recount", observed="none", remedy="Has recount run?")
         found = json.loads(path.read_text())
-        return cls(tuple(Observation(**row) for row in found["rows"]), found["could_not_look"])
+        rows = tuple(Observation(**row) for row in found.pop("rows"))
+        return cls(rows, **found)
 
     def observe(self) -> tuple[Observation, ...]:
         if self.could_not_look is not None:

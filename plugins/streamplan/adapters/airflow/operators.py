@@ -159,13 +159,24 @@ class StateStoreOperator(SparkJobOperator):
 
 
 class RecountOperator(SparkJobOperator):
-    """Computes the pipeline anew from its input, for the totals check to judge."""
+    """Computes the pipeline anew from its input, for the totals check to judge.
+
+    On a schedule Spark is not started when nothing is new: the rows of the last time are judged again.
+    """
 
     def execute(self, context: Context) -> None:
+        from streamplan.adapters.checking import recounted_before
+        from streamplan.adapters.kafka.reader import KafkaCluster
         from streamplan.adapters.results import recount_file
 
         skip_when_passed_lately(context, replace(check_named("totals"), every_minutes=RECOUNT_MINUTES), self.pipeline)
         output = recount_file(Settings.from_environment().reports, self.pipeline, self.dag_id)
+        if _is_on_schedule(context):
+            application = application_of(pipeline_named(self.pipeline))
+            last = recounted_before(output, application, KafkaCluster(bootstrap_servers()))
+            if last is not None:
+                self.log.info("Nothing has come, gone or been processed since %s: the recount of then holds.", last.at)
+                return
         self._run("recount", output, "--bootstrap-servers", bootstrap_servers())
 
 
@@ -177,10 +188,15 @@ def skip_when_passed_lately(context: Context, check: Check, pipeline: str) -> No
     """On a schedule alone: who triggers a run wants to know."""
     from streamplan.adapters.checking import passed_lately
 
-    run = context["dag_run"]
     passed = passed_lately(check, pipeline, Settings.from_environment().reports)
-    if run.run_type == "scheduled" and not (run.conf or {}).get("full") and passed is not None:
+    if _is_on_schedule(context) and passed is not None:
         raise AirflowSkipException(f"{check.name} passed at {passed}: it is looked at every {check.every_minutes} min")
+
+
+def _is_on_schedule(context: Context) -> bool:
+    """And was not asked to look at everything."""
+    run = context["dag_run"]
+    return run.run_type == "scheduled" and not (run.conf or {}).get("full")
 
 
 def _is_large(application: Application) -> bool:
