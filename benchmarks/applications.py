@@ -86,6 +86,7 @@ class Flow:
                 "compression.type": compression_type,
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": 2_000_000,
+                "log_level": 2,  # brokers that are stopped behind it are no news; what is not delivered, flush tells
             }
         )
         self._rate = rate
