@@ -224,10 +224,11 @@ def draw(measured: Mapping[str, Sequence[tuple[Case, Sequence[Point]]]], file: P
         1, len(measured), figsize=(3.2 * len(measured), 3.2), layout="constrained", squeeze=False
     )
     for axis, (name, cases) in zip(axes[0], measured.items(), strict=True):
-        at = [getattr(case, name) for case, _ in cases]
+        steps = range(len(cases))
         for place, system in enumerate(SYSTEMS):
-            axis.plot(at, [points[place].per_cpu_second for _, points in cases], marker="o", label=system)
-        axis.set_xscale("symlog" if 0 in at else "log")
+            axis.plot(steps, [points[place].per_cpu_second for _, points in cases], marker="o", label=system)
+        axis.set_xticks(steps, [f"{getattr(case, name):,}" for case, _ in cases], fontsize=8)
+        axis.margins(x=0.15)
         axis.set_ylim(bottom=0)
         axis.set_title(TITLES.get(name, name), fontsize=10)
     axes[0][0].set_ylabel("orders per CPU second")
