@@ -33,8 +33,12 @@ def passed_lately(check: Check, pipeline: str, reports: Path) -> str | None:
     last = read_latest(reports, pipeline).get(check.name)
     if last is None or last.outcome is not Outcome.PASSED:
         return None
-    age = datetime.now(UTC) - datetime.fromisoformat(last.at)
-    return last.at if timedelta(0) <= age < timedelta(minutes=check.every_minutes) else None
+    return last.at if _is_younger(last.at, timedelta(minutes=check.every_minutes)) else None
+
+
+def _is_younger(at: str, limit: timedelta) -> bool:
+    """What is of the future is not: clocks differ, and nothing is to be skipped for that."""
+    return timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(at) < limit
 
 
 def contents(application: Application, cluster: Cluster) -> dict[str, Any]:
@@ -68,8 +72,7 @@ def recounted_before(path: Path, application: Application, cluster: Cluster) -> 
     last = Recounted.read(path)
     if last.could_not_look is not None or not last.contents:
         return None
-    age = datetime.now(UTC) - datetime.fromisoformat(last.at)
-    young = timedelta(0) <= age < timedelta(hours=RECOUNTED_HOURS)
+    young = _is_younger(last.at, timedelta(hours=RECOUNTED_HOURS))
     return last if young and last.contents == contents(application, cluster) else None
 
 

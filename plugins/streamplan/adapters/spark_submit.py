@@ -28,6 +28,9 @@ _JVM_OPTIONS = (
     "-Darrow.enable_null_check_for_get=false",
 )
 
+# An archive that does not fit is no news: the JVM goes on without. Nor is what cannot be kept in one.
+_NOT_TOLD = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+
 TRAINING_SECONDS = 300
 
 
@@ -35,7 +38,7 @@ def spark_submit_configs() -> dict[str, str]:
     """For ``--conf``. The driver's JVM is spark-submit's own and has the archive; executors may be anywhere."""
     options = " ".join(_JVM_OPTIONS)
     archive = class_archive()
-    shared = [f'"-XX:SharedArchiveFile={archive}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    shared = (f'"-XX:SharedArchiveFile={archive}"', *_NOT_TOLD)
     return {
         "spark.driver.extraJavaOptions": " ".join([options, *(shared if archive.exists() else ())]),
         "spark.executor.extraJavaOptions": options,
@@ -54,7 +57,7 @@ def make_class_archive(environment: Mapping[str, str], log_file: Path) -> None:
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".spark-classes-") as scratch:
         draft = Path(scratch) / "draft.jsa"
-        options = [*_JVM_OPTIONS, f'"-XX:ArchiveClassesAtExit={draft}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        options = [*_JVM_OPTIONS, f'"-XX:ArchiveClassesAtExit={draft}"', *_NOT_TOLD]
         argv = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
         argv += ["--conf", f"spark.driver.extraJavaOptions={' '.join(options)}", "--conf", "spark.ui.enabled=false"]
         argv += [str(Path(__file__).parent / "spark" / "training.py"), str(Path(scratch) / "checkpoint")]
