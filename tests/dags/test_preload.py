@@ -1,43 +1,41 @@
-"""What the scheduler has loaded when it forks its workers, asked of a process that Airflow starts as a component."""
+"""What the scheduler has loaded when it forks its workers, asked of a process that Airflow starts as components."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 
-import pytest
-
 STARTS = """
-import sys
+import json, os, sys
 from airflow.jobs.job import Job
 
-sys.argv = ["airflow", sys.argv[1]]
-Job()
-print(*(name in sys.modules for name in ("great_expectations", "streamplan.pipelines")))
+found = []
+for component, executor in json.loads(sys.argv.pop()):
+    sys.argv = ["airflow", component]
+    os.environ["AIRFLOW__CORE__EXECUTOR"] = executor
+    Job()
+    found.append([name in sys.modules for name in ("great_expectations", "streamplan.pipelines")])
+print(json.dumps(found))
 """
 
+WITHOUT = [
+    ("scheduler", "CeleryExecutor"),  # its tasks are no children of the scheduler
+    ("triggerer", "LocalExecutor"),
+    ("dag-processor", "LocalExecutor"),
+]
 
-@pytest.mark.parametrize(
-    ("component", "executor", "loaded"),
-    [
-        ("scheduler", "LocalExecutor", True),
-        ("scheduler", "airflow.executors.local_executor.LocalExecutor,CeleryExecutor", True),
-        ("scheduler", "CeleryExecutor", False),  # its tasks are no children of the scheduler
-        ("triggerer", "LocalExecutor", False),
-        ("dag-processor", "LocalExecutor", False),
-    ],
-)
-def test_checks_find_great_expectations_loaded_and_declarations_as_they_are_now(
-    database: None, component: str, executor: str, loaded: bool
-) -> None:
+
+def test_checks_find_great_expectations_loaded_and_declarations_as_they_are_now(database: None) -> None:
+    starts = [*WITHOUT, ("scheduler", "airflow.executors.local_executor.LocalExecutor,CeleryExecutor")]
     done = subprocess.run(
-        [sys.executable, "-c", STARTS, component],
-        env={**os.environ, "AIRFLOW__CORE__EXECUTOR": executor},
+        [sys.executable, "-c", STARTS, json.dumps(starts)],
+        env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
     )
-    assert done.stdout.splitlines()[-1] == f"{loaded} False"
+    assert json.loads(done.stdout.splitlines()[-1]) == [[False, False]] * len(WITHOUT) + [[True, False]]
     assert done.stdout.count("Skipping registering function") == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from streamplan.checks import CHECKS, check_named, totals
 from streamplan.checks.application import application_of
 from streamplan.checks.observation import Check, CheckResult, Observation, Outcome
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.settings import Settings
+from streamplan.settings import PROJECT, Settings
 
 from tests.fake_cluster import FakeApplication, FakeCluster
 
@@ -82,37 +81,38 @@ def test_brokers_away_is_neither_green_nor_red(
     assert read_latest(settings.reports, "orders")[check.name] == result
 
 
+RUNS = 2
+
 _RUN = """
-import sys
-from tests.integration.test_expectations import application, check_named, run, Settings
-for _ in range(3):
-    print(run(check_named(sys.argv[1]), Settings.from_environment(), application().cluster).data_docs)
+import multiprocessing, sys
+from tests.integration.test_expectations import CHECKS, RUNS, application, run, Settings
+
+def look(check):
+    for _ in range(RUNS):
+        print(run(check, Settings.from_environment(), application().cluster).data_docs, flush=True)
+
+context = multiprocessing.get_context("fork")  # as Airflow's LocalExecutor starts tasks
+started = [context.Process(target=look, args=(check,)) for check in CHECKS]
+for process in started:
+    process.start()
+for process in started:
+    process.join()
+sys.exit(any(process.exitcode for process in started))
 """
 
 
-@pytest.fixture
-def processes(settings: Settings) -> Iterator[list[subprocess.Popen[str]]]:
-    root = Path(__file__).parents[2]
-    environment = {"STREAMPLAN_HOME": str(settings.home), "PYTHONPATH": f"{root / 'plugins'}:{root}", "PATH": ""}
-    started = [
-        subprocess.Popen([sys.executable, "-c", _RUN, check.name], env=environment, stdout=subprocess.PIPE, text=True)
-        for check in CHECKS
-    ]
-    yield started
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def test_checks_that_run_at_once_share_the_site(settings: Settings, processes: list[subprocess.Popen[str]]) -> None:
-    pages = [line for process in processes for line in process.communicate(timeout=120)[0].split()]
-    assert [process.returncode for process in processes] == [0] * len(CHECKS)
+def test_checks_that_run_at_once_share_the_site(settings: Settings) -> None:
+    environment = {"STREAMPLAN_HOME": str(settings.home), "PYTHONPATH": f"{PROJECT / 'plugins'}:{PROJECT}", "PATH": ""}
+    argv = [sys.executable, "-c", _RUN]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = done.stdout.split()
     index = (settings.reports / "orders" / "data_docs" / "index.html").read_text()
-    assert len(pages) == 3 * len(CHECKS)
+    assert len(pages) == RUNS * len(CHECKS)
     for page in pages:
         assert (settings.reports / page).is_file()
         assert page.removeprefix("orders/data_docs/") in index
-    assert len(read_history(settings.reports, "orders")) == 3 * len(CHECKS)
+    assert len(read_history(settings.reports, "orders")) == RUNS * len(CHECKS)
 
 
 def test_old_pages_are_forgotten(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
