@@ -10,7 +10,7 @@ from pathlib import Path
 
 from streamplan.settings import PROJECT
 
-ROUNDS = 3
+ROUNDS = 1
 SEED = 4
 SECONDS = 1800.0
 FAULTS = "kill-driver-jvm,kill-worker,kill-broker,reset,kill-triggerer"
