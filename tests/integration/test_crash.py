@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.spark_submit import spark_submit_configs
 from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import order
 
@@ -52,9 +53,8 @@ class Aggregator:
                 "1g",
                 "--conf",
                 "spark.ui.enabled=false",
-                "--driver-java-options",
-                "-XX:TieredStopAtLevel=1",
             ),
+            *(part for config in spark_submit_configs().items() for part in ("--conf", "=".join(config))),
             *("--jars", ",".join(map(str, sorted(jars.glob("*.jar"))))),
             str(PROJECT / "jobs" / "aggregator.py"),
             *("--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers),
