@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
@@ -16,13 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from streamplan.adapters import processes
-from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
 from streamplan.adapters.embedded.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
 from streamplan.adapters.embedded.jars import SPARK, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import Ports
-from streamplan.adapters.embedded.stack import Stack
 from streamplan.adapters.spark.session import open_session
+from streamplan.adapters.spark_submit import spark_submit_configs
 from streamplan.settings import PROJECT, Settings
 
 NewTopicFactory = Callable[..., str]
@@ -55,22 +53,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
 def bootstrap_servers(kafka: EmbeddedKafka) -> str:
     """``host:port,host:port`` of the session's brokers."""
     return kafka.bootstrap_servers
-
-
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Brokers and Airflow's four processes, up, below a path with a space. A test that stops some starts them again."""
-    home = tmp_path_factory.mktemp("the stack")
-    base = random.randrange(15_000, 30_000, 10)
-    names = sorted({**DEFAULT_PORTS, **AIRFLOW_PORTS})
-    (home / "stack.json").write_text(json.dumps({name: base + offset for offset, name in enumerate(names)}))
-    whole = Stack(Settings.from_environment({"STREAMPLAN_HOME": str(home)}))
-    try:
-        whole.up()
-        yield whole
-    finally:
-        whole.down()
-    assert processes.registered(home / "run") == []
 
 
 @pytest.fixture
@@ -121,10 +103,13 @@ def spark_environment() -> Mapping[str, str]:
 def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[SparkSession]:
     """One Spark in this process for all tests of queries."""
     os.environ.update(spark_environment)
-    builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
-    builder.config("spark.driver.memory", "1g").config(
-        "spark.jars", ",".join(map(str, sorted(spark_jars.glob("*.jar"))))
-    ).getOrCreate()
+    configs = {
+        **spark_submit_configs(),
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.jars": ",".join(map(str, sorted(spark_jars.glob("*.jar")))),
+    }
+    SparkSession.builder.master("local[2,4]").config(map=dict(configs)).getOrCreate()
     session = open_session("tests")
     yield session
     session.stop()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.adapters import processes
-from streamplan.adapters.embedded import airflow, brokers
-from streamplan.adapters.embedded.airflow import API_SERVER, PROCESSES
-from streamplan.adapters.embedded.airflow_rest import AirflowRest
+from streamplan.adapters.embedded import brokers
 from streamplan.adapters.embedded.brokers import NODES, EmbeddedKafka
 from streamplan.adapters.embedded.jars import BROKERS, directory_of, fetch, require
 from streamplan.adapters.embedded.ports import LOOPBACK, Ports, is_free
-from streamplan.adapters.embedded.stack import Stack
 from streamplan.errors import StreamplanError
-from streamplan.settings import Settings
 
 from tests.integration.conftest import embedded_kafka
 
@@ -48,14 +42,6 @@ def kill(pid: int) -> None:
     process = psutil.Process(pid)
     process.kill()
     process.wait(timeout=20)
-
-
-def group_of(process: psutil.Process) -> int | None:
-    """The process group of a process that still runs."""
-    try:
-        return None if process.status() == psutil.STATUS_ZOMBIE else os.getpgid(process.pid)
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return None
 
 
 def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
@@ -189,70 +175,3 @@ def test_a_failed_fetch_leaves_nothing_that_looks_complete(tmp_path: Path) -> No
         fetch(BROKERS, environment, java_home=java_home, log_file=tmp_path / "fetch.log")
     assert "STREAMPLAN_MAVEN" in str(caught.value)
     assert not directory_of(BROKERS, environment).exists()
-
-
-def test_the_whole_stack_comes_up_is_mended_and_goes_down(tmp_path: Path) -> None:
-    defaults = {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS}
-    (tmp_path / "home").mkdir()
-    # Away from the defaults: a demo may be running beside the tests.
-    moved = {name: port + 20_000 + os.getpid() % 97 for name, port in defaults.items()}
-    (tmp_path / "home" / "stack.json").write_text(json.dumps(moved))
-    settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path / "home")})
-    stack = Stack(settings)
-    try:
-        stack.up()
-        assert {state.name: state.fault for state in stack.states()} == dict.fromkeys(
-            ["kafka-1", "kafka-2", *PROCESSES], ""
-        )
-        before = {state.name: state.pid for state in stack.states()}
-        for name in PROCESSES:
-            assert listening(before[name]) <= {LOOPBACK}
-        check_rest(stack)
-        check_secrets(settings.home / "airflow")
-
-        for name in ("airflow-scheduler", "kafka-2"):
-            kill(before[name])
-        job = processes.start(
-            "job",
-            [sys.executable, "-c", "import time; time.sleep(600)"],
-            env=os.environ,
-            log_file=settings.logs / "job.log",
-            run_dir=settings.run,
-        )
-        Stack(settings).up()
-        assert [state for state in stack.states() if state.fault and state.name != "job"] == []
-        after = {state.name: state.pid for state in stack.states()}
-        groups = {*before.values(), *after.values()}
-        assert {name for name in before if after[name] != before[name]} == {"airflow-scheduler", "kafka-2"}
-
-        stopped = stack.down()
-        assert sorted(stopped) == sorted([*PROCESSES, "job", "kafka-1", "kafka-2"])
-        assert stopped.index("job") == len(PROCESSES)
-        assert not processes.is_alive(job)
-        assert not any(psutil.pid_exists(pid) for pid in after.values())
-        assert [process for process in psutil.process_iter() if group_of(process) in groups] == []
-        assert stack.down() == []
-        assert processes.registered(settings.run) == []
-    finally:
-        stack.down()
-
-
-def check_rest(stack: Stack) -> None:
-    rest = stack.airflow.rest()
-    try:
-        assert rest.dag("no_such_dag") is None
-        assert rest.import_errors() == {}
-    finally:
-        rest.close()
-    stranger = AirflowRest(stack.airflow.url, airflow.USER, "wrong")
-    try:
-        with pytest.raises(StreamplanError, match="status 401"):
-            stranger.import_errors()
-    finally:
-        stranger.close()
-    assert stack.airflow.url.endswith(str(stack.airflow._ports[API_SERVER]))
-
-
-def check_secrets(home: Path) -> None:
-    for name in ("passwords.json", "environment.json"):
-        assert (home / name).stat().st_mode & 0o077 == 0, name

@@ -15,8 +15,8 @@ from streamplan.adapters.kafka.groups import set_positions
 from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.pipelines import pipeline_named
 
+from tests.integration.stack.test_deploy import DEPLOY_SECONDS
 from tests.integration.test_aggregator import read_committed
-from tests.integration.test_deploy import DEPLOY_SECONDS
 
 ORDERS = pipeline_named("orders")
 GROUP = ORDERS.topology.application_id

@@ -1,0 +1,37 @@
+"""Brokers and Airflow for the tests that trigger runs as a person does. They are down again before the others begin."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+
+import pytest
+from streamplan.adapters import processes
+from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
+from streamplan.adapters.embedded.brokers import DEFAULT_PORTS
+from streamplan.adapters.embedded.stack import Stack
+from streamplan.settings import Settings
+
+
+@pytest.fixture(scope="package")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Below a path with a space."""
+    home = tmp_path_factory.mktemp("the stack")
+    base = random.randrange(15_000, 30_000, 10)
+    names = sorted({**DEFAULT_PORTS, **AIRFLOW_PORTS})
+    (home / "stack.json").write_text(json.dumps({name: base + offset for offset, name in enumerate(names)}))
+    settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
+    try:
+        yield settings
+    finally:
+        Stack(settings).down()
+    assert processes.registered(home / "run") == []
+
+
+@pytest.fixture(scope="module")
+def stack(home: Settings) -> Stack:
+    """Brokers and Airflow's four processes, up when a module begins, whatever the one before has stopped."""
+    whole = Stack(home)
+    whole.up()
+    return whole
