@@ -410,20 +410,26 @@ def test_input_that_ends_early_is_not_taken_for_complete(application: Applicatio
     assert application.totals() == {b"0": 5, b"1": 5}
 
 
-def test_a_long_micro_batch_is_committed_in_parts(application: Application) -> None:
-    """Else one that takes longer than a transaction may last would be aborted, however often it is tried."""
+@pytest.mark.parametrize(
+    ("timeout_ms", "seconds"),
+    [
+        (1000, 0.3),  # more than a quarter: one that takes longer than it may would be aborted, however often tried
+        (60_000, 1.1),  # what is written by then is for the next sub-topology, which need not wait for the rest
+    ],
+)
+def test_a_long_micro_batch_is_committed_in_parts(application: Application, timeout_ms: int, seconds: float) -> None:
     target, batches = _truncated(application, application.repartition, 0)
 
     def killed_later() -> Iterator[pa.RecordBatch]:
         (rows,) = batches
         yield rows.slice(0, 2)
-        time.sleep(0.3)  # more than a quarter of the time-out
+        time.sleep(seconds)
         yield rows.slice(2)
         raise RuntimeError("killed")
 
-    hurried = replace(target, transaction_timeout_ms=1000)
+    limited = replace(target, transaction_timeout_ms=timeout_ms)
     with pytest.raises(RuntimeError, match="killed"):
-        list(repartition_writer(hurried, application.orders, ORDER, "ProductType")(killed_later()))
+        list(repartition_writer(limited, application.orders, ORDER, "ProductType")(killed_later()))
     assert len(application.committed(application.repartition)) == 4
     application.drain()
     assert len(application.committed(application.repartition)) == 10

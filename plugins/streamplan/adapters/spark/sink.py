@@ -30,8 +30,15 @@ _QUEUE_BYTES = 64 * 1024 * 1024
 """Of records on their way to the brokers."""
 
 
+_COMMIT_INTERVAL_SECONDS = 1.0
+"""So long a transaction takes records that are written one by one before another goes on.
+
+The sub-topology that reads them need not wait for the rest of a long micro-batch. Each costs some 50 ms, in which the
+coordinator is still busy with the one before.
+"""
+
 _SHARE_OF_TIMEOUT = 0.25
-"""So much of its time-out a transaction may take before another goes on: the rest is for the brokers."""
+"""And so much of its time-out at most: the rest is for the brokers."""
 
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
@@ -222,7 +229,8 @@ class TaskTransaction:
         Only for records that are written one by one: a run of the same micro-batch skips those that are committed.
         A micro-batch that takes longer than a transaction may last would else be aborted, however often it is tried.
         """
-        if time.monotonic() - self._begun < self.target.transaction_timeout_ms / 1000 * _SHARE_OF_TIMEOUT:
+        timeout = self.target.transaction_timeout_ms / 1000
+        if time.monotonic() - self._begun < min(_COMMIT_INTERVAL_SECONDS, timeout * _SHARE_OF_TIMEOUT):
             return
         self._commit({topic: next_offset})
         self.positions[topic] = next_offset
