@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -60,16 +61,14 @@ class Checkpoint:
             return None
         aside = f"{self.location}.replaced"
         target = self._path_of(aside)
-        files = target.getFileSystem(self._hadoop)
-        files.delete(target, True)  # the one before: one is kept, for whoever wonders
-        if not files.rename(self._path(""), target):
+        self._files.delete(target, True)  # the one before: one is kept, for whoever wonders
+        if not self._files.rename(self._path(""), target):
             raise StreamplanError(f"{self.location} could not be renamed to {aside}", remedy="Is it writable?")
         return aside
 
     def remove_beside(self, location: str) -> None:
         """Remove a directory that lies beside the checkpoint."""
-        path = self._path_of(location)
-        path.getFileSystem(self._hadoop).delete(path, True)
+        self._files.delete(self._path_of(location), True)
 
     def begin_at(self, positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> None:
         """Let the query that comes go on at ``positions``, with the state that another query has left here.
@@ -120,10 +119,9 @@ class Checkpoint:
 
     def _newest(self, log: str) -> int | None:
         path = self._path(log)
-        files = path.getFileSystem(self._hadoop)
-        if not files.exists(path):
+        if not self._files.exists(path):
             return None
-        names = [str(status.getPath().getName()) for status in files.listStatus(path)]
+        names = [str(status.getPath().getName()) for status in self._files.listStatus(path)]
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _offsets(self, name: str, topics: Sequence[str]) -> dict[tuple[str, int], int]:
@@ -142,40 +140,44 @@ class Checkpoint:
         return found
 
     def _exists(self, name: str) -> bool:
-        path = self._path(name)
-        return bool(path.getFileSystem(self._hadoop).exists(path))
+        return bool(self._files.exists(self._path(name)))
 
     def _read(self, name: str) -> str:
-        path = self._path(name)
-        stream = path.getFileSystem(self._hadoop).open(path)
+        stream = self._files.open(self._path(name))
         try:
             # A gateway call with the whole text, not one a byte. ISO-8859-1 cannot fail on the leading zero byte.
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "ISO-8859-1"))
+            return str(self._io.toString(stream, "ISO-8859-1"))
         finally:
             stream.close()
 
     def _write(self, name: str, text: str) -> None:
-        path = self._path(name)
-        stream = path.getFileSystem(self._hadoop).create(path, True)
+        stream = self._files.create(self._path(name), True)
         try:
-            self._jvm.org.apache.commons.io.IOUtils.write(text, stream, "UTF-8")
+            self._io.write(text, stream, "UTF-8")
         finally:
             stream.close()
 
     def _delete(self, name: str) -> None:
-        path = self._path(name)
-        path.getFileSystem(self._hadoop).delete(path, True)
+        self._files.delete(self._path(name), True)
 
     def _path(self, name: str) -> Any:
         return self._path_of(f"{self.location}/{name}" if name else self.location)
 
-    def _path_of(self, location: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(location)
+    # Offsets are read with every micro-batch. To find a class takes a gateway call for each part of its name, and a
+    # file system that Hadoop does not keep is made anew.
+
+    @cached_property
+    def _path_of(self) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path
+
+    @cached_property
+    def _io(self) -> Any:
+        return self._jvm.org.apache.commons.io.IOUtils
+
+    @cached_property
+    def _files(self) -> Any:
+        return self._path("").getFileSystem(self.spark._jsc.hadoopConfiguration())
 
     @property
     def _jvm(self) -> Any:
         return self.spark._jvm
-
-    @property
-    def _hadoop(self) -> Any:
-        return self.spark._jsc.hadoopConfiguration()
