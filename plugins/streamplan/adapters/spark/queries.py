@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -18,8 +18,15 @@ from streamplan.adapters.spark.frames import consumer_options, from_kafka
 from streamplan.adapters.spark.lowering import lower, number_outputs
 from streamplan.adapters.spark.placements import TaskWritten
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
-from streamplan.adapters.spark.stages import WRITTEN_SCHEMA, Writer, output_writer, repartition_writer
-from streamplan.adapters.spark.template import Replay, record
+from streamplan.adapters.spark.stages import (
+    RANGES,
+    WRITTEN_SCHEMA,
+    for_each_micro_batch,
+    output_writer,
+    ranges_as_text,
+    repartition_writer,
+)
+from streamplan.adapters.spark.template import ArrowFunction, Replay, record
 from streamplan.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Source, Subtopology
@@ -107,43 +114,47 @@ def build_query(
     def raw(source: Source) -> DataFrame:
         return _read_stream(spark, deployment, subtopology, source, positions)
 
-    def target(batch: int, outputs: tuple[Output, ...]) -> SinkTarget:
+    def target(outputs: tuple[Output, ...]) -> SinkTarget:
         return SinkTarget(
             bootstrap_servers=deployment.bootstrap_servers,
             application_id=pipeline.topology.application_id,
             generation=claimed.generation,
             transaction_timeout_ms=deployment.transaction_timeout_ms,
             subtopology=subtopology.id,
-            ranges=checkpoint.ranges(batch, topics),
+            ranges={},
             outputs=outputs,
             dead_letter_topic=dead_letters.name,
             dead_letter_partitions=dead_letters.partitions,
         )
 
     def report(
-        batch: DataFrame, number: int, writer: Writer, observations: Sequence[tuple[str, Observation]] = ()
+        rows: DataFrame, number: int, to: SinkTarget, observations: Sequence[tuple[str, Observation]] = ()
     ) -> frozenset[int]:
-        rows = batch.mapInArrow(writer, WRITTEN_SCHEMA).collect()
+        spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(to))
+        done = rows.collect()
         written(
             Written(
                 subtopology.id,
                 number,
-                sum(row["written"] for row in rows),
-                sum(row["dead_lettered"] for row in rows),
+                sum(row["written"] for row in done),
+                sum(row["dead_lettered"] for row in done),
                 {name: dict(found.get) for name, found in observations},
-                tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in rows),
+                tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in done),
             )
         )
-        return frozenset(row["partition"] for row in rows)
+        return frozenset(row["partition"] for row in done)
 
     if (rekey := _rekey(subtopology)) is not None:
         (source,) = subtopology.sources
         _, outputs = number_outputs(pipeline, subtopology)
         streaming, stateful = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic"), False
+        base = target(outputs)
+        rekeyed = partial(repartition_writer, topic=topics[0], serde=rekey.value, key=rekey.field)
+        into_topics = ArrowFunction(for_each_micro_batch(base, rekeyed), WRITTEN_SCHEMA, streaming.columns)
 
         def write(batch: DataFrame, number: int) -> None:
-            to = target(number, outputs)
-            done = report(batch, number, repartition_writer(to, topics[0], rekey.value, rekey.field))
+            to = replace(base, ranges=checkpoint.ranges(number, topics))
+            done = report(into_topics(batch), number, to)
             commit_empty(to, to.partitions - done)
     else:
         lowered = lower(pipeline, subtopology, schemas, raw)
@@ -155,9 +166,11 @@ def build_query(
         # One Spark task, and no other, writes for a stream task; its records in the order in which they came.
         placed = _ended(spark, rows, partitions).repartitionById(partitions, F.col("partition"))
         placed = placed.sortWithinPartitions("last", "topic", "offset", "order")
+        base = target(lowered.outputs)
+        into_topics = ArrowFunction(for_each_micro_batch(base, output_writer), WRITTEN_SCHEMA, placed.columns)
 
         def write(batch: DataFrame, number: int) -> None:
-            to = target(number, lowered.outputs)
+            to = replace(base, ranges=checkpoint.ranges(number, topics))
             if lowered.kept:
                 # A micro-batch claims to be ordered by columns that it has no longer, and Spark 4.2 then fails to keep
                 # it ("key not found" in InMemoryRelation.withOutput). A union claims nothing.
@@ -165,7 +178,7 @@ def build_query(
             try:
                 replay = Replay(model, batch)
                 observations = tuple((name, replay.of(one)) for name, one in finished.observations)
-                report(replay.of(placed), number, output_writer(to), observations)
+                report(into_topics(replay.of(placed)), number, to, observations)
             finally:
                 if lowered.kept:
                     batch.unpersist()

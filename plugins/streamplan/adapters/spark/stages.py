@@ -11,12 +11,13 @@ import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from streamplan.adapters.deserialize import select_keys
 from streamplan.adapters.spark.instances import this_instance
@@ -27,6 +28,26 @@ from streamplan.serdes import Json
 WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, instance string, host string"
 
 Writer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+RANGES = "streamplan.ranges"
+"""Local property of a micro-batch's job: its :attr:`SinkTarget.ranges`, by :func:`ranges_as_text`."""
+
+
+def ranges_as_text(target: SinkTarget) -> str:
+    return json.dumps([(*source, *extent) for source, extent in target.ranges.items()])
+
+
+def for_each_micro_batch(target: SinkTarget, writer: Callable[[SinkTarget], Writer]) -> Writer:
+    """The writer for micro-batches whose ranges are told by the job, so that Spark is given the same one for all."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        told = context.getLocalProperty(RANGES) if context else None
+        assert told is not None, f"a job without {RANGES}"
+        ranges = {(topic, partition): (first, until) for topic, partition, first, until in json.loads(told)}
+        return writer(replace(target, ranges=ranges))(batches)
+
+    return write
 
 
 @dataclass

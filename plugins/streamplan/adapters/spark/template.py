@@ -2,17 +2,58 @@
 
 An expression built from Python is a call to the JVM for each of its parts: about a thousand for the changelog of a
 count, of which most are the same every time. So the plan is built on a DataFrame that records what is done with it, and
-what is recorded is done again with each micro-batch: a call or two for each step, with the expressions there are.
+what is recorded is done again with each micro-batch: one call for each step, with the expressions there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.util import PythonEvalType
 
 _Any = TypeVar("_Any")
+
+
+class ArrowFunction:
+    """``DataFrame.mapInArrow`` of one function. PySpark serializes the function and describes the call each time.
+
+    ``schema``   of what it returns
+    ``columns``  of what it takes: all that the DataFrame has, in their order
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: str,
+        columns: Sequence[str],
+    ) -> None:
+        made: Any = pandas_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
+        self._column = made(*columns)
+
+    def __call__(self, data: DataFrame) -> DataFrame:
+        made: Any = data._jdf.mapInArrow(self._column._jc, False, None)
+        return type(data)(made, data.sparkSession)
+
+
+class _Watched:
+    """A Java DataFrame, and the calls of its methods: name, arguments, result."""
+
+    def __init__(self, java: Any, calls: list[tuple[str, tuple[Any, ...], Any]]) -> None:
+        self._java, self._calls = java, calls
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._java, name)
+
+        def call(*arguments: Any) -> Any:
+            result = found(*arguments)
+            self._calls.append((name, arguments, result))
+            return result
+
+        return call
 
 
 class _Recorded:
@@ -23,18 +64,28 @@ class _Recorded:
         self.make = make
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.model, name)
-        if not callable(found):
-            return found
+        if not callable(getattr(self.model, name)):
+            return getattr(self.model, name)
 
         def step(*arguments: Any, **options: Any) -> Any:
-            model = found(*map(_model_of, arguments), **options)
+            calls: list[tuple[str, tuple[Any, ...], Any]] = []
+            watched = type(self.model)(_Watched(self.model._jdf, calls), self.model.sparkSession)
+            model = getattr(watched, name)(*map(_model_of, arguments), **options)
             if not isinstance(model, DataFrame):
                 return model
-            return _Recorded(
-                model,
-                lambda replay: getattr(replay.of(cast(DataFrame, self)), name)(*map(replay.of, arguments), **options),
-            )
+            others = {id(one.model._jdf): one for one in arguments if isinstance(one, _Recorded)}
+            if any(isinstance(one, Observation) for one in arguments):  # each is made anew
+                calls.clear()
+
+            def make(replay: Replay) -> DataFrame:
+                own = replay.of(cast(DataFrame, self))
+                for method, given, made in calls:
+                    if made is model._jdf:
+                        now = (replay.of(others[id(one)])._jdf if id(one) in others else one for one in given)
+                        return type(own)(getattr(own._jdf, method)(*now), own.sparkSession)
+                return cast(DataFrame, getattr(own, name)(*map(replay.of, arguments), **options))
+
+            return _Recorded(model, make)
 
         return step
 
