@@ -85,7 +85,7 @@ class Totals:
                 "group.id": "bench",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 5,
+                "fetch.wait.max.ms": 500,  # brokers answer at once when there is something
                 "topic.metadata.refresh.interval.ms": 500,
                 "allow.auto.create.topics": False,
                 "log_level": 2,
