@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from streamplan.adapters.spark.sink import SinkTarget
 from streamplan.adapters.spark.stages import RANGES, Writer, for_each_micro_batch, ranges_as_text
-from streamplan.adapters.spark.template import ArrowFunction, Replay, record
+from streamplan.adapters.spark.template import Replay, record
 from streamplan.generation import Generation
 
 SCHEMA = "key string, n bigint"
@@ -57,10 +57,15 @@ def test_a_function_is_applied_to_each_batch_as_map_in_arrow_does(spark: SparkSe
         for batch in batches:
             yield batch.set_column(1, "n", pc.multiply(batch["n"], 2))
 
-    applied = ArrowFunction(doubled, SCHEMA, ["key", "n"])
+    model = record(spark.createDataFrame([], SCHEMA))
+    applied = model.where("n > 0").mapInArrow(doubled, SCHEMA)
     for data in ([("a", 1), ("b", 2)], [("c", 3)]):
         batch = spark.createDataFrame(data, SCHEMA)
-        assert rows(applied(batch)) == rows(batch.mapInArrow(doubled, SCHEMA)) == [(key, 2 * n) for key, n in data]
+        assert (
+            rows(Replay(model, batch).of(applied))
+            == rows(batch.mapInArrow(doubled, SCHEMA))
+            == [(key, 2 * n) for key, n in data]
+        )
 
 
 def test_a_writer_is_told_the_ranges_of_the_micro_batch_by_its_job(spark: SparkSession) -> None:
@@ -71,9 +76,10 @@ def test_a_writer_is_told_the_ranges_of_the_micro_batch_by_its_job(spark: SparkS
         return write
 
     empty = SinkTarget("", "an-application", Generation(1, "a"), 1, 0, {}, (), "", 1)
-    applied = ArrowFunction(for_each_micro_batch(empty, told), SCHEMA, ["key", "n"])
+    model = record(spark.createDataFrame([], SCHEMA))
+    applied = model.mapInArrow(for_each_micro_batch(empty, told), SCHEMA)
     batch = spark.createDataFrame([("a", 1)], SCHEMA).coalesce(1)
     for until in (5, 7):
         now = replace(empty, ranges={("a topic", 3): (0, until)})
         spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(now))
-        assert rows(applied(batch)) == [(f"{{('a topic', 3): (0, {until})}}", 1)]
+        assert rows(Replay(model, batch).of(applied)) == [(f"{{('a topic', 3): (0, {until})}}", 1)]

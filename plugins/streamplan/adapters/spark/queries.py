@@ -21,12 +21,13 @@ from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, c
 from streamplan.adapters.spark.stages import (
     RANGES,
     WRITTEN_SCHEMA,
+    Writer,
     for_each_micro_batch,
     output_writer,
     ranges_as_text,
     repartition_writer,
 )
-from streamplan.adapters.spark.template import ArrowFunction, Replay, record
+from streamplan.adapters.spark.template import Replay, record
 from streamplan.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Source, Subtopology
@@ -131,31 +132,34 @@ def build_query(
         rows: DataFrame, number: int, to: SinkTarget, observations: Sequence[tuple[str, Observation]] = ()
     ) -> frozenset[int]:
         spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(to))
-        done = rows.collect()
+        tasks = rows.collect()
         written(
             Written(
                 subtopology.id,
                 number,
-                sum(row["written"] for row in done),
-                sum(row["dead_lettered"] for row in done),
+                sum(row["written"] for row in tasks),
+                sum(row["dead_lettered"] for row in tasks),
                 {name: dict(found.get) for name, found in observations},
-                tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in done),
+                tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in tasks),
             )
         )
-        return frozenset(row["partition"] for row in done)
+        return frozenset(row["partition"] for row in tasks)
+
+    def written_to(data: DataFrame, to: SinkTarget, writer: Callable[[SinkTarget], Writer]) -> DataFrame:
+        return data.mapInArrow(for_each_micro_batch(to, writer), WRITTEN_SCHEMA)
 
     if (rekey := _rekey(subtopology)) is not None:
         (source,) = subtopology.sources
         _, outputs = number_outputs(pipeline, subtopology)
         streaming, stateful = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic"), False
+        model = record(spark.createDataFrame([], streaming.schema))
         base = target(outputs)
         rekeyed = partial(repartition_writer, topic=topics[0], serde=rekey.value, key=rekey.field)
-        into_topics = ArrowFunction(for_each_micro_batch(base, rekeyed), WRITTEN_SCHEMA, streaming.columns)
+        done = written_to(model, base, rekeyed)
 
         def write(batch: DataFrame, number: int) -> None:
             to = replace(base, ranges=checkpoint.ranges(number, topics))
-            done = report(into_topics(batch), number, to)
-            commit_empty(to, to.partitions - done)
+            commit_empty(to, to.partitions - report(Replay(model, batch).of(done), number, to))
     else:
         lowered = lower(pipeline, subtopology, schemas, raw)
         streaming, stateful = lowered.streaming, lowered.stateful
@@ -167,7 +171,7 @@ def build_query(
         placed = _ended(spark, rows, partitions).repartitionById(partitions, F.col("partition"))
         placed = placed.sortWithinPartitions("last", "topic", "offset", "order")
         base = target(lowered.outputs)
-        into_topics = ArrowFunction(for_each_micro_batch(base, output_writer), WRITTEN_SCHEMA, placed.columns)
+        done = written_to(placed, base, output_writer)
 
         def write(batch: DataFrame, number: int) -> None:
             to = replace(base, ranges=checkpoint.ranges(number, topics))
@@ -178,7 +182,7 @@ def build_query(
             try:
                 replay = Replay(model, batch)
                 observations = tuple((name, replay.of(one)) for name, one in finished.observations)
-                report(into_topics(replay.of(placed)), number, to, observations)
+                report(replay.of(done), number, to, observations)
             finally:
                 if lowered.kept:
                     batch.unpersist()

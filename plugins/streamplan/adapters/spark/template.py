@@ -7,8 +7,8 @@ what is recorded is done again with each micro-batch: one call for each step, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
@@ -16,27 +16,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.util import PythonEvalType
 
 _Any = TypeVar("_Any")
-
-
-class ArrowFunction:
-    """``DataFrame.mapInArrow`` of one function. PySpark serializes the function and describes the call each time.
-
-    ``schema``   of what it returns
-    ``columns``  of what it takes: all that the DataFrame has, in their order
-    """
-
-    def __init__(
-        self,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        schema: str,
-        columns: Sequence[str],
-    ) -> None:
-        made: Any = pandas_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
-        self._column = made(*columns)
-
-    def __call__(self, data: DataFrame) -> DataFrame:
-        made: Any = data._jdf.mapInArrow(self._column._jc, False, None)
-        return type(data)(made, data.sparkSession)
+_ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class _Watched:
@@ -88,6 +68,16 @@ class _Recorded:
             return _Recorded(model, make)
 
         return step
+
+    def mapInArrow(self, function: _ArrowFunction, schema: str) -> _Recorded:
+        """As PySpark's, which serializes the function anew each time, and names columns of this one."""
+        described: Any = pandas_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
+        column = described(*self.model.columns)
+
+        def applied(data: DataFrame) -> DataFrame:
+            return type(data)(data._jdf.mapInArrow(column._jc, False, None), data.sparkSession)
+
+        return _Recorded(applied(self.model), lambda replay: applied(replay.of(cast(DataFrame, self))))
 
 
 def record(model: DataFrame) -> DataFrame:
