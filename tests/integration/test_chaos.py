@@ -12,6 +12,7 @@ from streamplan.settings import PROJECT
 
 ROUNDS = 1
 SEED = 4
+ORDERS_PER_SECOND = 500
 SECONDS = 1800.0
 FAULTS = "kill-driver-jvm,kill-worker,kill-broker,reset,kill-triggerer"
 """One of each kind that is over soon."""
@@ -20,6 +21,7 @@ FAULTS = "kill-driver-jvm,kill-worker,kill-broker,reset,kill-triggerer"
 def test_nothing_is_lost_or_doubled_in_a_short_chaos(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     arguments = ["--rounds", str(ROUNDS), "--seed", str(SEED), "--faults", FAULTS, "--report", str(report)]
+    arguments += ["--orders-per-second", str(ORDERS_PER_SECOND)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", *arguments, "--home", str(tmp_path / "the home")],
         env={**os.environ, "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"},

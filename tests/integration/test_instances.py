@@ -37,7 +37,7 @@ from tests.integration.test_crash import CHANGELOG, ORDERS, REPARTITION, Aggrega
 aggregator = aggregator  # the fixture, which also removes topics and group
 
 TASKS = {"0_0", "0_1", "1_0", "1_1"}
-INSTANCES = 4
+INSTANCES = 3
 
 
 class Orders:
@@ -175,14 +175,11 @@ def lag(bootstrap_servers: str) -> int:
     )
 
 
-@pytest.mark.parametrize("executors", [2, 3])
-def test_a_local_cluster_shares_the_tasks(
-    aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path, executors: int
-) -> None:
+def test_a_local_cluster_shares_the_tasks(aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path) -> None:
     orders = Orders(bootstrap_servers)
     orders.produce(2_000)
     orders.flush()
-    on = OnCluster(aggregator, tmp_path, f"local-cluster[{executors},1,1024]")
+    on = OnCluster(aggregator, tmp_path, "local-cluster[3,1,1024]")
     assert on.start("--available-now", "--max-offsets", "500").wait(420) == 0, aggregator.log.read_text()[-3000:]
     expect_exact(bootstrap_servers, 2_000)
     claim = on.claim()
@@ -229,30 +226,32 @@ def test_instances_come_and_go_while_orders_flow(
             cluster.start_workers(size)
             on.eventually(f"{size} have an executor", lambda size=size: _busy(cluster) == size)
         seen = len(on.moves())
-        four = {"0", "1", "2", "3"}
-        on.eventually("all four at work", lambda: on.instances_since(seen) >= four)
+        everyone = {str(number) for number in range(INSTANCES)}
+        on.eventually("all of them at work", lambda: on.instances_since(seen) >= everyone)
         assert on.claim().tasks.keys() == TASKS
         assert "task 0_" in aggregator.log.read_text()
 
-        # A fifth waits: it has no executor as long as there are four.
-        cluster.start_workers(5)
-        assert cluster.executor_pids(5) == []
+        # One more waits: it has no executor as long as there are enough.
+        spare = INSTANCES + 1
+        cluster.start_workers(spare)
+        assert cluster.executor_pids(spare) == []
         assert _busy(cluster) == INSTANCES
         seen = len(on.moves())
         cluster.kill_worker(2)
-        on.eventually("the fifth takes over", lambda: "4" in on.instances_since(seen))
-        assert len(cluster.executor_pids(5)) == 1
+        on.eventually("the spare one takes over", lambda: str(INSTANCES) in on.instances_since(seen))
+        assert len(cluster.executor_pids(spare)) == 1
 
         # An executor alone is killed: its worker starts another.
         seen = len(on.moves())
         cluster.kill_executors(1)
-        on.eventually("its successor works", lambda: "5" in on.instances_since(seen))
+        successor = str(INSTANCES + 1)
+        on.eventually("its successor works", lambda: successor in on.instances_since(seen))
 
-        for number in (3, 4, 5):
+        for number in range(3, spare + 1):
             cluster.stop_worker(number)
         at = time.time()
         on.eventually("the last one goes on", lambda: _all_since(on, at))
-        assert {placed.instance for placed in on.claim().tasks.values()} == {"5"}
+        assert {placed.instance for placed in on.claim().tasks.values()} == {successor}
     on.eventually("all is processed", lambda: lag(bootstrap_servers) == 0)
     on.stop()
     expect_exact(bootstrap_servers, orders.produced)

@@ -136,10 +136,15 @@ def tried(
         future.exception(10)
 
 
+restored = pytest.mark.parametrize("tried", [True], indirect=True, ids=["restored"])
+"""Only so, where the operations with a state of each kind are tried both ways by another test."""
+
+
 def sale(shop: str | None, amount: int | None, weight: float = 1.5, paid: bool = True) -> dict[str, Any]:
     return {"shop": shop, "amount": amount, "weight": weight, "paid": paid}
 
 
+@restored
 def test_operations_without_state_in_several_branches(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     sales = topology.stream(named("sales"), value=SALE)
@@ -214,6 +219,7 @@ def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
     assert tried.letters() == [("sales", "the key is null")]  # once for both aggregates
 
 
+@restored
 def test_reduce_keeps_the_greatest_the_least_and_of_equals_the_later(tried: Tried) -> None:
     grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
     grouped.reduce(max_by="amount", store="greatest")
@@ -300,6 +306,7 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
 
 
+@restored
 def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) -> None:
     """``KStreamKTableJoinProcessor.maybeDropRecord`` and ``KStreamAggregate`` pass over a null value."""
     topology, named = tried.topology, tried.named
@@ -324,6 +331,7 @@ def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) ->
     assert tried.letters() == []
 
 
+@restored
 def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
     """The table is read long before the two streams, in a micro-batch of its own, and each record meets its row."""
     topology, named = tried.topology, tried.named
@@ -345,6 +353,7 @@ def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
     assert tried.records("returned") == sorted(returned, key=repr)
 
 
+@restored
 def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     one = topology.stream(named("one"), value=SALE)
@@ -361,6 +370,7 @@ def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
     assert kept == {"latest": "two-0", "greatest": "two-0", "least": "two-0"}
 
 
+@restored
 def test_a_key_that_is_not_utf8(tried: Tried) -> None:
     """As bytes it is counted like another; where it must be text it is dead-lettered."""
     topology, named = tried.topology, tried.named
