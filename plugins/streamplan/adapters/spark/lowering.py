@@ -14,7 +14,7 @@ key of a joined record is the one it was read with, since a changed key goes thr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -31,7 +31,6 @@ from streamplan.operations import (
     FlatMap,
     KeySelect,
     Map,
-    Peek,
 )
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Node, Processor, Sink, Source, Subtopology
@@ -74,25 +73,12 @@ def lower(
             return walk.finished()
 
         kept = len(frames) > 1 or len(outputs) > 1
-        return _planned_once(subtopology, Lowered(reduce(DataFrame.unionByName, frames), outputs, False, kept, finish))
+        return Lowered(reduce(DataFrame.unionByName, frames), outputs, False, kept, finish)
     for source in subtopology.sources:
         walk.put(source.name, read(subtopology, source, schemas, raw(source)))
     if looked_up_in:
         return _with_look_up(subtopology, walk, numbers, outputs)
     return _with_aggregations(subtopology, walk, held, numbers, outputs)
-
-
-def _planned_once(subtopology: Subtopology, lowered: Lowered) -> Lowered:
-    """With ``finish`` as a part of the streaming plan, which Spark analyzes once, where nothing branches off in it.
-
-    Peeks stay with the micro-batch: each is to tell what passed.
-    """
-    if lowered.kept or any(isinstance(node.operation, Peek) for node in subtopology.processors):
-        return lowered
-    finished = lowered.finish(lowered.streaming).rows
-    if len(finished) != 1:
-        return lowered
-    return replace(lowered, streaming=finished[0], finish=lambda batch: Finished((batch,)))
 
 
 def lower_again(
@@ -179,7 +165,7 @@ def _with_aggregations(
         after.visit(node for node in subtopology.nodes if node.name in reached)
         return after.finished()
 
-    return _planned_once(subtopology, Lowered(streaming, outputs, True, bool(early) or len(outputs) > 1, finish))
+    return Lowered(streaming, outputs, True, bool(early) or len(outputs) > 1, finish)
 
 
 def _side_by_side(folded: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
