@@ -219,7 +219,6 @@ def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
     assert tried.letters() == [("sales", "the key is null")]  # once for both aggregates
 
 
-@restored
 def test_reduce_keeps_the_greatest_the_least_and_of_equals_the_later(tried: Tried) -> None:
     grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
     grouped.reduce(max_by="amount", store="greatest")
