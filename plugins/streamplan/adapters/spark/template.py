@@ -53,17 +53,17 @@ class _Recorded:
             model = getattr(watched, name)(*map(_model_of, arguments), **options)
             if not isinstance(model, DataFrame):
                 return model
-            others = {id(one.model._jdf): one for one in arguments if isinstance(one, _Recorded)}
             if any(isinstance(one, Observation) for one in arguments):  # each is made anew
                 calls.clear()
+            method, given = next(((name, given) for name, given, made in calls if made is model._jdf), (None, ()))
+            others = {id(one.model._jdf): one for one in arguments if isinstance(one, _Recorded)}
 
             def make(replay: Replay) -> DataFrame:
                 own = replay.of(cast(DataFrame, self))
-                for method, given, made in calls:
-                    if made is model._jdf:
-                        now = (replay.of(others[id(one)])._jdf if id(one) in others else one for one in given)
-                        return type(own)(getattr(own._jdf, method)(*now), own.sparkSession)
-                return cast(DataFrame, getattr(own, name)(*map(replay.of, arguments), **options))
+                if method is None:
+                    return cast(DataFrame, getattr(own, name)(*map(replay.of, arguments), **options))
+                now = (replay.of(others[id(one)])._jdf if id(one) in others else one for one in given)
+                return type(own)(getattr(own._jdf, method)(*now), own.sparkSession)
 
             return _Recorded(model, make)
 
