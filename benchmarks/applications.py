@@ -209,7 +209,7 @@ def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *
     """A script under spark-submit, with our package and Spark's Kafka connector."""
     package = shutil.make_archive(str(home / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
     jars = sorted(require(SPARK, os.environ).glob("*.jar"))
-    configs = [f"{name}={value}" for name, value in spark_submit_configs().items()]
+    configs = [f"{name}={value}" for name, value in spark_submit_configs(master).items()]
     argv = [
         *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "1g"),
         *("--conf", "spark.ui.enabled=false", "--py-files", package, "--jars", ",".join(map(str, jars))),

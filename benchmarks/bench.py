@@ -53,6 +53,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from meters import Meter, Totals, percentile
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.spark_submit import LOCAL_MASTER
 from streamplan.checks.port import CouldNotLook
 from streamplan.errors import StreamplanError
 from streamplan.settings import PROJECT
@@ -374,7 +375,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=1000, help="orders a second afterwards (default %(default)s)")
     parser.add_argument("--seconds", type=int, default=30, help="so long; 0 to leave it out (default %(default)s)")
     parser.add_argument("--note", type=int, default=0, help="bytes of a further field (default none)")
-    parser.add_argument("--master", default="local[2,4]", help="of Spark (default %(default)s)")
+    parser.add_argument("--master", default=LOCAL_MASTER, help="of Spark (default %(default)s)")
     parser.add_argument("--only", action="append", choices=[*SYSTEMS, *LOOPS], help="may be given again")
     parser.add_argument("--aggregator", default="", help="further options of jobs/aggregator.py, in one argument")
     parser.add_argument("--json", type=Path, metavar="FILE")

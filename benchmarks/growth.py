@@ -40,11 +40,11 @@ from counted_orders import APPLICATION_ID, counted
 from meters import Meter, Totals, percentile
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.spark_submit import LOCAL_MASTER
 from streamplan.checks.port import CouldNotLook
 
 DEADLINE_SECONDS = 1200.0
 WINDOW_SECONDS = 300
-MASTER = "local[2,4]"
 MARKERS = 16
 """So many markers of transactions may lie behind the last record of a partition; Kafka Streams does not pass those."""
 
@@ -147,7 +147,7 @@ def _application(system: str, bootstrap_servers: str, home: Path, case: Case) ->
     own.mkdir()
     script = Path(__file__).with_name("counted_orders.py")
     arguments = [bootstrap_servers, str(case.partitions), str(own / "checkpoints"), str(case.max_offsets or 0)]
-    return APPLICATION_ID, spark_job(script, arguments, own, MASTER)
+    return APPLICATION_ID, spark_job(script, arguments, own, LOCAL_MASTER)
 
 
 SYSTEMS = ("Streamplan", "Kafka Streams")
@@ -171,7 +171,7 @@ def run_case(case: Case) -> list[Point]:
 def over_time(minutes: int) -> list[tuple[float, float]]:
     """p50 and p99 of each window, in ms, from producing to the committed total that includes the order."""
     with tempfile.TemporaryDirectory(prefix="streamplan-growth-") as name, brokers(Path(name)) as bootstrap_servers:
-        options = Options(orders=0, rate=1000, seconds=minutes * 60, note=0, master=MASTER)
+        options = Options(orders=0, rate=1000, seconds=minutes * 60, note=0, master=LOCAL_MASTER)
         one = ours(bootstrap_servers, Path(os.path.realpath(name)), 0, options)
         with (
             removed_afterwards(bootstrap_servers, one.id, one.job),

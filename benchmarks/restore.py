@@ -36,6 +36,7 @@ from applications import (
 )
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.adapters.spark_submit import LOCAL_MASTER
 from streamplan.errors import StreamplanError
 from streamplan.pipelines import pipeline_named
 
@@ -91,7 +92,7 @@ def _tail(log: Path) -> str:
 
 
 def ours(bootstrap_servers: str, home: Path, clicks: Flow, keys: int, rounds: int) -> list[Measured]:
-    job = aggregator(bootstrap_servers, home, "local[2,4]", pipeline=CLICKS.name)
+    job = aggregator(bootstrap_servers, home, LOCAL_MASTER, pipeline=CLICKS.name)
     changelog = CLICKS.topology.changelog_topic("clicks-by-page")
     bench = Bench(bootstrap_servers, changelog, job, home / "checkpoints", clicks)
     try:

@@ -405,6 +405,8 @@ def test_the_connection_makes_the_spark_submit_call(
     found = options(words)
     assert found["--master"] == master
     assert {name: found.get(name) for name in more} == more
+    # Executors elsewhere could not import a daemon of ours.
+    assert ("spark.python.daemon.module" in shlex.join(words)) == master.startswith("local[")
     assert "a.txt" not in shlex.join(words)
     assert found["--name"] == "orders-aggregator"
     job = words.index(str(PROJECT / "jobs" / "aggregator.py"))

@@ -20,7 +20,7 @@ from streamplan.adapters.embedded.jars import SPARK, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import Ports
 from streamplan.adapters.spark.session import open_session
-from streamplan.adapters.spark_submit import spark_submit_configs
+from streamplan.adapters.spark_submit import LOCAL_MASTER, spark_submit_configs
 from streamplan.settings import PROJECT, Settings
 
 NewTopicFactory = Callable[..., str]
@@ -104,12 +104,12 @@ def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[Sp
     """One Spark in this process for all tests of queries."""
     os.environ.update(spark_environment)
     configs = {
-        **spark_submit_configs(),
+        **spark_submit_configs(LOCAL_MASTER),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.jars": ",".join(map(str, sorted(spark_jars.glob("*.jar")))),
     }
-    SparkSession.builder.master("local[2,4]").config(map=dict(configs)).getOrCreate()
+    SparkSession.builder.master(LOCAL_MASTER).config(map=dict(configs)).getOrCreate()
     session = open_session("tests")
     yield session
     session.stop()

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from streamplan.adapters.kafka.admin import apply_topics
 from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark_submit import spark_submit_configs
+from streamplan.adapters.spark_submit import LOCAL_MASTER, spark_submit_configs
 from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import order
 
@@ -48,13 +48,13 @@ class Aggregator:
             str(Path(sys.executable).with_name("spark-submit")),
             *(
                 "--master",
-                "local[2,4]",
+                LOCAL_MASTER,
                 "--driver-memory",
                 "1g",
                 "--conf",
                 "spark.ui.enabled=false",
             ),
-            *(part for config in spark_submit_configs().items() for part in ("--conf", "=".join(config))),
+            *(part for config in spark_submit_configs(LOCAL_MASTER).items() for part in ("--conf", "=".join(config))),
             *("--jars", ",".join(map(str, sorted(jars.glob("*.jar"))))),
             str(PROJECT / "jobs" / "aggregator.py"),
             *("--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers),

@@ -1,16 +1,19 @@
-"""The archive of Spark's classes: drivers use it, and one that cannot be made is missing whole."""
+"""What makes Spark start and run faster: its archive of classes, its daemon of Python workers, its generated code."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyspark.sql import SparkSession
 from streamplan.adapters import spark_submit
 from streamplan.adapters.spark import training
+from streamplan.adapters.spark.session import CodeGeneration, generate_code
 from streamplan.errors import StreamplanError
 
 
@@ -20,11 +23,11 @@ def test_a_driver_has_its_classes_from_the_archive(
     made = spark_submit.class_archive()
     executable = Path(sys.executable).with_name("spark-submit")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "an environment"))
-    without = spark_submit.spark_submit_configs()["spark.driver.extraJavaOptions"]
+    without = spark_submit.spark_submit_configs("local[1]")["spark.driver.extraJavaOptions"]
     here = spark_submit.class_archive()
     here.parent.mkdir(parents=True)
     here.symlink_to(made)
-    options = spark_submit.spark_submit_configs()["spark.driver.extraJavaOptions"]
+    options = spark_submit.spark_submit_configs("local[1]")["spark.driver.extraJavaOptions"]
     assert "SharedArchiveFile" not in without
     assert options.startswith(without)
 
@@ -55,3 +58,29 @@ def test_an_archive_that_cannot_be_made_is_told_and_leaves_nothing(
         spark_submit.make_class_archive(os.environ, log)
     assert log.exists()
     assert list(spark_submit.class_archive().parent.iterdir()) == []
+
+
+def test_a_worker_of_a_local_spark_begins_with_what_tasks_need(spark: SparkSession) -> None:
+    def loaded(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import gc
+        import sys
+
+        for _ in batches:
+            pass
+        found = ["streamplan.adapters.spark.stages" in sys.modules, gc.get_freeze_count() > 10_000]
+        yield pyarrow.RecordBatch.from_pydict({"found": [str(found)]})
+
+    rows = spark.range(2).repartition(2).mapInArrow(loaded, "found string").collect()
+    assert {row["found"] for row in rows} == {"[True, True]"}
+
+
+@pytest.mark.parametrize(("records", "generated"), [(1_000, False), (500_000, True)])
+def test_spark_generates_code_for_micro_batches_of_many_records(
+    spark: SparkSession, records: int, generated: bool
+) -> None:
+    own = spark.newSession()
+    for before in (not generated, generated):
+        generate_code(own, before)
+        CodeGeneration(before).suit(own, records)
+        plan = own.range(10).where("id % 2 = 0")._jdf.queryExecution().executedPlan().toString()
+        assert ("*(1)" in plan) == generated  # how Spark marks the stages that it writes code for

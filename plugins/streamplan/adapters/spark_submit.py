@@ -36,17 +36,31 @@ _JVM_OPTIONS = (
 # An archive that does not fit is no news: the JVM goes on without. Nor is what cannot be kept in one.
 _NOT_TOLD = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
+LOCAL_MASTER = "local[3,4]"
+"""Spark in one JVM on this machine, for the demo's two cores and upwards.
+
+Three tasks at a time: most of what a task takes it waits for the brokers, and with two the first micro-batch of one
+sub-topology keeps all others waiting. Four tries of each: plain ``local[3]`` would end the query at the first failure.
+"""
+
+_PYTHON_DAEMON = "streamplan.adapters.spark.daemon"
+
 TRAINING_SECONDS = 300
 
 
-def spark_submit_configs() -> dict[str, str]:
-    """For ``--conf``. The driver's JVM is spark-submit's own and has the archive; executors may be anywhere."""
+def spark_submit_configs(master: str) -> dict[str, str]:
+    """For ``--conf``. The driver's JVM is spark-submit's own and has the archive; executors may be anywhere.
+
+    With ``local[n]`` the tasks run in the driver, whose environment has our package; where else they run a daemon of
+    ours could not be imported.
+    """
     options = " ".join(_JVM_OPTIONS)
     archive = class_archive()
     shared = (f'"-XX:SharedArchiveFile={archive}"', *_NOT_TOLD)
     return {
         "spark.driver.extraJavaOptions": " ".join([options, *(shared if archive.exists() else ())]),
         "spark.executor.extraJavaOptions": options,
+        **({"spark.python.daemon.module": _PYTHON_DAEMON} if master.partition("[")[0] == "local" else {}),
     }
 
 

@@ -227,11 +227,11 @@ def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances
     ``instances``  executors of one core each; cores of the cluster beyond them stay free. A master that is no cluster
                    takes no notice of it.
     """
-    connection(SPARK_CONNECTION)  # the hook takes yarn for one that is missing
+    master = connection(SPARK_CONNECTION).host or ""  # the hook takes yarn for a connection that is missing
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
     return SparkSubmitHook(
         conn_id=SPARK_CONNECTION,
-        conf=spark_submit_configs(),
+        conf=spark_submit_configs(master),
         jars=",".join(map(str, jars)) or None,
         py_files=str(_zipped_package(settings)),
         driver_memory="1g",

@@ -23,6 +23,7 @@ from streamplan.adapters.embedded.airflow_rest import AirflowRest
 from streamplan.adapters.embedded.jars import SPARK, pyspark_home, require
 from streamplan.adapters.embedded.java import require_java
 from streamplan.adapters.embedded.ports import LOOPBACK, Ports
+from streamplan.adapters.spark_submit import LOCAL_MASTER
 from streamplan.errors import StreamplanError
 from streamplan.settings import PROJECT, Settings
 
@@ -39,8 +40,7 @@ USER = "admin"
 READY_SECONDS = 120.0
 MIGRATE_SECONDS = 180.0
 GRACE_SECONDS = 15.0
-SPARK_DEFAULT = {"conn_type": "spark", "host": "local[2,4]"}
-"""Two cores, four tries of a task: plain ``local[2]`` would end the query at the first failed one."""
+SPARK_DEFAULT = {"conn_type": "spark", "host": LOCAL_MASTER}
 
 
 class EmbeddedAirflow:

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.adapters.kafka.admin import observe_topics
 from streamplan.adapters.spark.checkpoint import Checkpoint
@@ -20,7 +21,7 @@ from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.adapters.spark.ownership import Ownership
 from streamplan.adapters.spark.queries import Deployment, Written, build_query
 from streamplan.adapters.spark.recovery import prepare_checkpoint
-from streamplan.adapters.spark.session import keep_checkpoints_cheaply, start_python_workers
+from streamplan.adapters.spark.session import generate_code, keep_checkpoints_cheaply, start_python_workers
 from streamplan.adapters.spark.stages import as_they_are
 from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.errors import Refused, StreamplanError
@@ -123,12 +124,12 @@ def run(
             query = build_query(spark, deployment, subtopology, schemas, ownership.claimed, progress)
             checkpoint = prepare_checkpoint(spark, deployment, subtopology, schemas, ownership.claimed, query, report)
             if available_now:
-                running.append(Running(query.writer.trigger(availableNow=True).start(), checkpoint))
+                running.append(Running(_start(spark, query.writer.trigger(availableNow=True)), checkpoint))
                 _await(running, stop, progress, ownership)
             else:
                 interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
                 trigger = query.writer.trigger(processingTime=f"{interval} milliseconds")
-                running.append(Running(trigger.start(), checkpoint))
+                running.append(Running(_start(spark, trigger), checkpoint))
                 report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
         if not available_now:
             _await(running, stop, progress, ownership)
@@ -139,6 +140,15 @@ def run(
             with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
                 one.query.stop()
     return progress
+
+
+def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
+    """With the first stages interpreted, whatever the query decides then: a cold JVM is long in compiling them."""
+    generate_code(spark, False)
+    try:
+        return writer.start()
+    finally:
+        generate_code(spark, True)
 
 
 @dataclass(frozen=True)

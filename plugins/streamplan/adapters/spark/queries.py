@@ -17,6 +17,7 @@ from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.frames import consumer_options, from_kafka
 from streamplan.adapters.spark.lowering import lower, number_outputs
 from streamplan.adapters.spark.placements import TaskWritten
+from streamplan.adapters.spark.session import CodeGeneration
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
 from streamplan.adapters.spark.stages import (
     RANGES,
@@ -110,6 +111,7 @@ def build_query(
     # The state store has one partition a stream task; a query takes this setting along when it starts.
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
     checkpoint = deployment.checkpoint(spark, subtopology)
+    code = CodeGeneration()
     dead_letters = next(spec for spec in pipeline.topics() if spec.name == pipeline.topology.dead_letter_topic)
 
     def raw(source: Source) -> DataFrame:
@@ -127,6 +129,11 @@ def build_query(
             dead_letter_topic=dead_letters.name,
             dead_letter_partitions=dead_letters.partitions,
         )
+
+    def of_micro_batch(batch: DataFrame, number: int, base: SinkTarget) -> SinkTarget:
+        ranges = checkpoint.ranges(number, topics)
+        code.suit(batch.sparkSession, sum(until - first for first, until in ranges.values()))
+        return replace(base, ranges=ranges)
 
     def report(
         rows: DataFrame, number: int, to: SinkTarget, observations: Sequence[tuple[str, Observation]] = ()
@@ -158,7 +165,7 @@ def build_query(
         done = written_to(model, base, rekeyed)
 
         def write(batch: DataFrame, number: int) -> None:
-            to = replace(base, ranges=checkpoint.ranges(number, topics))
+            to = of_micro_batch(batch, number, base)
             commit_empty(to, to.partitions - report(Replay(model, batch).of(done), number, to))
     else:
         lowered = lower(pipeline, subtopology, schemas, raw)
@@ -174,7 +181,7 @@ def build_query(
         done = written_to(placed, base, output_writer)
 
         def write(batch: DataFrame, number: int) -> None:
-            to = replace(base, ranges=checkpoint.ranges(number, topics))
+            to = of_micro_batch(batch, number, base)
             if lowered.kept:
                 # A micro-batch claims to be ordered by columns that it has no longer, and Spark 4.2 then fails to keep
                 # it ("key not found" in InMemoryRelation.withOutput). A union claims nothing.

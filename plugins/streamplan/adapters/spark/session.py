@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,6 +55,33 @@ def keep_checkpoints_cheaply(spark: SparkSession, location: str) -> None:
     hadoop = spark._jsc.hadoopConfiguration()
     hadoop.set("fs.file.impl", _LOCAL_FILES)
     hadoop.set("fs.file.impl.disable.cache", "true")  # Hadoop's own is there since before the jars were known
+
+
+_WORTH_CODE = 50_000
+"""Records of a micro-batch for which generated code takes less than it costs: 2.2 us a record, 0.1 s a micro-batch."""
+
+
+def generate_code(spark: SparkSession, whether: bool) -> None:
+    """Whether Spark writes Java code for what comes, or interprets it; stages that are planned stay as they are.
+
+    What was compiled is kept, but its text is made anew for each task, to look it up.
+    """
+    spark.conf.set("spark.sql.codegen.wholeStage", whether)
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if whether else "NO_CODEGEN")
+
+
+@dataclass
+class CodeGeneration:
+    """Of one query: for micro-batches of many records. ``on`` is None where it was not told yet."""
+
+    on: bool | None = None
+
+    def suit(self, spark: SparkSession, records: int) -> None:
+        """``spark`` is the query's own session. Stages of this micro-batch that are planned stay as they are."""
+        worth = records >= _WORTH_CODE
+        if worth != self.on:
+            generate_code(spark, worth)
+            self.on = worth
 
 
 def start_python_workers(
