@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +16,7 @@ from streamplan.adapters.checkpoints import location
 from streamplan.adapters.kafka.positions import Claimed
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.frames import consumer_options, from_kafka
-from streamplan.adapters.spark.lowering import lower, number_outputs
+from streamplan.adapters.spark.lowering import Lowered, lower, number_outputs
 from streamplan.adapters.spark.placements import TaskWritten
 from streamplan.adapters.spark.session import CodeGeneration
 from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
@@ -91,6 +92,27 @@ class Query:
     topics: Sequence[str]
 
 
+_Rows: TypeAlias = tuple[DataFrame, Sequence[tuple[str, Observation]]]
+"""What a writer is given, and the metrics of each peek on the way."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The two halves of a query.
+
+    ``streaming``  its own plan, ``stateful`` or not
+    ``finish``     makes of a micro-batch the rows that ``writer`` is given, for ``outputs``
+    ``kept``       those read the micro-batch more than once
+    """
+
+    streaming: DataFrame
+    stateful: bool
+    finish: Callable[[DataFrame], _Rows]
+    outputs: tuple[Output, ...]
+    writer: Callable[[SinkTarget], Writer]
+    kept: bool
+
+
 def build_query(
     spark: SparkSession,
     deployment: Deployment,
@@ -107,100 +129,109 @@ def build_query(
     positions = claimed.committed[subtopology.id].positions
     pipeline = deployment.pipeline
     topics = pipeline.source_topics(subtopology)
-    partitions = pipeline.partitions(subtopology)
     # The state store has one partition a stream task; a query takes this setting along when it starts.
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
     checkpoint = deployment.checkpoint(spark, subtopology)
-    code = CodeGeneration()
-    dead_letters = next(spec for spec in pipeline.topics() if spec.name == pipeline.topology.dead_letter_topic)
 
     def raw(source: Source) -> DataFrame:
         return _read_stream(spark, deployment, subtopology, source, positions)
 
-    def target(outputs: tuple[Output, ...]) -> SinkTarget:
-        return SinkTarget(
-            bootstrap_servers=deployment.bootstrap_servers,
-            application_id=pipeline.topology.application_id,
-            generation=claimed.generation,
-            transaction_timeout_ms=deployment.transaction_timeout_ms,
-            subtopology=subtopology.id,
-            ranges={},
-            outputs=outputs,
-            dead_letter_topic=dead_letters.name,
-            dead_letter_partitions=dead_letters.partitions,
-        )
+    if (rekey := _rekey(subtopology)) is not None:
+        plan = _rekeying(pipeline, subtopology, rekey, raw)
+    else:
+        plan = _on_operators(pipeline, subtopology, lower(pipeline, subtopology, schemas, raw))
+    nothing = spark.createDataFrame([], plan.streaming.schema)
+    model = record(nothing)
+    rows, observations = plan.finish(model)
+    base = _target(deployment, subtopology, claimed, plan.outputs)
+    done = rows.mapInArrow(for_each_micro_batch(base, plan.writer), WRITTEN_SCHEMA)
+    code = CodeGeneration()
 
-    def of_micro_batch(batch: DataFrame, number: int, base: SinkTarget) -> SinkTarget:
-        ranges = checkpoint.ranges(number, topics)
-        code.suit(batch.sparkSession, sum(until - first for first, until in ranges.values()))
-        return replace(base, ranges=ranges)
-
-    def report(
-        rows: DataFrame, number: int, to: SinkTarget, observations: Sequence[tuple[str, Observation]] = ()
-    ) -> frozenset[int]:
-        spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(to))
-        tasks = rows.collect()
+    def write(batch: DataFrame, number: int) -> None:
+        target = replace(base, ranges=checkpoint.ranges(number, topics))
+        code.suit(batch.sparkSession, sum(until - first for first, until in target.ranges.values()))
+        spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(target))
+        with _kept(batch, nothing if plan.kept else None) as own:
+            replay = Replay(model, own)
+            tasks = replay.of(done).collect()
         written(
             Written(
                 subtopology.id,
                 number,
                 sum(row["written"] for row in tasks),
                 sum(row["dead_lettered"] for row in tasks),
-                {name: dict(found.get) for name, found in observations},
+                {name: dict(replay.of(observation).get) for name, observation in observations},
                 tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in tasks),
             )
         )
-        return frozenset(row["partition"] for row in tasks)
-
-    def written_to(data: DataFrame, to: SinkTarget, writer: Callable[[SinkTarget], Writer]) -> DataFrame:
-        return data.mapInArrow(for_each_micro_batch(to, writer), WRITTEN_SCHEMA)
-
-    if (rekey := _rekey(subtopology)) is not None:
-        (source,) = subtopology.sources
-        _, outputs = number_outputs(pipeline, subtopology)
-        streaming, stateful = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic"), False
-        model = record(spark.createDataFrame([], streaming.schema))
-        base = target(outputs)
-        rekeyed = partial(repartition_writer, topic=topics[0], serde=rekey.value, key=rekey.field)
-        done = written_to(model, base, rekeyed)
-
-        def write(batch: DataFrame, number: int) -> None:
-            to = of_micro_batch(batch, number, base)
-            commit_empty(to, to.partitions - report(Replay(model, batch).of(done), number, to))
-    else:
-        lowered = lower(pipeline, subtopology, schemas, raw)
-        streaming, stateful = lowered.streaming, lowered.stateful
-        nothing = spark.createDataFrame([], streaming.schema)
-        model = record(nothing)
-        finished = lowered.finish(model)
-        rows = reduce(lambda one, other: one.unionByName(other), finished.rows)
-        # One Spark task, and no other, writes for a stream task; its records in the order in which they came.
-        placed = _ended(spark, rows, partitions).repartitionById(partitions, F.col("partition"))
-        placed = placed.sortWithinPartitions("last", "topic", "offset", "order")
-        base = target(lowered.outputs)
-        done = written_to(placed, base, output_writer)
-
-        def write(batch: DataFrame, number: int) -> None:
-            to = of_micro_batch(batch, number, base)
-            if lowered.kept:
-                # A micro-batch claims to be ordered by columns that it has no longer, and Spark 4.2 then fails to keep
-                # it ("key not found" in InMemoryRelation.withOutput). A union claims nothing.
-                batch = batch.unionByName(nothing).persist()
-            try:
-                replay = Replay(model, batch)
-                observations = tuple((name, replay.of(one)) for name, one in finished.observations)
-                report(replay.of(done), number, to, observations)
-            finally:
-                if lowered.kept:
-                    batch.unpersist()
+        commit_empty(target, target.partitions - {row["partition"] for row in tasks})
 
     writer = (
-        streaming.writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}")
-        .outputMode("update" if stateful else "append")
+        plan.streaming.writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}")
+        .outputMode("update" if plan.stateful else "append")
         .option("checkpointLocation", checkpoint.location)
         .foreachBatch(write)
     )
-    return Query(writer, _topics_in_order(streaming))
+    return Query(writer, _topics_in_order(plan.streaming))
+
+
+def _target(
+    deployment: Deployment, subtopology: Subtopology, claimed: Claimed, outputs: tuple[Output, ...]
+) -> SinkTarget:
+    """Of no micro-batch yet."""
+    topology = deployment.pipeline.topology
+    dead_letters = next(spec for spec in deployment.pipeline.topics() if spec.name == topology.dead_letter_topic)
+    return SinkTarget(
+        bootstrap_servers=deployment.bootstrap_servers,
+        application_id=topology.application_id,
+        generation=claimed.generation,
+        transaction_timeout_ms=deployment.transaction_timeout_ms,
+        subtopology=subtopology.id,
+        ranges={},
+        outputs=outputs,
+        dead_letter_topic=dead_letters.name,
+        dead_letter_partitions=dead_letters.partitions,
+    )
+
+
+def _rekeying(pipeline: Pipeline, subtopology: Subtopology, rekey: _Rekey, raw: Callable[[Source], DataFrame]) -> _Plan:
+    """Records go to the writer as they come from Kafka, and it selects their keys."""
+    (source,) = subtopology.sources
+    (topic,) = pipeline.source_topics(subtopology)
+    _, outputs = number_outputs(pipeline, subtopology)
+    streaming = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic")
+    writer = partial(repartition_writer, topic=topic, serde=rekey.value, key=rekey.field)
+    return _Plan(streaming, False, lambda batch: (batch, ()), outputs, writer, False)
+
+
+def _on_operators(pipeline: Pipeline, subtopology: Subtopology, lowered: Lowered) -> _Plan:
+    """One Spark task, and no other, writes for a stream task; its records in the order in which they came."""
+    partitions = pipeline.partitions(subtopology)
+
+    def finish(batch: DataFrame) -> _Rows:
+        finished = lowered.finish(batch)
+        rows = reduce(lambda one, other: one.unionByName(other), finished.rows)
+        placed = _ended(rows, partitions).repartitionById(partitions, F.col("partition"))
+        return placed.sortWithinPartitions("last", "topic", "offset", "order"), finished.observations
+
+    return _Plan(lowered.streaming, lowered.stateful, finish, lowered.outputs, output_writer, lowered.kept)
+
+
+@contextmanager
+def _kept(batch: DataFrame, nothing: DataFrame | None) -> Iterator[DataFrame]:
+    """The micro-batch, with ``nothing`` (an empty one) computed once however often it is read.
+
+    It claims to be ordered by columns that it has no longer, and Spark 4.2 then fails to keep it ("key not found" in
+    InMemoryRelation.withOutput). A union claims nothing.
+    """
+    if nothing is None:
+        yield batch
+        return
+    kept = batch.unionByName(nothing).persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 def _read_stream(
@@ -252,10 +283,10 @@ def _rekey(subtopology: Subtopology) -> _Rekey | None:
     return None
 
 
-def _ended(spark: SparkSession, rows: DataFrame, partitions: int) -> DataFrame:
+def _ended(rows: DataFrame, partitions: int) -> DataFrame:
     """With a row for each partition that, sorted last, tells the writer that it has seen all of them."""
     types = {name: kind for name, kind in rows.dtypes if name != "partition"}
-    ends = spark.range(0, partitions, 1, 1).select(
+    ends = rows.sparkSession.range(0, partitions, 1, 1).select(
         F.col("id").cast("int").alias("partition"),
         *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),
         F.lit(True).alias("last"),
