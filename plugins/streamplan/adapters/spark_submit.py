@@ -22,10 +22,11 @@ from streamplan.settings import Settings
 
 _JVM_OPTIONS = (
     # A micro-batch of few records goes once through much of Spark. C2 compiles all of that after 5,000 calls, and
-    # takes a quarter of a core for minutes; what is called for each record passes ten times that soon enough.
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
+    # takes a quarter of a core for minutes; what is called for each record passes thirty times that soon enough.
+    "-XX:Tier4InvocationThreshold=150000",
+    "-XX:Tier4MinInvocationThreshold=20000",
+    "-XX:Tier4CompileThreshold=500000",
+    "-XX:Tier4BackEdgeThreshold=400000",
     # On few cores it takes less CPU than G1, and nobody waits for its pauses: a micro-batch is longer.
     "-XX:+UseParallelGC",
     # Arrow checks bounds and nulls with each access else; Spark's writers know both.
