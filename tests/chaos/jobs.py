@@ -13,6 +13,9 @@ from streamplan.errors import StreamplanError
 from streamplan.settings import Settings
 
 AGGREGATOR_JOB, PRODUCER_JOB = "orders-aggregator", "orders-producer"
+PYTHON_DAEMON = "spark.daemon pyspark.worker"
+"""In the command of PySpark's daemon, or of ours, and of the workers that it forks; not in that of the driver's JVM."""
+
 KILL_SECONDS = 30.0
 
 
@@ -46,7 +49,7 @@ class Jobs:
 
     def python_workers(self) -> list[psutil.Process]:
         """Forks of the daemon; the daemon itself is the parent of others of its kind."""
-        daemons = self.matching(AGGREGATOR_JOB, "pyspark.daemon")
+        daemons = self.matching(AGGREGATOR_JOB, PYTHON_DAEMON)
         pids = {process.pid for process in daemons}
         return [process for process in daemons if _parent(process) in pids]
 

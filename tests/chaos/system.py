@@ -21,7 +21,7 @@ from streamplan.errors import StreamplanError
 from streamplan.settings import PROJECT, Settings
 
 from tests.chaos.disk import mount, unmount
-from tests.chaos.jobs import AGGREGATOR_JOB, PRODUCER_JOB, Jobs, command
+from tests.chaos.jobs import AGGREGATOR_JOB, PRODUCER_JOB, PYTHON_DAEMON, Jobs, command
 from tests.chaos.murmur2 import partition_of
 from tests.chaos.proxy import Proxy
 from tests.chaos.truth import BAD, PARTITIONS
@@ -184,7 +184,7 @@ class System:
         others = [
             f"{process.pid} {command(process)[:120]}"
             for process in self.jobs.of_home()
-            if process.pid not in known and any(w in command(process) for w in ("aggregator.py", "pyspark.daemon"))
+            if process.pid not in known and any(w in command(process) for w in ("aggregator.py", PYTHON_DAEMON))
         ]
         return f"processes of another aggregator: {others}" if others else ""
 
