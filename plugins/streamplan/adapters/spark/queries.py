@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, TypeAlias
+from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -30,6 +30,7 @@ from streamplan.adapters.spark.stages import (
     repartition_writer,
 )
 from streamplan.adapters.spark.template import Replay, record
+from streamplan.adapters.spark.walk import Finished
 from streamplan.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.pipeline import Pipeline
 from streamplan.processor_topology import Source, Subtopology
@@ -92,22 +93,18 @@ class Query:
     topics: Sequence[str]
 
 
-_Rows: TypeAlias = tuple[DataFrame, Sequence[tuple[str, Observation]]]
-"""What a writer is given, and the metrics of each peek on the way."""
-
-
 @dataclass(frozen=True)
 class _Plan:
     """The two halves of a query.
 
     ``streaming``  its own plan, ``stateful`` or not
-    ``finish``     makes of a micro-batch the rows that ``writer`` is given, for ``outputs``
+    ``finish``     makes of a micro-batch the rows, all in one, that ``writer`` is given, for ``outputs``
     ``kept``       those read the micro-batch more than once
     """
 
     streaming: DataFrame
     stateful: bool
-    finish: Callable[[DataFrame], _Rows]
+    finish: Callable[[DataFrame], Finished]
     outputs: tuple[Output, ...]
     writer: Callable[[SinkTarget], Writer]
     kept: bool
@@ -142,7 +139,8 @@ def build_query(
         plan = _on_operators(pipeline, subtopology, lower(pipeline, subtopology, schemas, raw))
     nothing = spark.createDataFrame([], plan.streaming.schema)
     model = record(nothing)
-    rows, observations = plan.finish(model)
+    finished = plan.finish(model)
+    (rows,) = finished.rows
     base = _target(deployment, subtopology, claimed, plan.outputs)
     done = rows.mapInArrow(for_each_micro_batch(base, plan.writer), WRITTEN_SCHEMA)
     code = CodeGeneration()
@@ -160,7 +158,7 @@ def build_query(
                 number,
                 sum(row["written"] for row in tasks),
                 sum(row["dead_lettered"] for row in tasks),
-                {name: dict(replay.of(observation).get) for name, observation in observations},
+                {name: dict(replay.of(observation).get) for name, observation in finished.observations},
                 tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in tasks),
             )
         )
@@ -201,18 +199,18 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology, rekey: _Rekey, raw: 
     _, outputs = number_outputs(pipeline, subtopology)
     streaming = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic")
     writer = partial(repartition_writer, topic=topic, serde=rekey.value, key=rekey.field)
-    return _Plan(streaming, False, lambda batch: (batch, ()), outputs, writer, False)
+    return _Plan(streaming, False, lambda batch: Finished((batch,)), outputs, writer, False)
 
 
 def _on_operators(pipeline: Pipeline, subtopology: Subtopology, lowered: Lowered) -> _Plan:
     """One Spark task, and no other, writes for a stream task; its records in the order in which they came."""
     partitions = pipeline.partitions(subtopology)
 
-    def finish(batch: DataFrame) -> _Rows:
+    def finish(batch: DataFrame) -> Finished:
         finished = lowered.finish(batch)
         rows = reduce(lambda one, other: one.unionByName(other), finished.rows)
         placed = _ended(rows, partitions).repartitionById(partitions, F.col("partition"))
-        return placed.sortWithinPartitions("last", "topic", "offset", "order"), finished.observations
+        return replace(finished, rows=(placed.sortWithinPartitions("last", "topic", "offset", "order"),))
 
     return _Plan(lowered.streaming, lowered.stateful, finish, lowered.outputs, output_writer, lowered.kept)
 
