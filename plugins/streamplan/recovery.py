@@ -99,7 +99,7 @@ def resolve_start(
             of = checkpoint.identity.get(name, "nothing")
             return Decision(without, f"its checkpoint is another's: of {name} {of}, not {own}")
     if checkpoint.begun is None:
-        return Decision(Start.CHECKPOINT)
+        return Decision(without, "its checkpoint has no micro-batch" if committed.changelog else "")
     done = checkpoint.done or {}
     _refuse_ahead(what, done, committed)
     for reason in _misfits(done, checkpoint.begun, committed, stateful=stateful):

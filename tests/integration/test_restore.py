@@ -100,6 +100,12 @@ def make_it_anothers(application: Application) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "application": "another"}))
 
 
+def forget_every_micro_batch(application: Application) -> None:
+    """As a machine's that was outdone before the first record came, and gets the application back."""
+    for name in ("offsets", "commits", "sources", "state"):
+        shutil.rmtree(checkpoint(application) / name)
+
+
 def bring_an_old_one_back(application: Application) -> None:
     old = application.checkpoints.with_name("old")
     shutil.copytree(application.checkpoints, old)
@@ -116,6 +122,7 @@ def bring_an_old_one_back(application: Application) -> None:
         (delete_all_and_purge, "it has no checkpoint"),
         (purge_in_mid_batch, "its checkpoint does not fit: its unfinished micro-batch reads .* begins at"),
         (cut_off_the_plan, "its checkpoint is damaged: offsets/[0-9]+ is cut off"),
+        (forget_every_micro_batch, "its checkpoint has no micro-batch"),
         (make_it_anothers, "its checkpoint is another's: of application another"),
         (bring_an_old_one_back, "its checkpoint does not fit: it is behind Kafka"),
     ],
@@ -136,6 +143,17 @@ def test_the_state_is_restored_and_the_totals_are_exact(
     store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
     assert {key.encode(): total for key, total in store.totals.items()} == application.totals()
     assert not any("begins with" in line for line in drained(application))  # from here on the checkpoint fits
+
+
+def test_without_a_checkpoint_what_was_processed_is_not_read_again(application: Application) -> None:
+    application.produce(numbered(0, 2000))
+    drained(application)
+    delete_all(application)
+    application.produce(numbered(2000, 2101))
+    drained(application)
+    first = newest(checkpoint(application).with_name("0") / "offsets")
+    assert first.name == "0"  # all 2101 would be several micro-batches of 500
+    assert application.totals() == recount(application.committed(application.orders))
 
 
 def test_a_state_that_cannot_be_loaded_is_moved_away_and_restored(application: Application) -> None:

@@ -22,8 +22,12 @@ def test_a_checkpoint_that_tells_the_same_history_is_used() -> None:
     assert decide() == Decision(Start.CHECKPOINT)
 
 
-def test_one_that_was_begun_and_has_no_micro_batch_is_used() -> None:
-    assert decide(CheckpointView(OWN)) == Decision(Start.CHECKPOINT)
+def test_one_without_a_micro_batch_knows_nothing_of_what_was_written_meanwhile() -> None:
+    assert decide(CheckpointView(OWN)) == Decision(Start.RESTORE, "its checkpoint has no micro-batch")
+
+
+def test_one_without_a_micro_batch_is_made_anew_without_a_word() -> None:
+    assert decide(CheckpointView(OWN), replace(KAFKA, changelog=0)) == Decision(Start.POSITIONS)
 
 
 def test_a_new_application_begins_without_a_word() -> None:
