@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from streamplan.adapters.spark.sink import SinkTarget
-from streamplan.adapters.spark.stages import RANGES, Writer, for_each_micro_batch, ranges_as_text
-from streamplan.adapters.spark.template import Replay, record
+from streamplan.adapters.spark.stages import RANGES, for_each_micro_batch, ranges_as_text
+from streamplan.adapters.spark.template import ArrowFunction, Replay, map_in_arrow, record
 from streamplan.generation import Generation
 
 SCHEMA = "key string, n bigint"
@@ -58,7 +58,7 @@ def test_a_function_is_applied_to_each_batch_as_map_in_arrow_does(spark: SparkSe
             yield batch.set_column(1, "n", pc.multiply(batch["n"], 2))
 
     model = record(spark.createDataFrame([], SCHEMA))
-    applied = model.where("n > 0").mapInArrow(doubled, SCHEMA)
+    applied = map_in_arrow(model.where("n > 0"), doubled, SCHEMA)
     for data in ([("a", 1), ("b", 2)], [("c", 3)]):
         batch = spark.createDataFrame(data, SCHEMA)
         assert (
@@ -69,7 +69,7 @@ def test_a_function_is_applied_to_each_batch_as_map_in_arrow_does(spark: SparkSe
 
 
 def test_a_writer_is_told_the_ranges_of_the_micro_batch_by_its_job(spark: SparkSession) -> None:
-    def told(target: SinkTarget) -> Writer:
+    def told(target: SinkTarget) -> ArrowFunction:
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_pydict({"key": [repr(target.ranges)], "n": [sum(map(len, batches))]})
 
@@ -77,7 +77,7 @@ def test_a_writer_is_told_the_ranges_of_the_micro_batch_by_its_job(spark: SparkS
 
     empty = SinkTarget("", "an-application", Generation(1, "a"), 1, 0, {}, (), "", 1)
     model = record(spark.createDataFrame([], SCHEMA))
-    applied = model.mapInArrow(for_each_micro_batch(empty, told), SCHEMA)
+    applied = map_in_arrow(model, for_each_micro_batch(empty, told), SCHEMA)
     batch = spark.createDataFrame([("a", 1)], SCHEMA).coalesce(1)
     for until in (5, 7):
         now = replace(empty, ranges={("a topic", 3): (0, until)})

@@ -28,8 +28,6 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
 _LONG = 500
 """A value shorter than this cannot nest too deep or hold a number that is too long."""
 
-_EMPTY = pa.scalar(b"", pa.binary())
-
 
 @dataclass(frozen=True)
 class Keys:
@@ -151,7 +149,7 @@ def _parse(values: pa.Array, serde: Json, kind: pa.StructType) -> pa.StructArray
             pa.scalar(f',"{nonce}":'.encode()),
             rows.cast(pa.string()).cast(pa.binary()),
             pa.scalar(b"}\n"),
-            _EMPTY,
+            pa.scalar(b"", pa.binary()),
         )
         buffer = text.buffers()[2]
         table = paj.read_json(

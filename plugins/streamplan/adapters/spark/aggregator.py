@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -19,13 +19,14 @@ from streamplan.adapters.kafka.admin import observe_topics
 from streamplan.adapters.spark.checkpoint import Checkpoint
 from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.adapters.spark.ownership import Ownership
-from streamplan.adapters.spark.queries import Deployment, Written, build_query
+from streamplan.adapters.spark.queries import Deployment, Query, Written, plan_query
 from streamplan.adapters.spark.recovery import prepare_checkpoint
 from streamplan.adapters.spark.session import generate_code, keep_checkpoints_cheaply, start_python_workers
 from streamplan.adapters.spark.stages import as_they_are
 from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.errors import Refused, StreamplanError
 from streamplan.processor_topology import Subtopology
+from streamplan.serdes import Json
 from streamplan.topology import Topology
 
 
@@ -115,20 +116,24 @@ def run(
     keep_checkpoints_cheaply(spark, deployment.checkpoints)
     start_python_workers(spark, as_they_are)
     refuse_unfit_topics(deployment)
-    schemas = resolve_schemas(spark, pipeline)  # before the claim: what is refused here must fence nobody
+    queries = _plan(spark, deployment)  # before the claim: what is refused here must fence nobody
+    schemas = {topic: serde for query in queries for topic, serde in query.schemas.items()}
     progress = Progress(report, heartbeat or Heartbeat())
     ownership = Ownership(deployment, spark, report)
     running: list[Running] = []
     try:
-        for subtopology in in_flow_order(pipeline.topology):
-            query = build_query(spark, deployment, subtopology, schemas, ownership.claimed, progress)
-            checkpoint = prepare_checkpoint(spark, deployment, subtopology, schemas, ownership.claimed, query, report)
+        for query in queries:
+            subtopology = query.subtopology
+            # State stores have one partition a stream task; a query takes this setting along when it starts.
+            spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
+            checkpoint = prepare_checkpoint(spark, deployment, schemas, ownership.claimed, query, report)
+            writer = query.writer(ownership.claimed, progress)
             if available_now:
-                running.append(Running(_start(spark, query.writer.trigger(availableNow=True)), checkpoint))
+                running.append(Running(_start(spark, writer.trigger(availableNow=True)), checkpoint))
                 _await(running, stop, progress, ownership)
             else:
                 interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
-                trigger = query.writer.trigger(processingTime=f"{interval} milliseconds")
+                trigger = writer.trigger(processingTime=f"{interval} milliseconds")
                 running.append(Running(_start(spark, trigger), checkpoint))
                 report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
         if not available_now:
@@ -140,6 +145,20 @@ def run(
             with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
                 one.query.stop()
     return progress
+
+
+def _plan(spark: SparkSession, deployment: Deployment) -> list[Query]:
+    """Every query, in flow order; raises :class:`Refused` with every fault that Spark finds in the declaration."""
+    queries: list[Query] = []
+    schemas: dict[str, Json] = {}
+    try:
+        for subtopology in in_flow_order(deployment.pipeline.topology):
+            queries.append(plan_query(spark, deployment, subtopology, schemas))
+            schemas |= queries[-1].schemas
+    except (PySparkException, Refused):
+        resolve_schemas(spark, deployment.pipeline)  # tells all faults, with their lines
+        raise
+    return queries
 
 
 def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:

@@ -71,6 +71,14 @@ class Checkpoint:
         self._files.delete(self._path_of(location), True)
 
     def begin_at(self, positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> None:
+        """Let the query that comes begin at ``positions``, without state.
+
+        ``topics``  of its sources, in Spark's order: each has a log with its first offsets
+        """
+        for number, line in enumerate(_lines(positions, topics)):
+            self._write(f"sources/{number}/0", f"\0v1\n{line}")  # KafkaSourceInitialOffsetWriter
+
+    def go_on_at(self, positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> None:
         """Let the query that comes go on at ``positions``, with the state that another query has left here.
 
         ``topics``  of its sources, in Spark's order: a line each in the offsets of a micro-batch
@@ -79,12 +87,8 @@ class Checkpoint:
         if last is None or last != self.last_planned():
             raise Damaged(f"{self.location}: the restoring query did not finish")
         head = self._read(f"offsets/{last}").splitlines()[:2]  # the version; watermark and settings
-        lines = [
-            json.dumps({topic: {str(number): at for (of, number), at in sorted(positions.items()) if of == topic}})
-            for topic in topics
-        ]
         self._delete(f"offsets/.{last}.crc")
-        self._write(f"offsets/{last}", "\n".join([*head, *lines]))
+        self._write(f"offsets/{last}", "\n".join([*head, *_lines(positions, topics)]))
         self._delete("sources")  # of the restoring query
 
     def ranges(self, batch: int, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -181,3 +185,11 @@ class Checkpoint:
     @property
     def _jvm(self) -> Any:
         return self.spark._jvm
+
+
+def _lines(positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> list[str]:
+    """For each topic its offsets, as Spark writes those of a source."""
+    return [
+        json.dumps({topic: {str(number): at for (of, number), at in sorted(positions.items()) if of == topic}})
+        for topic in topics
+    ]

@@ -7,6 +7,7 @@ OpenBLAS, and both prepare for a fork (pthread_atfork).
 
 from __future__ import annotations
 
+import pandas  # noqa: F401  # pyarrow loads it with the first array
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

@@ -13,7 +13,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 )
 
 from streamplan.adapters.deserialize import ARROW_TYPES, read_rows
+from streamplan.adapters.spark.template import ArrowFunction, map_in_arrow
 from streamplan.errors import Refused
 from streamplan.serdes import Json
 
@@ -142,6 +143,7 @@ class Frame:
         return record.dropFields("window") if self.windowed else record
 
     def where(self, condition: str) -> Frame:
+        self.data.where(condition)  # Spark judges it as it was written: its words are then not about what we make of it
         passed = F.coalesce(F.expr(condition), F.lit(False))
         if not self.clean:
             passed = F.col("record.reason").isNotNull() | passed
@@ -197,7 +199,7 @@ def from_kafka(records: DataFrame) -> DataFrame:
 def read_frame(raw: DataFrame, serde: Json, *, table: bool = False) -> Frame:
     """The records of a topic. ``raw`` has the columns :data:`RAW`. In a ``table`` a null value is no fault."""
     fields = ", ".join(f"`{name}`: {kind}" for name, kind in serde.fields.items())
-    read = raw.mapInArrow(_reader(serde, table), f"{RAW}, fields struct<{fields}>, reason string")
+    read = map_in_arrow(raw, _reader(serde, table), f"{RAW}, fields struct<{fields}>, reason string")
     return Frame(read.select("fields.*", _record(read, F.col("reason")).alias("record")), raw=True)
 
 
@@ -226,7 +228,7 @@ def _record(data: DataFrame, reason: Column) -> Column:
     )
 
 
-def _reader(serde: Json, table: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reader(serde: Json, table: bool) -> ArrowFunction:
     kind = pa.struct([(name, ARROW_TYPES[of]) for name, of in serde.fields.items()])
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

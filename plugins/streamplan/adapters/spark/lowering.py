@@ -150,12 +150,13 @@ def _with_aggregations(
     inputs = _inputs(subtopology, walk, held)
     reached = behind(subtopology, {node.name for node in held})
     folded = aggregate(held, inputs, merged=len(subtopology.sources) > 1)
-    early = walk.finished().rows
-    streaming = folded if not early else _side_by_side(folded, early)
+    early = walk.finished()
+    streaming = folded if not early.rows else _side_by_side(folded, early.rows)
 
     def finish(batch: DataFrame) -> Finished:
         after = Walk(subtopology, numbers)
-        if early:
+        after.schemas |= early.schemas
+        if early.rows:
             after.rows.append(batch.where("finished is not null").select("finished.*"))
             batch = batch.where("held is not null").select("held.*")
         for number, node in enumerate(held):
@@ -165,7 +166,7 @@ def _with_aggregations(
         after.visit(node for node in subtopology.nodes if node.name in reached)
         return after.finished()
 
-    return Lowered(streaming, outputs, True, bool(early) or len(outputs) > 1, finish)
+    return Lowered(streaming, outputs, True, bool(early.rows) or len(outputs) > 1, finish)
 
 
 def _side_by_side(folded: DataFrame, early: Sequence[DataFrame]) -> DataFrame:

@@ -19,17 +19,16 @@ from streamplan.adapters.spark.frames import consumer_options, from_kafka
 from streamplan.adapters.spark.lowering import Lowered, lower, number_outputs
 from streamplan.adapters.spark.placements import TaskWritten
 from streamplan.adapters.spark.session import CodeGeneration
-from streamplan.adapters.spark.sink import Output, SinkTarget, TopicPartition, commit_empty
+from streamplan.adapters.spark.sink import Output, SinkTarget, commit_empty
 from streamplan.adapters.spark.stages import (
     RANGES,
     WRITTEN_SCHEMA,
-    Writer,
     for_each_micro_batch,
     output_writer,
     ranges_as_text,
     repartition_writer,
 )
-from streamplan.adapters.spark.template import Replay, record
+from streamplan.adapters.spark.template import ArrowFunction, Replay, map_in_arrow, record
 from streamplan.adapters.spark.walk import Finished
 from streamplan.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.pipeline import Pipeline
@@ -87,15 +86,22 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Query:
-    """A query that is not started. ``topics`` of its sources, in the order of Spark's offset log."""
+    """The query of one sub-topology, planned and not started.
 
-    writer: DataStreamWriter
+    ``topics``   of its sources, in the order of Spark's offset log
+    ``schemas``  the serdes of the repartition topics that it writes
+    ``writer``   for whom the stream tasks were claimed, and who is told of each micro-batch
+    """
+
+    subtopology: Subtopology
     topics: Sequence[str]
+    schemas: Mapping[str, Json]
+    writer: Callable[[Claimed, Callable[[Written], None]], DataStreamWriter]
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """The two halves of a query.
+    """The two halves of a query, which know nothing of what is claimed.
 
     ``streaming``  its own plan, ``stateful`` or not
     ``finish``     makes of a micro-batch the rows, all in one, that ``writer`` is given, for ``outputs``
@@ -106,32 +112,20 @@ class _Plan:
     stateful: bool
     finish: Callable[[DataFrame], Finished]
     outputs: tuple[Output, ...]
-    writer: Callable[[SinkTarget], Writer]
+    writer: Callable[[SinkTarget], ArrowFunction]
     kept: bool
 
 
-def build_query(
-    spark: SparkSession,
-    deployment: Deployment,
-    subtopology: Subtopology,
-    schemas: Mapping[str, Json],
-    claimed: Claimed,
-    written: Callable[[Written], None],
+def plan_query(
+    spark: SparkSession, deployment: Deployment, subtopology: Subtopology, schemas: Mapping[str, Json]
 ) -> Query:
-    """The query of one sub-topology, not started.
-
-    ``schemas``  the serdes of the repartition topics
-    ``claimed``  with the positions at which a query without a checkpoint begins
-    """
-    positions = claimed.committed[subtopology.id].positions
+    """Raises what Spark says of an expression. ``schemas``: the serdes of the repartition topics that it reads."""
     pipeline = deployment.pipeline
     topics = pipeline.source_topics(subtopology)
-    # The state store has one partition a stream task; a query takes this setting along when it starts.
-    spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
     checkpoint = deployment.checkpoint(spark, subtopology)
 
     def raw(source: Source) -> DataFrame:
-        return _read_stream(spark, deployment, subtopology, source, positions)
+        return _read_stream(spark, deployment, subtopology, source)
 
     if (rekey := _rekey(subtopology)) is not None:
         plan = _rekeying(pipeline, subtopology, rekey, raw)
@@ -141,36 +135,39 @@ def build_query(
     model = record(nothing)
     finished = plan.finish(model)
     (rows,) = finished.rows
-    base = _target(deployment, subtopology, claimed, plan.outputs)
-    done = rows.mapInArrow(for_each_micro_batch(base, plan.writer), WRITTEN_SCHEMA)
-    code = CodeGeneration()
 
-    def write(batch: DataFrame, number: int) -> None:
-        target = replace(base, ranges=checkpoint.ranges(number, topics))
-        code.suit(batch.sparkSession, sum(until - first for first, until in target.ranges.values()))
-        spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(target))
-        with _kept(batch, nothing if plan.kept else None) as own:
-            replay = Replay(model, own)
-            tasks = replay.of(done).collect()
-        written(
-            Written(
-                subtopology.id,
-                number,
-                sum(row["written"] for row in tasks),
-                sum(row["dead_lettered"] for row in tasks),
-                {name: dict(replay.of(observation).get) for name, observation in finished.observations},
-                tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in tasks),
+    def writer(claimed: Claimed, written: Callable[[Written], None]) -> DataStreamWriter:
+        base = _target(deployment, subtopology, claimed, plan.outputs)
+        done = map_in_arrow(rows, for_each_micro_batch(base, plan.writer), WRITTEN_SCHEMA)
+        code = CodeGeneration()
+
+        def write(batch: DataFrame, number: int) -> None:
+            target = replace(base, ranges=checkpoint.ranges(number, topics))
+            code.suit(batch.sparkSession, sum(until - first for first, until in target.ranges.values()))
+            spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(target))
+            with _kept(batch, nothing if plan.kept else None) as own:
+                replay = Replay(model, own)
+                tasks = replay.of(done).collect()
+            written(
+                Written(
+                    subtopology.id,
+                    number,
+                    sum(row["written"] for row in tasks),
+                    sum(row["dead_lettered"] for row in tasks),
+                    {name: dict(replay.of(observation).get) for name, observation in finished.observations},
+                    tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in tasks),
+                )
             )
-        )
-        commit_empty(target, target.partitions - {row["partition"] for row in tasks})
+            commit_empty(target, target.partitions - {row["partition"] for row in tasks})
 
-    writer = (
-        plan.streaming.writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}")
-        .outputMode("update" if plan.stateful else "append")
-        .option("checkpointLocation", checkpoint.location)
-        .foreachBatch(write)
-    )
-    return Query(writer, _topics_in_order(plan.streaming))
+        return (
+            plan.streaming.writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}")
+            .outputMode("update" if plan.stateful else "append")
+            .option("checkpointLocation", checkpoint.location)
+            .foreachBatch(write)
+        )
+
+    return Query(subtopology, _topics_in_order(plan.streaming), finished.schemas, writer)
 
 
 def _target(
@@ -196,10 +193,11 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology, rekey: _Rekey, raw: 
     """Records go to the writer as they come from Kafka, and it selects their keys."""
     (source,) = subtopology.sources
     (topic,) = pipeline.source_topics(subtopology)
+    schemas = {sink.topic: Json(rekey.value.schema) for sink in subtopology.sinks if sink.internal}
     _, outputs = number_outputs(pipeline, subtopology)
     streaming = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic")
     writer = partial(repartition_writer, topic=topic, serde=rekey.value, key=rekey.field)
-    return _Plan(streaming, False, lambda batch: Finished((batch,)), outputs, writer, False)
+    return _Plan(streaming, False, lambda batch: Finished((batch,), schemas=schemas), outputs, writer, False)
 
 
 def _on_operators(pipeline: Pipeline, subtopology: Subtopology, lowered: Lowered) -> _Plan:
@@ -232,20 +230,14 @@ def _kept(batch: DataFrame, nothing: DataFrame | None) -> Iterator[DataFrame]:
         kept.unpersist()
 
 
-def _read_stream(
-    spark: SparkSession,
-    deployment: Deployment,
-    subtopology: Subtopology,
-    source: Source,
-    positions: Mapping[TopicPartition, int],
-) -> DataFrame:
+def _read_stream(spark: SparkSession, deployment: Deployment, subtopology: Subtopology, source: Source) -> DataFrame:
     topic = deployment.pipeline.topology.decorate(source.topic)
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", deployment.bootstrap_servers)
         .options(**consumer_options(deployment.source_partitions))
         .option("subscribe", topic)
-        .option("startingOffsets", _starting_offsets(topic, positions))
+        .option("startingOffsets", "earliest")  # a new checkpoint has others: Checkpoint.begin_at
         .option("failOnDataLoss", True)
         .option("includeHeaders", True)
     )
@@ -290,12 +282,6 @@ def _ended(rows: DataFrame, partitions: int) -> DataFrame:
         F.lit(True).alias("last"),
     )
     return rows.withColumn("last", F.lit(False)).unionByName(ends)
-
-
-def _starting_offsets(topic: str, positions: Mapping[TopicPartition, int]) -> str:
-    own = sorted((partition, offset) for (of, partition), offset in positions.items() if of == topic)
-    offsets = ", ".join(f'"{partition}": {offset}' for partition, offset in own)
-    return f'{{"{topic}": {{{offsets}}}}}'
 
 
 def _topics_in_order(streaming: DataFrame) -> list[str]:

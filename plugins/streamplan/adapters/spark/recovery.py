@@ -36,13 +36,13 @@ def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, s
 def prepare_checkpoint(
     spark: SparkSession,
     deployment: Deployment,
-    subtopology: Subtopology,
     schemas: Mapping[str, Json],
     claimed: Claimed,
     query: Query,
     report: Callable[[str], None],
 ) -> Checkpoint:
     """The checkpoint at which the query begins: the one there is, or one made from what is in Kafka."""
+    subtopology = query.subtopology
     what = f"sub-topology {subtopology.id}"
     checkpoint = deployment.checkpoint(spark, subtopology)
     identity = identity_of(deployment, subtopology)
@@ -54,7 +54,8 @@ def prepare_checkpoint(
     if decision.reason:
         instead = "its changelog topics" if decision.start is Start.RESTORE else "the committed positions"
         report(f"{what} begins with {instead}, for {decision.reason}")
-    if (aside := checkpoint.set_aside()) is not None:
+    aside = checkpoint.set_aside()
+    if decision.reason and aside:
         report(f"{what}: the old checkpoint lies in {aside}")
     if decision.start is Start.RESTORE:
         restored = restore(
@@ -66,7 +67,9 @@ def prepare_checkpoint(
             checkpoint=checkpoint,
             report=report,
         )
-        checkpoint.begin_at(committed.positions, query.topics)
+        checkpoint.go_on_at(committed.positions, query.topics)
         report(f"{what}: restored {restored.rows:,} rows in {restored.seconds:.1f} s")
+    else:
+        checkpoint.begin_at(committed.positions, query.topics)
     checkpoint.identify(identity)
     return checkpoint

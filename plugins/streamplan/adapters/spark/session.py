@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
-from pyarrow import RecordBatch
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from streamplan.adapters.spark.template import ArrowFunction, map_in_arrow
 
 SPARK_CONFIGS = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -36,6 +37,8 @@ def open_session(name: str) -> SparkSession:
         builder = builder.config(config, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")  # at INFO every micro-batch logs a page
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log each fault with its stack
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     return spark
 
 
@@ -84,9 +87,7 @@ class CodeGeneration:
             self.on = worth
 
 
-def start_python_workers(
-    spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
-) -> None:
+def start_python_workers(spark: SparkSession, function: ArrowFunction) -> None:
     """Start as many as will be needed, with the module of ``function`` loaded, while other things are done.
 
     It takes seconds, and this returns at once. A fault is left to the first micro-batch, which will meet it, too.
@@ -95,6 +96,6 @@ def start_python_workers(
     def start() -> None:
         count = spark.sparkContext.defaultParallelism
         with suppress(PySparkException, Py4JError, ConnectionError):
-            spark.range(0, count, 1, count).mapInArrow(function, "id long").collect()
+            map_in_arrow(spark.range(0, count, 1, count), function, "id long").collect()
 
     threading.Thread(target=start, name="start Python workers", daemon=True).start()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +26,10 @@ from streamplan.adapters.spark.sink import DeadLetter, Headers, Output, SinkTarg
 from streamplan.errors import Refused, StreamplanError
 from streamplan.serdes import Json
 
-WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, instance string, host string"
+if TYPE_CHECKING:
+    from streamplan.adapters.spark.template import ArrowFunction
 
-Writer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, instance string, host string"
 
 RANGES = "streamplan.ranges"
 """Local property of a micro-batch's job: its :attr:`SinkTarget.ranges`, by :func:`ranges_as_text`."""
@@ -37,7 +39,7 @@ def ranges_as_text(target: SinkTarget) -> str:
     return json.dumps([(*source, *extent) for source, extent in target.ranges.items()])
 
 
-def for_each_micro_batch(target: SinkTarget, writer: Callable[[SinkTarget], Writer]) -> Writer:
+def for_each_micro_batch(target: SinkTarget, writer: Callable[[SinkTarget], ArrowFunction]) -> ArrowFunction:
     """The writer for micro-batches whose ranges are told by the job, so that Spark is given the same one for all."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,7 +91,7 @@ class _Tasks:
         )
 
 
-def repartition_writer(target: SinkTarget, topic: str, serde: Json, key: str) -> Writer:
+def repartition_writer(target: SinkTarget, topic: str, serde: Json, key: str) -> ArrowFunction:
     """Re-key the records of ``topic`` by a field and write them as they are to the one output.
 
     Takes ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``, straight from Kafka.
@@ -131,7 +133,7 @@ def _rekey(rows: pa.RecordBatch, topic: str, partition: int, account: _Account, 
     _produce(rekeyed, account.transaction.target.outputs[0], account)
 
 
-def output_writer(target: SinkTarget) -> Writer:
+def output_writer(target: SinkTarget) -> ArrowFunction:
     """Write rows of the columns ``walk.OUTPUT`` to the topics that they name, and the dead letters.
 
     A row with ``last`` ends a partition and carries nothing else: only it proves that all rows of the partition have

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
-from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 _Any = TypeVar("_Any")
-_ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class _Watched:
@@ -69,16 +69,6 @@ class _Recorded:
 
         return step
 
-    def mapInArrow(self, function: _ArrowFunction, schema: str) -> _Recorded:
-        """As PySpark's, which serializes the function anew each time, and names columns of this one."""
-        described: Any = pandas_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
-        column = described(*self.model.columns)
-
-        def applied(data: DataFrame) -> DataFrame:
-            return type(data)(data._jdf.mapInArrow(column._jc, False, None), data.sparkSession)
-
-        return _Recorded(applied(self.model), lambda replay: applied(replay.of(cast(DataFrame, self))))
-
 
 def record(model: DataFrame) -> DataFrame:
     """A DataFrame whose descendants can be made again. ``model`` has the schema of the micro-batches."""
@@ -102,6 +92,18 @@ class Replay:
                 assert one.make is not None, "recorded from another micro-batch"
                 self._made[id(one)] = one.make(self)
         return cast(_Any, self._made[id(one)])
+
+
+def map_in_arrow(data: DataFrame, function: ArrowFunction, schema: str) -> DataFrame:
+    """As DataFrame.mapInArrow of PySpark, which loads pandas for it, and serializes the function with each replay."""
+    column = UserDefinedFunction(function, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)(*data.columns)
+
+    def applied(one: DataFrame) -> DataFrame:
+        return type(one)(one._jdf.mapInArrow(column._jc, False, None), one.sparkSession)
+
+    if isinstance(data, _Recorded):
+        return cast(DataFrame, _Recorded(applied(data.model), lambda replay: applied(replay.of(data))))
+    return applied(data)
 
 
 def _model_of(one: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
@@ -39,8 +38,6 @@ def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Json]:
 def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Json], list[Fault]]:
     schemas: dict[str, Json] = {}
     found: list[Fault] = []
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log each fault with its stack
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     nothing = spark.createDataFrame([], RAW)
     waiting = list(pipeline.topology.subtopologies)
     while waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
@@ -54,10 +54,14 @@ OUTPUT_COLUMNS = (
 
 @dataclass(frozen=True)
 class Finished:
-    """``observations``: the metrics of each peek, to be read when the rows were collected."""
+    """``rows``          to be written, of the columns :data:`OUTPUT`
+    ``observations``  the metrics of each peek, to be read when the rows were collected
+    ``schemas``       the serdes of the repartition topics among what is written
+    """
 
     rows: tuple[DataFrame, ...]
     observations: tuple[tuple[str, Observation], ...] = ()
+    schemas: Mapping[str, Json] = field(default_factory=dict)
 
 
 class Walk:
@@ -90,8 +94,6 @@ class Walk:
             made: Frame | None = None
             if all(frame is not None for frame in before):
                 try:
-                    if self._faults is not None:
-                        _ask_plainly(node, before)
                     made = self._apply(node, [frame for frame in before if frame is not None])
                 except (PySparkException, Refused) as error:
                     if self._faults is None:
@@ -111,7 +113,7 @@ class Walk:
         for name, frame in self._frames.items():
             if frame is not None and name not in self._taken and not frame.clean:
                 self.rows.append(_dead_letters(frame.rejected()))
-        return Finished(tuple(self.rows), tuple(self.observations))
+        return Finished(tuple(self.rows), tuple(self.observations), self.schemas)
 
     def _apply(self, node: Processor | Sink, before: Sequence[Frame]) -> Frame:
         frame = before[0]
@@ -158,6 +160,9 @@ class Walk:
 
     def grouped(self, node: Processor, frame: Frame) -> Frame:
         """The records that can be aggregated; the others end here, once for all aggregates of a grouping."""
+        if isinstance(node.operation, Aggregate):  # as in Frame.where
+            columns = node.operation.columns
+            frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
         (before,) = self.subtopology.predecessors[node.name]
         keyless = F.col("record.key").isNull()
         if before in self._grouped:
@@ -208,17 +213,6 @@ class Walk:
             if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map):
                 return f"{node.operation.key} is missing" if node.operation.key.isidentifier() else "the key is null"
         return "the key is null"
-
-
-def _ask_plainly(node: Node, before: Sequence[Frame | None]) -> None:
-    """Let Spark judge the expression as it was written, so that its words are about that and not about our plan."""
-    (frame, *_) = before
-    if isinstance(node, Processor) and frame is not None:
-        match node.operation:
-            case Filter(condition=condition):
-                frame.data.where(condition)
-            case Aggregate(columns=columns):
-                frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
 
 
 def read(subtopology: Subtopology, source: Source, schemas: Mapping[str, Json], raw: DataFrame) -> Frame:
