@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from dataclasses import replace
@@ -122,3 +123,22 @@ def test_old_pages_are_forgotten(settings: Settings, monkeypatch: pytest.MonkeyP
     assert [(settings.reports / str(page)).exists() for page in pages] == [False, False, True, True]
     index = (settings.reports / "orders" / "data_docs" / "index.html").read_text()
     assert [str(page).removeprefix("orders/data_docs/") in index for page in pages] == [False, False, True, True]
+
+
+def test_the_index_lists_the_newest_runs_and_is_left_to_whom_comes_next(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To write it anew costs as much as it lists; pages that it does not list are still there."""
+    monkeypatch.setattr(expectations, "LISTED_PAGES", 2)
+    check, cluster = check_named("totals"), application().cluster
+    index = settings.reports / "orders" / "data_docs" / "index.html"
+    before = [run(check, settings, cluster).data_docs for _ in range(2)]
+    written = index.read_text()
+    with (settings.reports / "orders" / ".gx.waiting").open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_SH)
+        left = run(check, settings, cluster).data_docs
+        assert index.read_text() == written
+    pages = [*before, left, run(check, settings, cluster).data_docs]
+    assert all((settings.reports / str(page)).exists() for page in pages)
+    listed = index.read_text()
+    assert [str(page).removeprefix("orders/data_docs/") in listed for page in pages] == [False, False, True, True]

@@ -8,11 +8,12 @@ from __future__ import annotations
 import fcntl
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any, TextIO
 from urllib.parse import unquote, urlsplit
 
 from streamplan.adapters.kafka.reader import KafkaCluster
@@ -27,8 +28,11 @@ LOCK_SECONDS = 120.0
 
 SHOWN_ROWS = 100
 
-KEPT_PAGES = 200
+KEPT_PAGES = 100
 """So many of the last runs of each check stay in the Data Docs."""
+
+LISTED_PAGES = 100
+"""So many of the last runs, of all checks, are listed in the index: it is written anew from their results."""
 
 _CONTEXT = """\
 config_version: 4
@@ -57,7 +61,7 @@ data_docs_sites:
     class_name: SiteBuilder
     show_how_to_buttons: false
     store_backend: {class_name: TupleFilesystemStoreBackend, base_directory: ../data_docs/}
-    site_index_builder: {class_name: DefaultSiteIndexBuilder}
+    site_index_builder: {class_name: DefaultSiteIndexBuilder, validation_results_limit: %d}
 """
 
 
@@ -99,6 +103,7 @@ def judge(name: str, check: Check, observations: Sequence[Observation], *, at: s
     import great_expectations as gx
     import pandas as pd
     from great_expectations.core.run_identifier import RunIdentifier
+    from great_expectations.data_context.types.resource_identifiers import ExpectationSuiteIdentifier
     from great_expectations.exceptions import GreatExpectationsError
     from great_expectations.expectations.row_conditions import Column
 
@@ -115,8 +120,8 @@ def judge(name: str, check: Check, observations: Sequence[Observation], *, at: s
         .rename_axis("row")
         .reset_index()
     )
-    with _locked(directory / ".gx.lock"):
-        (root / "great_expectations.yml").write_text(_CONTEXT)
+    with _turn(directory) as others_wait:
+        (root / "great_expectations.yml").write_text(_CONTEXT % LISTED_PAGES)
         try:
             context = gx.get_context(mode="file", context_root_dir=root)
             suite_name = f"{name}_{check.name}"
@@ -151,22 +156,23 @@ def judge(name: str, check: Check, observations: Sequence[Observation], *, at: s
                 gx.Checkpoint(
                     name=suite_name,
                     validation_definitions=[definition],
-                    actions=[gx.checkpoint.UpdateDataDocsAction(name="data docs")],
                     result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["subject"]},
                 )
             )
             for runs in (root / "validations", directory / "data_docs" / "validations"):
-                _make_room(runs / suite_name)  # now, since the run writes the site's index anew
+                _make_room(runs / suite_name)  # now, since the index may be written anew
             # The name of a run is its directory and sorts by time; Great Expectations parses it, where it can, as one.
             run = RunIdentifier(run_name=f"{run_time:%Y%m%dT%H%M%S.%fZ}", run_time=run_time)
             result = checkpoint.run(batch_parameters={"dataframe": table}, run_id=run)
+            (identifier,) = result.run_results
+            pages: list[Any] = [identifier, ExpectationSuiteIdentifier(name=suite_name)]
+            context.build_data_docs(resource_identifiers=pages, build_index=not others_wait())
         except GreatExpectationsError as error:
             raise CouldNotLook(
                 f"the observations of {check.name} could not be judged",
                 observed=str(error),
                 remedy=f"Look into {root}.",
             ) from error
-        (identifier,) = result.run_results
         (site,) = context.get_docs_sites_urls(resource_identifier=identifier)
         return Verdict(passed=bool(result.success), page=_page(site["site_url"], reports))
 
@@ -192,20 +198,34 @@ def _make_room(runs: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _turn(directory: Path) -> Iterator[Callable[[], bool]]:
+    """One check after the other. Yields whether another one waits for its turn: it can write the index for both."""
+    path, queue = directory / ".gx.lock", directory / ".gx.waiting"
     deadline = time.monotonic() + LOCK_SECONDS
+
+    def others_wait() -> bool:
+        with queue.open("w") as another:
+            return not _locks(another, fcntl.LOCK_EX)
+
     with path.open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
+        with queue.open("w") as own:
+            while not _locks(lock, fcntl.LOCK_EX):
+                _locks(own, fcntl.LOCK_SH)  # tried each time: for a moment another one may look who waits
                 if time.monotonic() > deadline:
                     raise CouldNotLook(
                         f"the lock {path}",
                         expected=f"free within {LOCK_SECONDS:g} s",
                         observed="held by another check",
                         remedy="Is a check hanging?",
-                    ) from error
+                    )
                 time.sleep(0.05)
-        yield
+        yield others_wait
+
+
+def _locks(file: TextIO, how: int) -> bool:
+    """Whether it got the lock, without waiting for it."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
