@@ -116,8 +116,7 @@ def run(
     keep_checkpoints_cheaply(spark, deployment.checkpoints)
     start_python_workers(spark, as_they_are)
     refuse_unfit_topics(deployment)
-    queries = _plan(spark, deployment)  # before the claim: what is refused here must fence nobody
-    schemas = {topic: serde for query in queries for topic, serde in query.schemas.items()}
+    queries, schemas = _plan(spark, deployment)  # before the claim: what is refused here must fence nobody
     progress = Progress(report, heartbeat or Heartbeat())
     ownership = Ownership(deployment, spark, report)
     running: list[Running] = []
@@ -147,8 +146,11 @@ def run(
     return progress
 
 
-def _plan(spark: SparkSession, deployment: Deployment) -> list[Query]:
-    """Every query, in flow order; raises :class:`Refused` with every fault that Spark finds in the declaration."""
+def _plan(spark: SparkSession, deployment: Deployment) -> tuple[list[Query], dict[str, Json]]:
+    """Every query, in flow order, and the serdes of the repartition topics.
+
+    Raises :class:`Refused` with every fault that Spark finds in the declaration.
+    """
     queries: list[Query] = []
     schemas: dict[str, Json] = {}
     try:
@@ -158,7 +160,7 @@ def _plan(spark: SparkSession, deployment: Deployment) -> list[Query]:
     except (PySparkException, Refused):
         resolve_schemas(spark, deployment.pipeline)  # tells all faults, with their lines
         raise
-    return queries
+    return queries, schemas
 
 
 def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:

@@ -54,7 +54,9 @@ OUTPUT_COLUMNS = (
 
 @dataclass(frozen=True)
 class Finished:
-    """``rows``          to be written, of the columns :data:`OUTPUT`
+    """What a walk comes to.
+
+    ``rows``          to be written, of the columns :data:`OUTPUT`
     ``observations``  the metrics of each peek, to be read when the rows were collected
     ``schemas``       the serdes of the repartition topics among what is written
     """
