@@ -20,7 +20,7 @@ ENV PYTHONPATH=/opt/streamplan/plugins
 # What Spark needs for Kafka and for checkpoints. Behind a mirror: docker compose build --build-arg STREAMPLAN_MAVEN=https://…
 ARG STREAMPLAN_MAVEN
 RUN export STREAMPLAN_CACHE=/tmp/cache STREAMPLAN_HOME=/tmp/cache \
-    && python -m streamplan.adapters.embedded.jars spark \
+    && python -m streamplan.local.jars spark \
     && mv /tmp/cache/jars/spark-* jars \
     && rm -rf /tmp/cache
 

@@ -152,10 +152,10 @@ def uv_environment():
 def prepare_java(sets):
     """Java, the jars, an archive of Spark's classes: the package knows which it needs, and installs what it can."""
     env = dict(os.environ, PYTHONPATH=os.path.join(PROJECT, "plugins"))
-    if subprocess.call([PYTHON, "-m", "streamplan.adapters.embedded.jars", *sets], env=env, cwd=PROJECT) != 0:
+    if subprocess.call([PYTHON, "-m", "streamplan.local.jars", *sets], env=env, cwd=PROJECT) != 0:
         raise Failed("Java or its jars are missing: the line above says what to do.")
     # Does nothing when it is there; without it Spark starts some seconds later.
-    subprocess.call([PYTHON, "-m", "streamplan.adapters.spark_submit"], env=env, cwd=PROJECT)
+    subprocess.call([PYTHON, "-m", "streamplan.spark.submit"], env=env, cwd=PROJECT)
 
 
 def main():

@@ -22,17 +22,17 @@ from functools import cache
 from pathlib import Path
 
 from confluent_kafka import Producer
-from streamplan.adapters.embedded.brokers import DEFAULT_PORTS, EmbeddedKafka
-from streamplan.adapters.embedded.jars import KAFKA_STREAMS, SPARK, pyspark_home, require
-from streamplan.adapters.embedded.java import require_java
-from streamplan.adapters.embedded.ports import Ports
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark_submit import spark_submit_configs
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.errors import StreamplanError
-from streamplan.partitions import LIBRDKAFKA_PARTITIONER
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
+from streamplan.local.jars import KAFKA_STREAMS, SPARK, pyspark_home, require
+from streamplan.local.java import require_java
+from streamplan.local.ports import Ports
+from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import PROJECT, Settings
+from streamplan.spark.submit import spark_submit_configs
 
 ORDERS = pipeline_named("orders")
 STORE = "orders-products-quantities"

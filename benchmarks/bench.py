@@ -51,12 +51,12 @@ from applications import (
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from meters import Meter, Totals, percentile
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark_submit import LOCAL_MASTER
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.errors import StreamplanError
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
 from streamplan.settings import PROJECT
+from streamplan.spark.submit import LOCAL_MASTER
 
 DEADLINE_SECONDS = 900.0
 SETTLE_SECONDS = 5.0

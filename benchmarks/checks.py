@@ -21,19 +21,19 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from streamplan.adapters.counting import count_batch
-from streamplan.adapters.embedded.brokers import DEFAULT_PORTS, EmbeddedKafka
-from streamplan.adapters.embedded.ports import Ports
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.kept import KeptFile
 from streamplan.checks import copartitioning, totals
-from streamplan.checks.application import Application, application_of
-from streamplan.checks.observation import Observation
-from streamplan.partitions import LIBRDKAFKA_PARTITIONER
-from streamplan.pipeline import Limits, Pipeline, TestData
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
+from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
+from streamplan.local.ports import Ports
+from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
+from streamplan.model.pipeline import Limits, Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.reports.counting import count_batch
+from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.serdes.json import Json
 
 ROUNDS = 3
 NEWS = 10_000

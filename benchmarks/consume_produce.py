@@ -12,10 +12,10 @@ from multiprocessing import Process
 
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
-from streamplan.adapters.deserialize import select_keys
-from streamplan.partitions import LIBRDKAFKA_PARTITIONER
+from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.pipelines import pipeline_named
-from streamplan.serdes import Json
+from streamplan.serdes.json import Json
+from streamplan.serdes.json_arrow import select_keys
 
 COMMIT_SECONDS = 0.1
 

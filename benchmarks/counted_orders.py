@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from streamplan.adapters.signals import stop_on_signals
-from streamplan.adapters.spark.aggregator import run
-from streamplan.adapters.spark.queries import Deployment
-from streamplan.adapters.spark.session import open_session
-from streamplan.pipeline import Pipeline, TestData
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
+from streamplan.signals import stop_on_signals
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.spark.session import open_session
 
 APPLICATION_ID = "growth"
 STORE = "orders-products-quantities"

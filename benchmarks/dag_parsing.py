@@ -9,10 +9,11 @@ import sys
 import time
 
 from airflow.serialization.serialized_objects import DagSerialization
-from streamplan.adapters.airflow import factory, maintenance_dags
-from streamplan.pipeline import Pipeline, TestData
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.airflow import dags as factory
+from streamplan.airflow import maintenance_dags
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
 
 
 def declare(number: int) -> Pipeline:

@@ -12,13 +12,13 @@ import sys
 import time
 from collections import Counter
 
-from streamplan.adapters.checking import prepare
-from streamplan.adapters.embedded.stack import Stack
-from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.checks import checks_of
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Outcome, look
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Outcome, look
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
+from streamplan.reports.checking import prepare
 from streamplan.settings import Settings
 
 

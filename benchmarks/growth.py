@@ -38,10 +38,10 @@ from bench import (
 )
 from counted_orders import APPLICATION_ID, counted
 from meters import Meter, Totals, percentile
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark_submit import LOCAL_MASTER
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
+from streamplan.spark.submit import LOCAL_MASTER
 
 DEADLINE_SECONDS = 1200.0
 WINDOW_SECONDS = 300

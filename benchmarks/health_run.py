@@ -21,11 +21,11 @@ from pathlib import Path
 
 import psutil
 from applications import random_ports, say
-from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
-from streamplan.adapters.embedded.airflow import PROCESSES
-from streamplan.adapters.embedded.brokers import DEFAULT_PORTS
-from streamplan.adapters.embedded.stack import Stack
 from streamplan.errors import StreamplanError
+from streamplan.local.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
+from streamplan.local.airflow import PROCESSES
+from streamplan.local.brokers import DEFAULT_PORTS
+from streamplan.local.stack import Stack
 from streamplan.settings import Settings
 
 IDLE_SECONDS = 60.0

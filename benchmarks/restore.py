@@ -34,11 +34,11 @@ from applications import (
     say,
     wait_until,
 )
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark_submit import LOCAL_MASTER
 from streamplan.errors import StreamplanError
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
 from streamplan.pipelines import pipeline_named
+from streamplan.spark.submit import LOCAL_MASTER
 
 DEADLINE_SECONDS = 900.0
 

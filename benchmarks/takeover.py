@@ -35,8 +35,8 @@ from applications import (
     wait_until,
     wait_until_running,
 )
-from streamplan.adapters.embedded.spark import DEFAULT_PORTS, EmbeddedSpark
-from streamplan.adapters.kafka.admin import apply_topics
+from streamplan.kafka.topics import apply_topics
+from streamplan.local.spark import DEFAULT_PORTS, EmbeddedSpark
 from streamplan.settings import Settings
 
 DEADLINE_SECONDS = 300.0

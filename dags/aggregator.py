@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.adapters.airflow.factory import aggregator_dag
+from streamplan.airflow.dags import aggregator_dag
 from streamplan.pipelines import PIPELINES
 
 for pipeline in PIPELINES:

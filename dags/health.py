@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.adapters.airflow.factory import health_dag
+from streamplan.airflow.dags import health_dag
 from streamplan.pipelines import PIPELINES
 
 NOTIFIERS = ()

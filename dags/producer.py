@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.adapters.airflow.factory import producer_dag
+from streamplan.airflow.dags import producer_dag
 from streamplan.pipelines import PIPELINES
 
 for pipeline in PIPELINES:

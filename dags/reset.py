@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.adapters.airflow.maintenance_dags import reset_dag
+from streamplan.airflow.maintenance_dags import reset_dag
 from streamplan.pipelines import PIPELINES
 
 for pipeline in PIPELINES:

@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
-from streamplan.adapters.signals import stop_on_signals
-from streamplan.adapters.spark.aggregator import run
-from streamplan.adapters.spark.heartbeat import Heartbeat
-from streamplan.adapters.spark.queries import Deployment
-from streamplan.adapters.spark.session import open_session
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.signals import stop_on_signals
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.spark.session import open_session
+from streamplan.spark.status import Heartbeat
 
 EX_CONFIG = 78
 

@@ -9,17 +9,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from streamplan.adapters.counting import count_batch
-from streamplan.adapters.kept import KeptFile
-from streamplan.adapters.results import Recounted, verified_file
-from streamplan.adapters.spark.distributed import DistributedCluster
-from streamplan.adapters.spark.session import open_session
 from streamplan.checks import copartitioning, totals
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import Cluster, CouldNotLook
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import Cluster, CouldNotLook
 from streamplan.errors import StreamplanError
 from streamplan.pipelines import pipeline_named
+from streamplan.reports.counting import count_batch
+from streamplan.reports.results import Recounted, verified_file
+from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.spark.distributed_cluster import DistributedCluster
+from streamplan.spark.session import open_session
 
 
 def rows(check: str, pipeline: str, cluster: Cluster, reports: Path) -> tuple[Observation, ...]:

@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from streamplan.adapters.kafka.producer import produce
-from streamplan.adapters.signals import stop_on_signals
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.test_data import produce
 from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.signals import stop_on_signals
 
 EX_CONFIG = 78
 

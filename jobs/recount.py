@@ -10,15 +10,15 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from streamplan.adapters.checking import contents
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.results import Recounted
-from streamplan.adapters.spark.recount import recount
-from streamplan.adapters.spark.session import open_session
-from streamplan.checks.application import application_of
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.errors import StreamplanError
+from streamplan.kafka.cluster import KafkaCluster
 from streamplan.pipelines import pipeline_named
+from streamplan.reports.checking import contents
+from streamplan.reports.results import Recounted
+from streamplan.spark.recount import recount
+from streamplan.spark.session import open_session
 
 
 def main() -> int:

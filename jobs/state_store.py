@@ -9,10 +9,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from streamplan.adapters.spark.session import open_session
-from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import StreamplanError
 from streamplan.pipelines import pipeline_named
+from streamplan.spark.session import open_session
+from streamplan.spark.state.state_store import read_state_stores
 
 
 def main() -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
-from streamplan.adapters.airflow import preload, strays
-from streamplan.adapters.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink
+from streamplan.airflow import orphan_listener as strays
+from streamplan.airflow import preload
+from streamplan.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink
 
 
 class StreamplanPlugin(AirflowPlugin):

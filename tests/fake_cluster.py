@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamplan.checks.cuts import Patience
-from streamplan.checks.port import Chunk, CouldNotLook, Offsets, Record, RecordsGone, Result
-from streamplan.partitions import partition_for_key
-from streamplan.pipeline import Pipeline
-from streamplan.topics import ObservedTopic, resolve_configs
+from streamplan.checks.framework.cluster import Chunk, CouldNotLook, Offsets, Record, RecordsGone, Result
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topics import ObservedTopic, resolve_configs
 
 IMPATIENT = Patience(seconds=0.0, interval=0.0, sleep=lambda _: None)
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from streamplan.console import main
+from streamplan.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

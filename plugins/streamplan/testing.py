@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamplan.adapters.kafka.connect import require_reachable
-from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.checks import CHECKS, check_named, left_out
-from streamplan.checks.application import application_of
-from streamplan.checks.discovery import discover
-from streamplan.checks.observation import CheckResult, Outcome, look, sentence
-from streamplan.checks.port import CouldNotLook
-from streamplan.pipeline import Pipeline
+from streamplan.checks.discovery.discover import discover
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import CheckResult, Outcome, look, sentence
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.kafka.brokers import require_reachable
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.pipeline import Pipeline
 
 
 def assert_healthy(

@@ -10,8 +10,8 @@ from enum import Enum
 from random import Random
 
 import psutil
-from streamplan.adapters.embedded.airflow import PROCESSES
-from streamplan.adapters.embedded.brokers import NODES
+from streamplan.local.airflow import PROCESSES
+from streamplan.local.brokers import NODES
 
 from tests.chaos.jobs import AGGREGATOR_JOB, PRODUCER_JOB, kill
 from tests.chaos.proxy import Cut

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import psutil
-from streamplan.adapters import processes
+from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.settings import Settings
 

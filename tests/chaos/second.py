@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
-from streamplan.adapters import processes
+from streamplan import processes
 from streamplan.errors import StreamplanError
 
 from tests.chaos.jobs import AGGREGATOR_JOB

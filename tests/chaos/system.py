@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
-from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
-from streamplan.adapters.embedded.airflow_rest import AirflowRest
-from streamplan.adapters.embedded.brokers import DEFAULT_PORTS as KAFKA_PORTS
-from streamplan.adapters.embedded.brokers import NODES
-from streamplan.adapters.embedded.stack import Stack
 from streamplan.errors import StreamplanError
+from streamplan.local.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
+from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.brokers import DEFAULT_PORTS as KAFKA_PORTS
+from streamplan.local.brokers import NODES
+from streamplan.local.stack import Stack
 from streamplan.settings import PROJECT, Settings
 
 from tests.chaos.disk import mount, unmount

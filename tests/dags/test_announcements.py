@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier
-from streamplan.adapters.airflow.announcements import Announcement
-from streamplan.adapters.results import write_result
-from streamplan.checks.observation import CheckResult, Outcome
+from streamplan.airflow.notifications import Announcement
+from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.reports.results import write_result
 from streamplan.settings import Settings
 
 TOLD: list[str] = []

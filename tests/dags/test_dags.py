@@ -14,10 +14,10 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
-from streamplan.adapters.airflow.operators import CheckOperator, ProcessedOperator
-from streamplan.adapters.airflow.supervisor import SupervisedJobOperator
+from streamplan.airflow.check_operators import CheckOperator, ProcessedOperator
+from streamplan.airflow.supervised_job import SupervisedJobOperator
 from streamplan.checks import CHECKS
-from streamplan.pipeline import Pipeline
+from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES
 
 from tests.dags.conftest import DAGS, PROJECT
@@ -231,5 +231,5 @@ def test_the_package_is_one_plugin(tmp_path: Path) -> None:
     # Executed as a plugin, a file of the package would be there a second time, under its bare name.
     package = str(PROJECT / "plugins" / "streamplan") + os.sep
     modules = [name for name, file in told["files"].items() if file.startswith(package)]
-    assert "streamplan.adapters.processes" in modules
+    assert "streamplan.processes" in modules
     assert [name for name in modules if not f"{name}.".startswith("streamplan.")] == []

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from streamplan.adapters.airflow import data_docs
-from streamplan.adapters.results import write_result
-from streamplan.checks.observation import CheckResult, Outcome
+from streamplan.airflow import data_docs
+from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.reports.results import write_result
 from streamplan.settings import Settings
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from streamplan.adapters.airflow.operators import RecountOperator
-from streamplan.adapters.checking import contents
-from streamplan.adapters.results import Recounted, recount_file
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Observation
+from streamplan.airflow.check_operators import RecountOperator
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Observation
 from streamplan.pipelines import pipeline_named
+from streamplan.reports.checking import contents
+from streamplan.reports.results import Recounted, recount_file
 from streamplan.settings import Settings
 
 from tests.fake_cluster import FakeApplication, FakeCluster
@@ -103,7 +103,7 @@ def test_spark_is_started_when_something_is_new_or_somebody_asks(
     task = RecountOperator(task_id="recount", pipeline="orders", dag=DAG("a_dag"))
     deployed = Deployed(recount_file(Settings.from_environment().reports, "orders", "a_dag"))
     happened(deployed)
-    monkeypatch.setattr("streamplan.adapters.kafka.reader.KafkaCluster", lambda servers: deployed.cluster)
+    monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", lambda servers: deployed.cluster)
     started: list[Path] = []
     monkeypatch.setattr(task, "_run", lambda name, output, *arguments: started.append(output))
     context: Any = {"dag_run": SimpleNamespace(run_type=run_type, conf=conf)}

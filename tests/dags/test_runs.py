@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
-from streamplan.adapters.airflow import triggers
-from streamplan.adapters.airflow.factory import producer_dag
-from streamplan.adapters.airflow.operators import skip_when_passed_lately
-from streamplan.adapters.purging import Purged
-from streamplan.adapters.results import write_result
+from streamplan.airflow import triggers
+from streamplan.airflow.check_operators import skip_when_passed_lately
+from streamplan.airflow.dags import producer_dag
 from streamplan.checks import CHECKS, check_named, copartitioning
-from streamplan.checks.application import Application, application_of
-from streamplan.checks.observation import Check, CheckResult, Observation, Outcome
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
 from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline
+from streamplan.maintenance.purge import Purged
+from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import pipeline_named
+from streamplan.reports.results import write_result
 from streamplan.settings import Settings
 
 from tests.fake_cluster import FakeApplication, FakeCluster
@@ -56,7 +56,8 @@ class Answers:
 def health(dagbag: DagBag, monkeypatch: pytest.MonkeyPatch) -> DAG:
     dag = dagbag.dags["orders_health"]
     monkeypatch.setattr(
-        "streamplan.adapters.purging.purge", lambda pipeline, servers, settings: Purged({"a-repartition": {0: 5, 1: 7}})
+        "streamplan.maintenance.purge.purge",
+        lambda pipeline, servers, settings: Purged({"a-repartition": {0: 5, 1: 7}}),
     )
     for task in dag.tasks:
         monkeypatch.setattr(task, "retry_delay", timedelta(0))
@@ -69,7 +70,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
         answers = Answers(**outcomes)
         # Not imported for real: Great Expectations takes seconds, and other tests ask it.
         monkeypatch.setitem(
-            sys.modules, "streamplan.adapters.expectations", SimpleNamespace(run_check=answers.run_check)
+            sys.modules, "streamplan.reports.great_expectations", SimpleNamespace(run_check=answers.run_check)
         )
         return answers
 
@@ -112,7 +113,7 @@ def test_what_is_not_to_be_purged_is_skipped_with_the_reason(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     answer()
-    monkeypatch.setattr("streamplan.adapters.purging.purge", lambda *_: Purged({}, "no cut is verified"))
+    monkeypatch.setattr("streamplan.maintenance.purge.purge", lambda *_: Purged({}, "no cut is verified"))
     run = health.test()
     assert run.state == "success"
     assert states(run)["purge"] == "skipped"
@@ -163,7 +164,7 @@ def producer(home: Path, monkeypatch: pytest.MonkeyPatch) -> DAG:
 
     An endless one is refused (status 78) instead, for it has no other end.
     """
-    from streamplan.adapters.airflow import supervisor
+    from streamplan.airflow import supervised_job as supervisor
 
     script = "import sys; print(*sys.argv[1:]); sys.exit(78 if '--endless' in sys.argv else 0)"
     monkeypatch.setattr(triggers, "SETTLE_SECONDS", 0.0)
@@ -172,7 +173,7 @@ def producer(home: Path, monkeypatch: pytest.MonkeyPatch) -> DAG:
         log = home / "logs" / "orders-producer.log"
         return 100 + 10 * len(log.read_text().splitlines() if log.exists() else [])
 
-    monkeypatch.setattr("streamplan.adapters.kafka.producer.next_number", next_number)
+    monkeypatch.setattr("streamplan.kafka.test_data.next_number", next_number)
     monkeypatch.setattr(supervisor, "job_file", lambda name: "-c")
     command = supervisor.ProducerOperator.command
     monkeypatch.setattr(
@@ -231,7 +232,7 @@ def test_topics_that_disagree_stop_a_deployment(
         asked.append((bootstrap_servers, pipeline.name))
         raise Refused("Topic orders", expected="2 partitions", observed="3 partitions", remedy="Do this.")
 
-    monkeypatch.setattr("streamplan.adapters.kafka.admin.apply_topics", refuse)
+    monkeypatch.setattr("streamplan.kafka.topics.apply_topics", refuse)
     run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
     assert run.state == "failed"
     assert asked == [("127.0.0.1:1", "orders")]
@@ -243,9 +244,7 @@ def test_topics_that_disagree_stop_a_deployment(
 def test_brokers_out_of_reach_are_named(
     dagbag: DagBag, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        "streamplan.adapters.kafka.admin.apply_topics.__kwdefaults__", {"show": None, "deadline_seconds": 1.0}
-    )
+    monkeypatch.setattr("streamplan.kafka.topics.apply_topics.__kwdefaults__", {"show": None, "deadline_seconds": 1.0})
     run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
     assert states(run)["topics"] == "failed"
     assert "127.0.0.1:1" in "".join(capfd.readouterr())
@@ -292,8 +291,8 @@ def test_what_reads_much_is_skipped_on_a_schedule_while_its_pass_is_young(
 def test_all_of_a_large_topic_is_read_by_spark(
     dagbag: DagBag, home: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
-    from streamplan.adapters.airflow import operators
-    from streamplan.adapters.results import Recounted
+    from streamplan.airflow import check_operators as operators
+    from streamplan.reports.results import Recounted
 
     task = dagbag.dags["orders_health"].get_task("copartitioning")
     jobs: list[tuple[str, ...]] = []

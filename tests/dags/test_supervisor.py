@@ -22,17 +22,18 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
-from streamplan.adapters import processes
-from streamplan.adapters.airflow import strays, triggers
-from streamplan.adapters.airflow.owner import Owner
-from streamplan.adapters.airflow.supervisor import (
+from streamplan import processes
+from streamplan.airflow import orphan_listener as strays
+from streamplan.airflow import triggers
+from streamplan.airflow.owner import Owner
+from streamplan.airflow.supervised_job import (
     AggregatorOperator,
     ProducerOperator,
     SupervisedJobOperator,
     job_environment,
     seconds_for,
 )
-from streamplan.adapters.airflow.triggers import ProcessTrigger
+from streamplan.airflow.triggers import ProcessTrigger
 from streamplan.settings import PROJECT, Settings
 
 from tests.dags.conftest import VARIABLES
@@ -93,7 +94,7 @@ class Run:
             operator.execute(self.context)
         assert deferred.value.method_name == "resume"
         path, arguments = deferred.value.trigger.serialize()
-        assert path == "streamplan.adapters.airflow.triggers.ProcessTrigger"
+        assert path == "streamplan.airflow.triggers.ProcessTrigger"
         return ProcessTrigger(**json.loads(json.dumps(arguments)))
 
     def resume(self, operator: SupervisedJobOperator, trigger: ProcessTrigger) -> None:
@@ -180,7 +181,7 @@ def producer() -> ProducerOperator:
 def test_a_producer_is_done_when_the_topic_says_so(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, number: int, done: bool
 ) -> None:
-    monkeypatch.setattr("streamplan.adapters.kafka.producer.next_number", lambda pipeline, servers: number)
+    monkeypatch.setattr("streamplan.kafka.test_data.next_number", lambda pipeline, servers: number)
     context = Run(xcom={"first": 100, "until": 119, "rate": 0}).context
     if done:
         producer().resume(context, {"status": 0})

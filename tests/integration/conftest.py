@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from streamplan.adapters import processes
-from streamplan.adapters.embedded.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
-from streamplan.adapters.embedded.jars import SPARK, pyspark_home, require
-from streamplan.adapters.embedded.java import require_java
-from streamplan.adapters.embedded.ports import Ports
-from streamplan.adapters.spark.session import open_session
-from streamplan.adapters.spark_submit import LOCAL_MASTER, spark_submit_configs
+from streamplan import processes
+from streamplan.local.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
+from streamplan.local.jars import SPARK, pyspark_home, require
+from streamplan.local.java import require_java
+from streamplan.local.ports import Ports
 from streamplan.settings import PROJECT, Settings
+from streamplan.spark.session import open_session
+from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
 
 NewTopicFactory = Callable[..., str]
 

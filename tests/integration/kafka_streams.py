@@ -14,12 +14,12 @@ from typing import Any
 import py4j.protocol
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from streamplan.adapters.embedded.jars import JarSet, require
-from streamplan.adapters.embedded.java import require_java
-from streamplan.kstream import KStream, KTable
-from streamplan.serdes import Json
-from streamplan.topology import Topology
-from streamplan.windows import TimeWindows
+from streamplan.local.jars import JarSet, require
+from streamplan.local.java import require_java
+from streamplan.model.kstream import KStream, KTable
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
 
 STREAMS = "org.apache.kafka.streams"
 

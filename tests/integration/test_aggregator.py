@@ -19,19 +19,19 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.positions import Application as ClaimedApplication
-from streamplan.adapters.kafka.positions import Claimed
-from streamplan.adapters.spark.aggregator import run, trigger_interval_of
-from streamplan.adapters.spark.queries import Deployment
-from streamplan.adapters.spark.sink import Output, Placed, SinkTarget, TaskTransaction
-from streamplan.adapters.spark.stages import output_writer, repartition_writer
-from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import Refused, StreamplanError
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.kafka.task_ownership import Application as ClaimedApplication
+from streamplan.kafka.task_ownership import Claimed
+from streamplan.kafka.topics import apply_topics
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
 from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import ORDER, order
-from streamplan.topology import Topology
+from streamplan.spark.aggregator import run, trigger_interval_of
+from streamplan.spark.query import Deployment
+from streamplan.spark.sink.transaction import Output, Placed, SinkTarget, TaskTransaction
+from streamplan.spark.sink.writers import output_writer, repartition_writer
+from streamplan.spark.state.state_store import read_state_stores
 
 _numbers = itertools.count()
 

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.producer import produce
-from streamplan.console import main
+from streamplan.cli import main
+from streamplan.kafka.test_data import produce
+from streamplan.kafka.topics import apply_topics
 from streamplan.pipelines import pipeline_named
 
 from tests.integration.test_aggregator import read_committed

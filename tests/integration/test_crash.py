@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark_submit import LOCAL_MASTER, spark_submit_configs
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
 from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import order
+from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
 
 from tests.integration.test_aggregator import read_committed
 

@@ -12,12 +12,12 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.adapters import processes
-from streamplan.adapters.embedded import brokers
-from streamplan.adapters.embedded.brokers import NODES, EmbeddedKafka
-from streamplan.adapters.embedded.jars import BROKERS, directory_of, fetch, require
-from streamplan.adapters.embedded.ports import LOOPBACK, Ports, is_free
+from streamplan import processes
 from streamplan.errors import StreamplanError
+from streamplan.local import brokers
+from streamplan.local.brokers import NODES, EmbeddedKafka
+from streamplan.local.jars import BROKERS, directory_of, fetch, require
+from streamplan.local.ports import LOOPBACK, Ports, is_free
 
 from tests.integration.conftest import embedded_kafka
 

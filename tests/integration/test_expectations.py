@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from streamplan.adapters import expectations
-from streamplan.adapters.expectations import run_check
-from streamplan.adapters.results import read_history, read_latest
 from streamplan.checks import CHECKS, check_named, totals
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Check, CheckResult, Observation, Outcome
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.reports import great_expectations as expectations
+from streamplan.reports.great_expectations import run_check
+from streamplan.reports.results import read_history, read_latest
 from streamplan.settings import PROJECT, Settings
 
 from tests.fake_cluster import FakeApplication, FakeCluster

@@ -16,18 +16,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
-from streamplan.adapters.embedded.brokers import EmbeddedKafka
-from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.checks import CHECKS, compaction, lag, topics, totals
-from streamplan.checks.application import application_of
-from streamplan.checks.cuts import Patience
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Check, CheckResult, Outcome, look, sentence
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.checks.lag import Claim, ClaimState
-from streamplan.checks.observation import Check, CheckResult, Outcome, look, sentence
-from streamplan.checks.port import CouldNotLook
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.local.brokers import EmbeddedKafka
+from streamplan.model.processor_topology import TaskId
+from streamplan.model.topics import REPARTITION_CONFIGS
 from streamplan.pipelines.orders import PIPELINE, order
-from streamplan.processor_topology import TaskId
 from streamplan.settings import PROJECT
-from streamplan.topics import REPARTITION_CONFIGS
 
 from tests.integration.transactional_application import TransactionalApplication, Written
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType
-from streamplan.adapters.spark.frames import from_kafka
-from streamplan.adapters.spark.stages import headers_of
+from streamplan.spark.planning.records import from_kafka
+from streamplan.spark.sink.writers import headers_of
 
 KAFKA = """key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     headers array<struct<key: string, value: binary>>"""

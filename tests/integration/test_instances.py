@@ -23,12 +23,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from streamplan.adapters.embedded.ports import Ports
-from streamplan.adapters.embedded.spark import DEFAULT_PORTS, EmbeddedSpark
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.results import Move, claim_file, read_claim, read_moves
 from streamplan.checks.lag import Claim, ClaimState
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.local.ports import Ports
+from streamplan.local.spark import DEFAULT_PORTS, EmbeddedSpark
 from streamplan.pipelines.orders import order
+from streamplan.reports.results import Move, claim_file, read_claim, read_moves
 from streamplan.settings import PROJECT, Settings
 
 from tests.integration.test_aggregator import read_committed

@@ -28,20 +28,20 @@ from confluent_kafka.admin import (
     NewPartitions,
     ResourceType,
 )
-from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.checks import CHECKS, compaction, lag, left_out, topics
-from streamplan.checks.application import Application
-from streamplan.checks.counts import CountOf
-from streamplan.checks.cuts import Patience
-from streamplan.checks.description import read_description
-from streamplan.checks.discovery import discover
-from streamplan.checks.observation import CheckResult, Outcome, look, sentence
-from streamplan.copartitioning import copartition_groups
+from streamplan.checks.discovery.counts import CountOf
+from streamplan.checks.discovery.discover import discover
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import CheckResult, Outcome, look, sentence
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.copartitioning import copartition_groups
+from streamplan.model.description import read_description
+from streamplan.model.topics import TopicRole
 from streamplan.pipelines.orders import order
-from streamplan.serdes import Json
+from streamplan.serdes.json import Json
 from streamplan.settings import PROJECT
 from streamplan.testing import assert_healthy
-from streamplan.topics import TopicRole
 
 from tests.integration import test_pipelines
 from tests.integration.conftest import NewTopicFactory

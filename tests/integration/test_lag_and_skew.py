@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from streamplan.adapters.embedded.jars import KAFKA_STREAMS
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.results import read_claim
 from streamplan.checks import lag, skew
-from streamplan.checks.application import Application, application_of
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import Observation, sentence
+from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.lag import LAG_PATIENCE, Claim, ClaimState
-from streamplan.checks.observation import Observation, sentence
-from streamplan.checks.port import CouldNotLook
-from streamplan.partitions import partition_for_key
-from streamplan.pipeline import Limits, Pipeline, TestData
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
+from streamplan.local.jars import KAFKA_STREAMS
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Limits, Pipeline, TestData
+from streamplan.model.processor_topology import TaskId
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import order
-from streamplan.processor_topology import TaskId
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.reports.results import read_claim
+from streamplan.serdes.json import Json
 
 from tests.integration.kafka_streams import java, properties, wait_until_running
 from tests.integration.test_crash import ORDERS, Aggregator, await_condition

@@ -19,14 +19,14 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.spark.aggregator import run
-from streamplan.adapters.spark.queries import Deployment
-from streamplan.partitions import partition_for_key
-from streamplan.pipeline import Pipeline, TestData
-from streamplan.serdes import Json
-from streamplan.topology import Topology
-from streamplan.windows import TimeWindows
+from streamplan.kafka.topics import apply_topics
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
 
 from tests.integration.test_aggregator import read_committed
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from streamplan.adapters.embedded.jars import KAFKA_STREAMS
-from streamplan.copartitioning import resolve_partition_counts
 from streamplan.errors import Refused
-from streamplan.kstream import KGroupedStream, KStream, KTable, TimeWindowedKStream
-from streamplan.partitions import murmur2, partition_for_key
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.local.jars import KAFKA_STREAMS
+from streamplan.model.copartitioning import resolve_partition_counts
+from streamplan.model.kstream import KGroupedStream, KStream, KTable, TimeWindowedKStream
+from streamplan.model.partitioner import murmur2, partition_for_key
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
 from streamplan.pipelines import PIPELINES
-from streamplan.serdes import Json
-from streamplan.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
-from streamplan.topology import Topology
-from streamplan.windows import TimeWindows
+from streamplan.serdes.json import Json
 
 from tests.integration.kafka_streams import STREAMS, collection, java
 
@@ -45,7 +45,7 @@ def jvm() -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation, named as in ``streamplan.kstream``.
+    """One operation, named as in ``streamplan.model.kstream``.
 
     ``of``     label of what it is called on; the step before where it is left out
     ``other``  label of the table that it joins, or of the stream that it merges

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from streamplan.adapters.embedded.jars import BROKERS, KAFKA_STREAMS
-from streamplan.assignment import (
+from streamplan.local.jars import BROKERS, KAFKA_STREAMS
+from streamplan.model.assignment import (
     Assignment,
     assign,
     assignment_info_size,
@@ -22,11 +22,11 @@ from streamplan.assignment import (
     stateful_tasks,
     topics_of_tasks,
 )
-from streamplan.copartitioning import resolve_partition_counts
+from streamplan.model.copartitioning import resolve_partition_counts
+from streamplan.model.processor_topology import TaskId
+from streamplan.model.topology import Topology
 from streamplan.pipelines import PIPELINES
-from streamplan.processor_topology import TaskId
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.serdes.json import Json
 
 from tests.integration.conftest import NewTopicFactory
 from tests.integration.kafka_streams import (

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from py4j.protocol import Py4JJavaError
-from streamplan.adapters.embedded.jars import KAFKA_STREAMS
-from streamplan.copartitioning import copartition_groups, resolve_partition_counts
 from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline, TestData
-from streamplan.topics import TopicRole
-from streamplan.windows import TimeWindows
+from streamplan.local.jars import KAFKA_STREAMS
+from streamplan.model.copartitioning import copartition_groups, resolve_partition_counts
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topics import TopicRole
+from streamplan.model.windows import TimeWindows
 
 from tests.integration.conftest import NewTopicFactory
 from tests.integration.kafka_streams import (

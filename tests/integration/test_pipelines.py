@@ -24,9 +24,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway
-from streamplan.adapters.embedded.jars import KAFKA_STREAMS
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.pipeline import Pipeline
+from streamplan.kafka.topics import apply_topics
+from streamplan.local.jars import KAFKA_STREAMS
+from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES
 
 from tests.integration.kafka_streams import STREAMS, java, properties

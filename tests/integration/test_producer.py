@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, Producer
-from streamplan.adapters.kafka.producer import next_number, produce
 from streamplan.errors import Refused, StreamplanError
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.kafka.test_data import next_number, produce
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
-from streamplan.topology import Topology
 
 from tests.integration.test_aggregator import read_committed
 
@@ -75,7 +75,7 @@ def test_records_of_others_in_the_tail_do_not_disturb(bootstrap_servers: str, ne
 
 _KILLED = """
 import sys, threading
-from streamplan.adapters.kafka.producer import produce
+from streamplan.kafka.test_data import produce
 from tests.integration.test_producer import pipeline_of
 produce(pipeline_of(sys.argv[1]), sys.argv[2], until=int(sys.argv[3]), rate=40_000, stop=threading.Event(),
         progress=lambda number, until: print(number, flush=True))

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from streamplan.adapters.checking import prepare, unbounded
-from streamplan.adapters.purging import purge
 from streamplan.checks import compaction, lag, topics
-from streamplan.checks.application import application_of
-from streamplan.checks.cuts import Patience
-from streamplan.checks.observation import Outcome, look
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Outcome, look
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.maintenance.purge import purge
+from streamplan.model.processor_topology import TaskId
 from streamplan.pipelines import pipeline_named
-from streamplan.processor_topology import TaskId
+from streamplan.reports.checking import prepare, unbounded
 from streamplan.settings import Settings
 
 from tests.integration.transactional_application import TransactionalApplication

@@ -11,8 +11,8 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.checks.port import Cluster, CouldNotLook, Offsets, RecordsGone, records_of
+from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone, records_of
+from streamplan.kafka.cluster import KafkaCluster
 
 from tests.fake_cluster import FakeCluster
 

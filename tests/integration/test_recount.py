@@ -13,18 +13,18 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from streamplan.adapters.checking import contents
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.spark.aggregator import run
-from streamplan.adapters.spark.queries import Deployment
-from streamplan.adapters.spark.recount import recount
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import CouldNotLook
-from streamplan.pipeline import Pipeline, TestData
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.reports.checking import contents
+from streamplan.serdes.json import Json
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.spark.recount import recount
 
 _numbers = itertools.count()
 

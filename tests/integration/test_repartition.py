@@ -17,25 +17,25 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
-from streamplan.adapters import moving
-from streamplan.adapters.checking import prepare
-from streamplan.adapters.kafka import copying
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.deletion import delete_records
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.moving import Move
-from streamplan.adapters.resetting import observe_reset
-from streamplan.adapters.results import verified_file
-from streamplan.adapters.spark.aggregator import run
-from streamplan.adapters.spark.queries import Deployment
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Outcome, look
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Outcome, look
 from streamplan.errors import Refused
-from streamplan.partitions import partition_for_key
-from streamplan.processor_topology import TaskId
-from streamplan.repartitioning import held, ledger_group
-from streamplan.reset import internal_topics
+from streamplan.kafka import copying
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.deletion import delete_records
+from streamplan.kafka.topics import apply_topics
+from streamplan.maintenance import repartition as moving
+from streamplan.maintenance.repartition import Move
+from streamplan.maintenance.repartition_plan import held, ledger_group
+from streamplan.maintenance.reset import observe_reset
+from streamplan.maintenance.reset_plan import internal_topics
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.processor_topology import TaskId
+from streamplan.reports.checking import prepare
+from streamplan.reports.results import verified_file
 from streamplan.settings import PROJECT, Settings
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
 
 from tests.integration.conftest import NewTopicFactory
 from tests.integration.test_aggregator import read_committed
@@ -221,7 +221,7 @@ def test_died_at_every_step_and_run_again(
 
 COPY = """
 import sys
-from streamplan.adapters.kafka.copying import copy_topic
+from streamplan.kafka.copying import copy_topic
 servers, topic, to, group = sys.argv[1:]
 copy_topic(servers, topic, to, 5, group=group, transactional_id=group, say=print, transaction_records=200)
 """

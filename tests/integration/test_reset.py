@@ -13,17 +13,17 @@ from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
-from streamplan.adapters import processes, resetting
-from streamplan.adapters.checking import prepare
-from streamplan.adapters.resetting import apply_reset, observe_reset
-from streamplan.adapters.results import claim_file, state_files, verified_file, write_claim
-from streamplan.checks.application import application_of
+from streamplan import processes, resetting
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Outcome, look
 from streamplan.checks.lag import Claim, ClaimState
-from streamplan.checks.observation import Outcome, look
-from streamplan.console import main
-from streamplan.console import reset as console
+from streamplan.cli import main
+from streamplan.cli import reset as console
 from streamplan.errors import Refused, StreamplanError
-from streamplan.reset import ResetPlan
+from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset_plan import ResetPlan
+from streamplan.reports.checking import prepare
+from streamplan.reports.results import claim_file, state_files, verified_file, write_claim
 from streamplan.settings import Settings
 
 from tests.integration.test_aggregator import read_committed
@@ -227,7 +227,7 @@ def test_refused_while_positions_move(
     app.order_many(100, 110)
     # Its own time alone: the application's clients sleep, too.
     watched = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: app.drain()})
-    monkeypatch.setattr("streamplan.adapters.at_rest.time", watched)
+    monkeypatch.setattr("streamplan.maintenance.require_stopped.time", watched)
     with pytest.raises(Refused, match=rf"the position of group {app.group} in {app.orders}-0 moved from"):
         plan_of(app, settings)
 

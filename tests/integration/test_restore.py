@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
-from streamplan.adapters.spark.aggregator import run
-from streamplan.adapters.spark.queries import Deployment
-from streamplan.adapters.spark.state_store import read_state_stores
 from streamplan.errors import Refused, StreamplanError
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.spark.state.state_store import read_state_stores
 
 from tests.integration.test_aggregator import Application, numbered, recount
 

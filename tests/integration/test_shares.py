@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from streamplan.adapters.kafka import shares
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.adapters.results import Recounted
-from streamplan.adapters.spark.distributed import DistributedCluster
 from streamplan.checks import copartitioning, totals
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import look
-from streamplan.checks.port import Chunk, CouldNotLook, RecordsGone
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import look
+from streamplan.checks.framework.cluster import Chunk, CouldNotLook, RecordsGone
+from streamplan.kafka import parallel_read as shares
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.reports.results import Recounted
 from streamplan.settings import PROJECT
+from streamplan.spark.distributed_cluster import DistributedCluster
 
 from tests.integration.conftest import NewTopicFactory
 from tests.integration.transactional_application import TransactionalApplication
@@ -86,7 +86,7 @@ def test_spark(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streamplan.adapters.spark.distributed.SHARE", 10_000)
+    monkeypatch.setattr("streamplan.spark.distributed_cluster.SHARE", 10_000)
     assert folded(DistributedCluster(spark, bootstrap_servers), topic, ranges) >= 1
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow
 import pytest
 from pyspark.sql import SparkSession
-from streamplan.adapters import spark_submit
-from streamplan.adapters.spark import training
-from streamplan.adapters.spark.session import CodeGeneration, generate_code
 from streamplan.errors import StreamplanError
+from streamplan.spark import submit as spark_submit
+from streamplan.spark import training
+from streamplan.spark.session import CodeGeneration, generate_code
 
 
 def test_a_driver_has_its_classes_from_the_archive(
@@ -67,7 +67,7 @@ def test_a_worker_of_a_local_spark_begins_with_what_tasks_need(spark: SparkSessi
 
         for _ in batches:
             pass
-        found = ["streamplan.adapters.spark.stages" in sys.modules, gc.get_freeze_count() > 10_000]
+        found = ["streamplan.spark.sink.writers" in sys.modules, gc.get_freeze_count() > 10_000]
         yield pyarrow.RecordBatch.from_pydict({"found": [str(found)]})
 
     rows = spark.range(2).repartition(2).mapInArrow(loaded, "found string").collect()

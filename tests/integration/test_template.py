@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from streamplan.adapters.spark.sink import SinkTarget
-from streamplan.adapters.spark.stages import RANGES, for_each_micro_batch, ranges_as_text
-from streamplan.adapters.spark.template import ArrowFunction, Replay, map_in_arrow, record
-from streamplan.generation import Generation
+from streamplan.model.generation import Generation
+from streamplan.spark.planning.compiled_plan import ArrowFunction, Replay, map_in_arrow, record
+from streamplan.spark.sink.transaction import SinkTarget
+from streamplan.spark.sink.writers import RANGES, for_each_micro_batch, ranges_as_text
 
 SCHEMA = "key string, n bigint"
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from streamplan.adapters.kafka.reader import KafkaCluster
 from streamplan.checks import compaction, names, repartition, topics
-from streamplan.checks.application import Application, Tasks, application_of
-from streamplan.checks.cuts import Patience
-from streamplan.checks.discovery import discover
-from streamplan.checks.observation import Observation
-from streamplan.topics import TopicRole, TopicSpec
+from streamplan.checks.discovery.discover import discover
+from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.topics import TopicRole, TopicSpec
 
 from tests.integration import test_pipelines
 from tests.integration.conftest import NewTopicFactory

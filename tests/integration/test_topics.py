@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.adapters.kafka.admin import apply_topics, format_plan, observe_topics
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.kafka.topics import apply_topics, format_plan, observe_topics
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, PIPELINE, order
-from streamplan.topology import Topology
 
 _numbers = itertools.count()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql import SparkSession
-from streamplan.adapters.spark.validation import resolve_schemas
 from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
 from streamplan.pipelines import PIPELINES
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.serdes.json import Json
+from streamplan.spark.planning.validation import resolve_schemas
 
 SALE = Json("id string, shop string, amount bigint, paid boolean, weight double")
 

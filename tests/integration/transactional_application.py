@@ -14,14 +14,14 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.reader import KafkaCluster
-from streamplan.checks.port import records_of
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.checks.framework.cluster import records_of
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.processor_topology import TaskId
+from streamplan.model.topics import resolve_configs
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
-from streamplan.processor_topology import TaskId
-from streamplan.topics import resolve_configs
-from streamplan.topology import Topology
 
 _numbers = itertools.count()
 

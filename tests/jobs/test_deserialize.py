@@ -6,8 +6,8 @@ import random
 
 import pyarrow as pa
 import pytest
-from streamplan.adapters.deserialize import read_rows, select_keys
-from streamplan.serdes import Json, Rejected, key_of
+from streamplan.serdes.json import Json, Rejected, key_of
+from streamplan.serdes.json_arrow import read_rows, select_keys
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 OTHER = Json("Id string, paid boolean, total bigint")

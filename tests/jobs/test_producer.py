@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streamplan.adapters.kafka.producer import Pace, Produced
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.test_data import Pace, Produced
 from streamplan.pipelines.orders import PIPELINE
 
 from jobs import producer as job

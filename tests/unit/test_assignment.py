@@ -3,7 +3,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from streamplan.assignment import (
+from streamplan.errors import Refused
+from streamplan.model.assignment import (
     MAX_MESSAGE_BYTES,
     Assignment,
     assign,
@@ -14,12 +15,11 @@ from streamplan.assignment import (
     stateful_tasks,
     topics_of_tasks,
 )
-from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.processor_topology import TaskId
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.processor_topology import TaskId
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.serdes.json import Json
 
 TASKS = topics_of_tasks(PIPELINE.topology, PIPELINE.partition_counts)
 STATEFUL = stateful_tasks(PIPELINE.topology, TASKS)

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from streamplan import checks, testing
-from streamplan.checks.observation import Check, Observation
-from streamplan.checks.port import CouldNotLook
-from streamplan.console import check as console
-from streamplan.console import main
+from streamplan import testing
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Check, Observation
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.cli import check as console
+from streamplan.cli import main
+from streamplan.model.pipeline import Limits
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.settings import PROJECT
 
@@ -135,7 +137,7 @@ def test_brokers_that_go_away_meanwhile_are_not_asked_again(
     def gone(servers: str) -> None:
         raise away
 
-    monkeypatch.setattr(console, "discover", lambda *_, **__: checks.application.application_of(PIPELINE))
+    monkeypatch.setattr(console, "discover", lambda *_, **__: application_of(PIPELINE))
     orders.cluster.before = stop
     assert main([*ANY, "--json"]) == 2
     found = answer_of(capsys)
@@ -167,8 +169,8 @@ def test_wrong_usage_is_2(arguments: list[str], said: str, capsys: pytest.Captur
         (["--key-type", "orders=short"], "expected string or int or long"),
         (["--key-type", "orders"], "expected TOPIC="),
         (["--partitioner", "orders=nowhere:place"], "No module named 'nowhere'"),
-        (["--partitioner", "orders=streamplan.partitions:place"], "no attribute 'place'"),
-        (["--partitioner", "orders=streamplan.partitions:LIBRDKAFKA_PARTITIONER"], "expected a function"),
+        (["--partitioner", "orders=streamplan.model.partitioner:place"], "no attribute 'place'"),
+        (["--partitioner", "orders=streamplan.model.partitioner:LIBRDKAFKA_PARTITIONER"], "expected a function"),
         (["--count", "orders:ProductType"], "ProductType is not declared"),
         (["--count", "orders:ProductType", "--value", "ProductType"], "'ProductType' is not a field"),
         (["--count", "order"], "expected a topic that orders-aggregator reads: orders"),
@@ -256,7 +258,7 @@ def test_options_reach_the_discovery(
     described = tmp_path / "topology.txt"
     described.write_text(PIPELINE.topology.describe())
     more = ["--topology", str(described), "--key-type", f"{orders.repartition}=int", "--source", "orders"]
-    more += ["--partitioner", f"{orders.repartition}=streamplan.partitions:partition_for_key"]
+    more += ["--partitioner", f"{orders.repartition}=streamplan.model.partitioner:partition_for_key"]
     assert main([*ANY, *FAST, *more, "--json"]) == 0
     rows = answer_of(capsys)["checks"][0]["observations"]
     assert rows[1]["subject"] == f"{orders.changelog}: partitions (sub-topology 1)"
@@ -272,7 +274,7 @@ def in_the_last(key: bytes, partitions: int) -> int:
 def test_a_sample_unless_all_is_wanted(
     orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console, "Limits", lambda *_: checks.application.Limits(scanned_records=10))
+    monkeypatch.setattr(console, "Limits", lambda *_: Limits(scanned_records=10))
     assert main([*ANY, *FAST, "--json"]) == 0
     assert "a sample out of 19" in json.dumps(answer_of(capsys))
     assert main([*ANY, *FAST, "--json", "--full"]) == 0
@@ -282,7 +284,7 @@ def test_a_sample_unless_all_is_wanted(
 def test_it_brings_neither_airflow_nor_spark_nor_great_expectations() -> None:
     script = (
         "import sys\n"
-        "from streamplan.console import main\n"
+        "from streamplan.cli import main\n"
         f"assert main({ANY!r}) == 2\n"
         "slow = {'airflow', 'pyspark', 'great_expectations', 'pyarrow', 'pandas'}\n"
         "print(slow & {name.split('.')[0] for name in sys.modules})\n"

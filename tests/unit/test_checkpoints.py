@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from streamplan.adapters import checkpoints
 from streamplan.errors import StreamplanError
+from streamplan.spark.state import checkpoint_files as checkpoints
 
 
 def batch(root: Path, number: int, ends: dict[str, dict[str, int]], *, finished: bool = True) -> None:

@@ -5,8 +5,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from streamplan.checks.cleaner import BATCH_OVERHEAD, MARKER_BYTES, Columns, CompactionRules, Pile, examine
-from streamplan.checks.port import Record
+from streamplan.checks.framework.cluster import Record
+from streamplan.checks.framework.log_cleaner import (
+    BATCH_OVERHEAD,
+    MARKER_BYTES,
+    Columns,
+    CompactionRules,
+    Pile,
+    examine,
+)
 
 from tests.fake_cluster import FakeChunk
 

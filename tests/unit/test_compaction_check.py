@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 from streamplan.checks import compaction
-from streamplan.checks.application import Application, Tasks, application_of
-from streamplan.checks.cuts import Patience
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import CouldNotLook, RecordsGone
-from streamplan.pipeline import Limits, Pipeline
+from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.model.pipeline import Limits, Pipeline
+from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines import enriched, pageviews
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.topics import TopicRole, TopicSpec, resolve_configs
 
 from tests.fake_cluster import IMPATIENT, FakeApplication, FakeChunk, FakeCluster
 

@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from streamplan import settings
-from streamplan.adapters.embedded import java
-from streamplan.adapters.embedded.brokers import HEAP, NODES, SERVER_PROPERTIES
-from streamplan.adapters.embedded.jars import BROKERS, JAR_SETS
+from streamplan.local import java
+from streamplan.local.brokers import HEAP, NODES, SERVER_PROPERTIES
+from streamplan.local.jars import BROKERS, JAR_SETS
 
 PROJECT = settings.PROJECT
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
@@ -308,7 +308,7 @@ from airflow.api_fastapi.core_api.datamodels.monitor import HealthInfoResponse
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from streamplan.adapters.airflow.connections import SPARK_CONNECTION, bootstrap_servers
+from streamplan.airflow.connections import SPARK_CONNECTION, bootstrap_servers
 
 known = conf.configuration_description
 options = [name.removeprefix("AIRFLOW__").lower() for name in os.environ if name.startswith("AIRFLOW__")]

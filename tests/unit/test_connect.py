@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from streamplan.adapters.kafka.connect import ask, is_fenced
+from streamplan.kafka.brokers import ask, is_fenced
 
 
 @pytest.mark.parametrize(("code", "reopened"), [(KafkaError.FENCED_LEADER_EPOCH, 1), (KafkaError.NOT_COORDINATOR, 0)])

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 import pytest
-from streamplan.console import MODULES, main
-from streamplan.console import pipelines as console
-from streamplan.declaration import Fault, Where
+from streamplan.cli import MODULES, main
+from streamplan.cli import pipelines as console
 from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline
+from streamplan.model.diagnostics import Fault, Where
+from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES, pipeline_named
 from streamplan.settings import PROJECT
 
@@ -24,7 +24,7 @@ def fake_validation(monkeypatch: pytest.MonkeyPatch, *found: Fault) -> list[list
         asked.append([pipeline.name for pipeline in pipelines])
         return [*found]
 
-    module = ModuleType("streamplan.adapters.spark.validation")
+    module = ModuleType("streamplan.spark.planning.validation")
     module.faults = faults  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return asked
@@ -159,7 +159,7 @@ def test_help_teaches_with_an_example(command: str, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("command", [["list"], ["describe", "orders"], ["plan", "orders"]])
 def test_commands_that_need_no_cluster_import_neither_spark_nor_airflow(command: list[str]) -> None:
     code = (
-        "import sys; from streamplan.console import main; status = main(sys.argv[1:]); "
+        "import sys; from streamplan.cli import main; status = main(sys.argv[1:]); "
         "heavy = {'pyspark', 'airflow', 'confluent_kafka', 'great_expectations'} & sys.modules.keys(); "
         "assert not heavy, heavy; sys.exit(status)"
     )

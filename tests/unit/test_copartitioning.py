@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from streamplan.copartitioning import copartition_groups, resolve_partition_counts
 from streamplan.errors import Refused
+from streamplan.model.copartitioning import copartition_groups, resolve_partition_counts
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.serdes import Json
-from streamplan.topology import Topology
+from streamplan.serdes.json import Json
 
 VALUE = Json("Id string, Amount bigint")
 JOINED = {"Id": "Id", "Amount": "table.Amount"}

@@ -4,10 +4,10 @@ from zlib import crc32
 
 import pytest
 from streamplan.checks import copartitioning
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import CouldNotLook, RecordsGone
-from streamplan.partitions import partition_for_key
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
+from streamplan.model.partitioner import partition_for_key
 from streamplan.pipelines.orders import PIPELINE
 
 from tests.fake_cluster import FakeApplication, FakeCluster

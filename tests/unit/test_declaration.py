@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streamplan.declaration import Fault
 from streamplan.errors import Refused
-from streamplan.kstream import KGroupedStream, KStream, KTable
-from streamplan.pipeline import Pipeline, TestData
-from streamplan.serdes import Json
-from streamplan.topology import Topology
-from streamplan.windows import TimeWindows
+from streamplan.model.diagnostics import Fault
+from streamplan.model.kstream import KGroupedStream, KStream, KTable
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
 
 ORDER = Json("Id string, UserId string, Amount bigint")
 USER = Json("Name string, City string")

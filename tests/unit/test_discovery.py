@@ -6,16 +6,16 @@ import struct
 import pytest
 from streamplan import checks
 from streamplan.checks import copartitioning, lag, left_out, skew, totals
-from streamplan.checks.application import Application, Tasks
-from streamplan.checks.counts import CountOf
-from streamplan.checks.discovery import discover, own_topics
-from streamplan.checks.observation import Observation, Outcome, look
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.discovery.counts import CountOf
+from streamplan.checks.discovery.discover import discover, own_topics
+from streamplan.checks.framework.application import Application, Tasks
+from streamplan.checks.framework.check import Observation, Outcome, look
+from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.errors import Refused
-from streamplan.partitions import partition_for_key
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.topics import TopicRole
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.serdes import Json
-from streamplan.topics import TopicRole
+from streamplan.serdes.json import Json
 
 from tests.fake_cluster import IMPATIENT, FakeApplication, FakeCluster
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from streamplan.generation import Generation
+from streamplan.model.generation import Generation
 
 
 def test_what_is_committed_comes_back() -> None:

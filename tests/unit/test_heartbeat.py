@@ -5,10 +5,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from streamplan.adapters.results import read_claim
-from streamplan.adapters.spark import heartbeat
-from streamplan.adapters.spark.heartbeat import Heartbeat
 from streamplan.checks.lag import Claim, ClaimState
+from streamplan.reports.results import read_claim
+from streamplan.spark import status as heartbeat
+from streamplan.spark.status import Heartbeat
 
 
 def said(file: Path) -> Claim:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from streamplan.adapters.results import claim_file, moves_file, read_moves, write_moves
-from streamplan.adapters.spark import placements
-from streamplan.adapters.spark.heartbeat import Heartbeat
-from streamplan.adapters.spark.instances import Instance, this_instance
-from streamplan.adapters.spark.placements import Placements, TaskWritten
 from streamplan.checks.lag import Claim, ClaimState, Placement
-from streamplan.console import tasks
+from streamplan.cli import tasks
 from streamplan.errors import Refused
+from streamplan.model.processor_topology import TaskId
 from streamplan.pipelines import pipeline_named
-from streamplan.processor_topology import TaskId
+from streamplan.reports.results import claim_file, moves_file, read_moves, write_moves
 from streamplan.settings import Settings
+from streamplan.spark import placements
+from streamplan.spark.placements import Placements, TaskWritten
+from streamplan.spark.sink.instance import Instance, this_instance
+from streamplan.spark.status import Heartbeat
 
 HOST = socket.gethostname()
 LOG = "http://127.0.0.1:8081/logPage/?appId=app-20260101000000-0000&executorId=12&logType=stderr"

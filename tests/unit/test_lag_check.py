@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 from streamplan.checks import lag
-from streamplan.checks.application import Application, application_of
-from streamplan.checks.cuts import Patience
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import Observation, sentence
+from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
+from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.checks.lag import Claim, ClaimState
-from streamplan.checks.observation import Observation, sentence
-from streamplan.checks.port import CouldNotLook, RecordsGone
-from streamplan.pipeline import Limits
+from streamplan.model.pipeline import Limits
 from streamplan.pipelines import enriched
 from streamplan.pipelines.orders import PIPELINE
 

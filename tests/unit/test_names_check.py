@@ -3,15 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from streamplan.assignment import group_metadata_size
 from streamplan.checks import names
-from streamplan.checks.application import Application, application_of
-from streamplan.checks.observation import Observation
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.model.assignment import group_metadata_size
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.topology import Topology
 from streamplan.pipelines import PIPELINES
 from streamplan.pipelines.orders import ORDER, PIPELINE, order
-from streamplan.topics import TopicRole, TopicSpec
-from streamplan.topology import Topology
 
 from tests.fake_cluster import FakeApplication, FakeCluster
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from streamplan.partitions import murmur2, partition_for_key
+from streamplan.model.partitioner import murmur2, partition_for_key
 
 
 @pytest.mark.parametrize(

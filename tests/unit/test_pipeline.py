@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.processor_topology import TaskId
+from streamplan.model.topics import TopicRole
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.processor_topology import TaskId
-from streamplan.serdes import Json
-from streamplan.topics import TopicRole
-from streamplan.topology import Topology
-from streamplan.windows import TimeWindows
+from streamplan.serdes.json import Json
 
 VALUE = Json("Id string, Amount bigint")
 

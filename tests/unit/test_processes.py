@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from streamplan.adapters import processes
-from streamplan.adapters.processes import ProcessRef
+from streamplan import processes
 from streamplan.errors import StreamplanError
+from streamplan.processes import ProcessRef
 
 Starter = Callable[..., ProcessRef]
 SLEEPER = "import time; time.sleep(600)"
@@ -147,7 +147,7 @@ def test_stop_spares_a_descendant_with_an_entry_of_its_own(start: Starter, run_d
     """As a supervised job, started by a task of Airflow, outlives a restart of Airflow."""
     code = (
         "import os, pathlib, sys, time\n"
-        "from streamplan.adapters import processes\n"
+        "from streamplan import processes\n"
         f"ref = processes.start('job', [sys.executable, '-c', {SLEEPER!r}], env=os.environ,"
         f" log_file=pathlib.Path({str(tmp_path / 'job.log')!r}), run_dir=pathlib.Path({str(run_dir)!r}))\n"
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(ref.pid))\n"

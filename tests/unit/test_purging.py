@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from streamplan.purging import plan_purge
+from streamplan.maintenance.purge_plan import plan_purge
 
 
 def test_the_reader_that_is_furthest_behind_decides() -> None:

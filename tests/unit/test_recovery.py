@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.recovery import CheckpointView, Committed, Decision, Start, resolve_start
+from streamplan.model.start_point import CheckpointView, Committed, Decision, Start, resolve_start
 
 T = "repartition"
 OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "stores": "totals: count"}

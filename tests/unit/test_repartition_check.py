@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 from streamplan.checks import repartition
-from streamplan.checks.application import Application, Tasks, application_of
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.topics import TopicRole, TopicSpec, resolve_configs
 
 from tests.fake_cluster import FakeApplication, FakeCluster
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from streamplan.adapters.kafka.copying import in_order_of_time, last_values
-from streamplan.adapters.kafka.letters import relocated
 from streamplan.errors import Refused
-from streamplan.partitions import partition_for_key
-from streamplan.pipeline import Pipeline, TestData
+from streamplan.kafka.copying import in_order_of_time, last_values
+from streamplan.kafka.dead_letter_copying import relocated
+from streamplan.maintenance.repartition_plan import Moved, MovePlan, held, place, refuse_other_counts, require_declared
+from streamplan.maintenance.reset_plan import internal_topics
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topics import Difference, TopicRole, explain_differences
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, PIPELINE, order
 from streamplan.pipelines.pageviews import PIPELINE as PAGEVIEWS
-from streamplan.repartitioning import Moved, MovePlan, held, place, refuse_other_counts, require_declared
-from streamplan.reset import internal_topics
-from streamplan.topics import Difference, TopicRole, explain_differences
-from streamplan.topology import Topology
 
 from tests.fake_cluster import FakeCluster
 

@@ -4,7 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from streamplan.adapters.results import (
+from streamplan.checks.framework.check import CheckResult, Observation, Outcome, explain
+from streamplan.checks.lag import Claim, ClaimState, MicroBatch
+from streamplan.checks.totals import StoreTotals
+from streamplan.reports.results import (
     claim_file,
     read_claim,
     read_history,
@@ -14,9 +17,6 @@ from streamplan.adapters.results import (
     write_claim,
     write_result,
 )
-from streamplan.checks.lag import Claim, ClaimState, MicroBatch
-from streamplan.checks.observation import CheckResult, Observation, Outcome, explain
-from streamplan.checks.totals import StoreTotals
 
 GOOD, BAD = Observation("a topic: partitions", 2, 2), Observation("the other: policy", "compact", "delete")
 RESULT = CheckResult(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from streamplan.serdes import Json, Rejected, key_of
+from streamplan.serdes.json import Json, Rejected, key_of
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from streamplan.checks import skew
-from streamplan.checks.application import Application, application_of
-from streamplan.checks.observation import Observation, sentence
-from streamplan.checks.port import CouldNotLook, RecordsGone
-from streamplan.partitions import partition_for_key
-from streamplan.pipeline import Limits, Pipeline
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import Observation, sentence
+from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.pipelines import PIPELINES, wide
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.pipelines.skewed import PIPELINE as SKEWED

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streamplan.model.topics import ObservedTopic, TopicRole, plan_topics, resolve_configs, resolve_min_insync_replicas
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.topics import ObservedTopic, TopicRole, plan_topics, resolve_configs, resolve_min_insync_replicas
 
 SPECS = PIPELINE.topics()
 AS_DECLARED = {

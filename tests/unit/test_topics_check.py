@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from streamplan.checks import compaction, copartitioning, names, repartition, topics
-from streamplan.checks.application import Application, Tasks, application_of
-from streamplan.checks.cuts import Patience
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines import enriched, pageviews
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.topics import TopicRole, TopicSpec, resolve_configs
 
 from tests.fake_cluster import IMPATIENT, FakeCluster
 

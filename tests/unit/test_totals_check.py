@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from streamplan.checks import totals
-from streamplan.checks.application import application_of
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.totals import StoreTotals
 from streamplan.pipelines.orders import PIPELINE
 

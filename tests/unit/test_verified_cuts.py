@@ -9,16 +9,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from streamplan.adapters.counting import count_batch
-from streamplan.adapters.kept import KeptFile
 from streamplan.checks import totals
-from streamplan.checks.application import Application, application_of
-from streamplan.checks.observation import Observation
-from streamplan.checks.port import CouldNotLook
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.checks.framework.verified import Held, Verified
 from streamplan.checks.totals import count_chunk
-from streamplan.checks.verified import Held, Verified
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.serdes import Json
+from streamplan.reports.counting import count_batch
+from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.serdes.json import Json
 
 from tests.fake_cluster import IMPATIENT, FakeApplication, FakeChunk, FakeCluster
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from streamplan.checks import compaction, copartitioning, lag, names, repartition, skew, topics, totals
-from streamplan.checks.application import Application
-from streamplan.checks.observation import Check
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import Check
 from streamplan.errors import Refused
-from streamplan.topics import TopicRole
+from streamplan.model.topics import TopicRole
 
 CHECKS: tuple[Check, ...] = (
     copartitioning.CHECK,

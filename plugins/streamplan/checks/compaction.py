@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from streamplan.checks.application import Application
-from streamplan.checks.changelogs import resolve_policy
-from streamplan.checks.cleaner import Columns, CompactionRules, Pile, examine
-from streamplan.checks.cuts import Patience
-from streamplan.checks.observation import Check, Observation, existing
-from streamplan.checks.port import Cluster, CouldNotLook, RecordsGone
-from streamplan.topics import ObservedTopic, TopicRole, TopicSpec, same_value, words
+from streamplan.checks.discovery.changelogs import resolve_policy
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import Check, Observation, existing
+from streamplan.checks.framework.cluster import Cluster, CouldNotLook, RecordsGone
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.log_cleaner import Columns, CompactionRules, Pile, examine
+from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, same_value, words
 
 CLEANER_PATIENCE = Patience(seconds=60.0, interval=5.0)
 """The cleaner wakes every ``log.cleaner.backoff.ms`` (15 s): what is due is overdue when it is still due after this."""

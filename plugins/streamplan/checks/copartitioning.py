@@ -8,10 +8,10 @@ from functools import partial
 from random import Random
 from zlib import crc32
 
-from streamplan.checks.application import Application
-from streamplan.checks.observation import Check, Observation, existing
-from streamplan.checks.port import Chunk, Cluster, CouldNotLook, Offsets, RecordsGone
-from streamplan.topics import ObservedTopic, TopicSpec
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import Check, Observation, existing
+from streamplan.checks.framework.cluster import Chunk, Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.model.topics import ObservedTopic, TopicSpec
 
 LOOKS = 3
 """A repartition topic may be purged while it is read."""

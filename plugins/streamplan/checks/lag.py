@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from streamplan.checks.application import Application, Tasks
-from streamplan.checks.cuts import Patience
-from streamplan.checks.observation import Check, Observation, existing, limit
-from streamplan.checks.port import Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.checks.framework.application import Application, Tasks
+from streamplan.checks.framework.check import Check, Observation, existing, limit
+from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.checks.framework.consistent_cut import Patience
 
 LAG_PATIENCE = Patience(seconds=90.0, interval=0.25)
 """Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), a slow micro-batch, or a restart takes."""

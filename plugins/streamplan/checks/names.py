@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from streamplan.assignment import MAX_MESSAGE_BYTES, metadata_size
-from streamplan.checks.application import Application
-from streamplan.checks.observation import Check, Observation, limit
-from streamplan.checks.port import Cluster
-from streamplan.declaration import MAX_NAME_LENGTH
-from streamplan.processor_topology import TaskId
-from streamplan.topics import TopicRole
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import Check, Observation, limit
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.model.assignment import MAX_MESSAGE_BYTES, metadata_size
+from streamplan.model.diagnostics import MAX_NAME_LENGTH
+from streamplan.model.processor_topology import TaskId
+from streamplan.model.topics import TopicRole
 
 NEAR_PERCENT = 95
 """Of a limit: the next longer name of a store, or the next topic, may be beyond it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streamplan.checks.application import Application
-from streamplan.checks.observation import Check, Observation, at_least, existing
-from streamplan.checks.port import Cluster, CouldNotLook
-from streamplan.checks.replication import expected_replication
-from streamplan.topics import TopicRole, resolve_min_insync_replicas, same_value
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import Check, Observation, at_least, existing
+from streamplan.checks.framework.cluster import Cluster, CouldNotLook
+from streamplan.checks.framework.replication import expected_replication
+from streamplan.model.topics import TopicRole, resolve_min_insync_replicas, same_value
 
 LOSSLESS: Mapping[str, tuple[str, str]] = {
     "cleanup.policy": ("delete", "compaction takes every record that another one of its key follows"),

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from streamplan.checks.application import Application
-from streamplan.checks.observation import Check, Observation, existing
-from streamplan.checks.port import Cluster, CouldNotLook, Offsets, RecordsGone
-from streamplan.topics import TopicRole, TopicSpec
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import Check, Observation, existing
+from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.model.topics import TopicRole, TopicSpec
 
 LOOKED_AT = 100_000
 """So many of a topic's last offsets, spread over its partitions by their share."""

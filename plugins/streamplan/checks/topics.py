@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from streamplan.checks import compaction, repartition
-from streamplan.checks.application import Application
-from streamplan.checks.cuts import Patience
-from streamplan.checks.observation import Check, Observation, at_least
-from streamplan.checks.port import Cluster
-from streamplan.checks.replication import expected_replication
-from streamplan.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.check import Check, Observation, at_least
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.replication import expected_replication
+from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
 
 REPLICA_PATIENCE = Patience(seconds=5.0, interval=0.5)
 """A replica may fall behind for a moment, and a leader be elected: what is wrong is wrong at every look."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from streamplan.checks.application import Aggregation, Application
-from streamplan.checks.cuts import Patience, take_cut
-from streamplan.checks.observation import Check, Observation, existing
-from streamplan.checks.port import Chunk, Cluster, CouldNotLook, Record, RecordsGone, records_of
-from streamplan.checks.verified import Held, Kept, NothingKept, Positions, Verified
-from streamplan.serdes import Rejected
+from streamplan.checks.framework.application import Aggregation, Application
+from streamplan.checks.framework.check import Check, Observation, existing
+from streamplan.checks.framework.cluster import Chunk, Cluster, CouldNotLook, Record, RecordsGone, records_of
+from streamplan.checks.framework.consistent_cut import Patience, take_cut
+from streamplan.checks.framework.verified import Held, Kept, NothingKept, Positions, Verified
+from streamplan.serdes.json import Rejected
 
 LOOKS = 3
 """Compaction and purging may take records away between a cut and reading up to it; a real fault is there each time."""
@@ -39,7 +39,7 @@ CountChunk = Callable[[Aggregation, Chunk], Counts]
 
 
 def count_chunk(aggregation: Aggregation, chunk: Chunk) -> Counts:
-    """The reference: record by record. ``adapters.counting`` does the same by the batch."""
+    """The reference: record by record. ``reports.counting`` does the same by the batch."""
     counts: Counter[bytes] = Counter()
     rejected = []
     for row, record in enumerate(records_of(chunk)):

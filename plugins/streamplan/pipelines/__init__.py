@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplan.errors import Refused
-from streamplan.pipeline import Pipeline
+from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, users, wide
 
 PIPELINES: tuple[Pipeline, ...] = (

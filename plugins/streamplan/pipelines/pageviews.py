@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streamplan.pipeline import Pipeline, TestData
-from streamplan.serdes import Json
-from streamplan.topology import Topology
-from streamplan.windows import TimeWindows
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
 
 topology = Topology("pageviews-per-minute")
 (

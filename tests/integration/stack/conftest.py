@@ -7,10 +7,10 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from streamplan.adapters import processes
-from streamplan.adapters.embedded.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
-from streamplan.adapters.embedded.brokers import DEFAULT_PORTS
-from streamplan.adapters.embedded.stack import Stack
+from streamplan import processes
+from streamplan.local.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
+from streamplan.local.brokers import DEFAULT_PORTS
+from streamplan.local.stack import Stack
 from streamplan.settings import Settings
 
 

@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from streamplan.adapters.embedded.airflow import USER
-from streamplan.adapters.embedded.stack import Stack
-from streamplan.adapters.results import read_latest
 from streamplan.checks import CHECKS
-from streamplan.checks.observation import Outcome
+from streamplan.checks.framework.check import Outcome
 from streamplan.errors import StreamplanError
+from streamplan.local.airflow import USER
+from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
+from streamplan.reports.results import read_latest
 
 from tests.integration.test_aggregator import read_committed
 

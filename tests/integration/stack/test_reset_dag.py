@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import Producer
-from streamplan.adapters.embedded.airflow import USER
-from streamplan.adapters.embedded.airflow_rest import AirflowRest
-from streamplan.adapters.embedded.stack import Stack
-from streamplan.adapters.kafka.admin import apply_topics
-from streamplan.adapters.kafka.groups import set_positions
-from streamplan.adapters.kafka.reader import KafkaCluster
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import set_positions
+from streamplan.kafka.topics import apply_topics
+from streamplan.local.airflow import USER
+from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 
 from tests.integration.stack.test_deploy import DEPLOY_SECONDS

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
-from streamplan.adapters import processes
-from streamplan.adapters.embedded.airflow import PROCESSES
-from streamplan.adapters.embedded.airflow_rest import AirflowRest
-from streamplan.adapters.embedded.stack import Stack
-from streamplan.adapters.kafka.admin import apply_topics
+from streamplan import processes
+from streamplan.kafka.topics import apply_topics
+from streamplan.local.airflow import PROCESSES
+from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 
 ORDERS = pipeline_named("orders")

@@ -7,13 +7,13 @@ import sys
 
 import psutil
 import pytest
-from streamplan.adapters import processes
-from streamplan.adapters.embedded import airflow
-from streamplan.adapters.embedded.airflow import API_SERVER, PROCESSES
-from streamplan.adapters.embedded.airflow_rest import AirflowRest
-from streamplan.adapters.embedded.ports import LOOPBACK
-from streamplan.adapters.embedded.stack import Stack
+from streamplan import processes
 from streamplan.errors import StreamplanError
+from streamplan.local import airflow
+from streamplan.local.airflow import API_SERVER, PROCESSES
+from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.ports import LOOPBACK
+from streamplan.local.stack import Stack
 
 from tests.integration.test_embedded import kill, listening
 

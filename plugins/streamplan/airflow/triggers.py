@@ -1,0 +1,139 @@
+"""What the triggerer waits for: the end of a supervised process, and positions that reach an end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from streamplan import processes
+from streamplan.checks.framework.cluster import CouldNotLook
+
+GRACE_SECONDS = 20.0
+
+SETTLE_SECONDS = 3.0
+"""No trigger fires sooner. The worker reports a deferred task a moment after it was deferred (at most
+``workers.min_heartbeat_interval``); were it resumed by then, the scheduler would take that report for the end of the
+resumed one and fail it."""
+
+
+class ProcessTrigger(BaseTrigger):
+    """Fires when a supervised process has ended, with its exit status; ends the process when the task is stopped.
+
+    The event is ``{"status": int | None}``, None for a process that was killed. The process is known by pid and
+    start time: a restarted triggerer goes on watching the same one.
+    """
+
+    def __init__(
+        self, name: str, pid: int, started: float, run_dir: str, status_file: str, poll_seconds: float
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.pid = pid
+        self.started = started
+        self.run_dir = run_dir
+        self.status_file = status_file
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        fields = ("name", "pid", "started", "run_dir", "status_file", "poll_seconds")
+        return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
+
+    @property
+    def process(self) -> processes.ProcessRef:
+        return processes.ProcessRef(self.name, self.pid, self.started, Path(self.run_dir) / f"{self.name}.json")
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        await asyncio.sleep(SETTLE_SECONDS)
+        while processes.is_alive(self.process):
+            await asyncio.sleep(self.poll_seconds)
+        # It may have been killed alone. A run that is stopped between two tries has no trigger: leave nothing to it.
+        await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
+        yield TriggerEvent({"status": read_status(Path(self.status_file))})
+
+    async def on_kill(self) -> None:
+        """Called when a person stops, clears or deletes the run; not when the triggerer restarts."""
+        await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
+
+
+def read_status(file: Path) -> int | None:
+    """The exit status that the wrapper of a supervised process left; None when it was killed before it could."""
+    try:
+        return int(file.read_text())
+    except FileNotFoundError:
+        return None
+
+
+STALLED_SECONDS = 300.0
+"""An aggregator that starts needs less; one that commits nothing for so long is not going to."""
+
+
+class ProcessedTrigger(BaseTrigger):
+    """Fires when a consumer group's positions have reached ``targets``, or when that took too long.
+
+    ``targets`` is ``{topic: {partition: offset}}``. Topics are looked at in their order: an internal topic's own
+    target is its end once the topics before it are processed. The event is ``{"processed": bool, "state": str}``.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group: str,
+        targets: Mapping[str, Mapping[str, int] | None],
+        job: str,
+        run_dir: str,
+        deadline: float,
+    ) -> None:
+        super().__init__()
+        self.bootstrap_servers = bootstrap_servers
+        self.group = group
+        self.targets = dict(targets)
+        self.job = job
+        self.run_dir = run_dir
+        self.deadline = deadline
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        fields = ("bootstrap_servers", "group", "targets", "job", "run_dir", "deadline")
+        return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        from streamplan.kafka.cluster import KafkaCluster
+
+        await asyncio.sleep(SETTLE_SECONDS)
+        cluster = KafkaCluster(self.bootstrap_servers)
+        state = "nothing was read yet"
+        behind, moved = -1, time.time()
+        for topic, given in self.targets.items():
+            target = {int(partition): offset for partition, offset in given.items()} if given is not None else None
+            while True:
+                try:
+                    if target is None:
+                        offsets = await asyncio.to_thread(cluster.offsets, topic)
+                        target = {partition: found.stable for partition, found in offsets.items()}
+                    positions = await asyncio.to_thread(cluster.positions, self.group, topic)
+                    before = behind
+                    behind = sum(max(0, end - positions.get(partition, 0)) for partition, end in target.items())
+                    if behind != before:
+                        moved = time.time()
+                    state = f"{topic}: {behind:,} offsets before the end"
+                    if not behind:
+                        break
+                except CouldNotLook as error:
+                    state = str(error)
+                if time.time() > min(self.deadline, moved + STALLED_SECONDS):
+                    alive = any(
+                        found.name == self.job and processes.is_alive(found)
+                        for found in processes.registered(Path(self.run_dir))
+                    )
+                    yield TriggerEvent({"processed": False, "state": f"{state}; {self.job} is {_alive(alive)}"})
+                    return
+                await asyncio.sleep(0.5)
+        yield TriggerEvent({"processed": True, "state": "all processed"})
+
+
+def _alive(alive: bool) -> str:
+    return "alive" if alive else "not running"

@@ -1,0 +1,191 @@
+"""``python -m streamplan demo``: deploy a pipeline through Airflow, watch it, show what came out."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from streamplan.checks import CHECKS
+from streamplan.checks.framework.application import aggregations
+from streamplan.checks.framework.check import Outcome
+from streamplan.checks.framework.cluster import CouldNotLook, records_of
+from streamplan.checks.totals import Look
+from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
+from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.local.airflow import USER
+from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.stack import Stack
+from streamplan.model.operations import Count
+from streamplan.model.pipeline import Pipeline
+from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.reports.counting import count_batch
+from streamplan.reports.results import read_latest, read_state_store, verified_file
+from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.settings import Settings
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+DEPLOY_SECONDS = 300.0
+"""For a deployment, besides what its records need."""
+
+RECORDS_PER_SECOND = 2_000
+"""Far below what any machine does; only the deadline is reckoned with it."""
+
+_SYMBOLS = {"success": "✔", "failed": "✘", "upstream_failed": "✘", "running": "…", "deferred": "…", "skipped": "-"}
+
+
+def register(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="deploy a pipeline on this machine, verify it, leave it running",
+        description="Start Kafka and Airflow here, trigger <pipeline>_deploy, show its progress and what came out. "
+        "A second time it deploys again onto what is running.",
+    )
+    names = ", ".join(pipeline.name for pipeline in PIPELINES)
+    parser.add_argument("--pipeline", default="orders", help=f"one of: {names} (default orders)")
+    parser.add_argument("--records", type=int, default=100_000, help="records to produce (default 100000)")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    pipeline = pipeline_named(options.pipeline)
+    if options.records < 0:
+        raise Refused("--records", expected="0 or more", observed=str(options.records))
+    console = Console()
+    began = time.monotonic()
+    stack = Stack(Settings.from_environment(), say=lambda text: console.print(text, highlight=False))
+    stack.up()
+    status = demo(stack, pipeline, options.records, console)
+    console.print(f"{time.monotonic() - began:.0f} s in all.")
+    return status
+
+
+def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> int:
+    """Deploy, watch, show. Returns the exit status: 0 when the run succeeded and every check passed."""
+    rest, deploy = stack.airflow.rest(), f"{pipeline.name}_deploy"
+    for suffix in ("deploy", "producer", "aggregator", "health"):
+        rest.wait_for_dag(f"{pipeline.name}_{suffix}", deadline_seconds=120)
+    if errors := rest.import_errors():
+        raise StreamplanError(
+            "DAG files that do not import", expected="none", observed="; ".join(f"{k}: {v}" for k, v in errors.items())
+        )
+    for suffix in ("deploy", "producer", "aggregator"):
+        rest.unpause(f"{pipeline.name}_{suffix}")
+    run_id = rest.trigger(deploy, {"records": records})
+    console.print(f"Deploying {pipeline.name}: {rest.run_url(deploy, run_id)}", highlight=False, soft_wrap=True)
+    state = _watch(stack, rest, pipeline, run_id, records, console)
+    console.print()
+    console.print(pipeline.topology.describe().rstrip(), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\nStream tasks: {', '.join(map(str, pipeline.tasks()))}\n")
+    if state == "success":
+        rest.unpause(f"{pipeline.name}_health")
+    else:
+        _show_failures(rest, deploy, run_id, console)
+    try:
+        _show_outcome(stack, pipeline, console)
+    except CouldNotLook as error:
+        console.print(f"Could not look at the outcome: {error}", style="yellow")
+        return 1
+    results = read_latest(stack.settings.reports, pipeline.name)
+    console.print(checks_table(results[check.name] for check in CHECKS if check.name in results))
+    console.print(f"Airflow UI  {rest.url}  user {USER}  password {stack.airflow.password}", highlight=False)
+    console.print(f"Data Docs   {stack.settings.reports / pipeline.name / 'data_docs' / 'index.html'}", highlight=False)
+    console.print(f"Logs        {stack.settings.logs}", highlight=False)
+    console.print("The pipeline goes on running; `make down` stops everything.")
+    green = state == "success" and all(result.outcome is Outcome.PASSED for result in results.values())
+    console.print("[green]Deployed and verified.[/]" if green else "[red]Not well.[/]")
+    return 0 if green else 1
+
+
+def _watch(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, records: int, console: Console) -> str:
+    """Follow the run with a bar for records produced, one for records aggregated, and a line of tasks."""
+    cluster = KafkaCluster(stack.kafka.bootstrap_servers)
+    before: tuple[int, int] | None = None
+    deadline = DEPLOY_SECONDS + records / RECORDS_PER_SECOND
+    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        produced = progress.add_task("produced", total=records)
+        processed = progress.add_task("processed", total=records)
+        shown: set[str] = set()
+
+        def show(states: dict[str, str | None]) -> None:
+            nonlocal before
+            for task, state in states.items():
+                if state in ("success", "failed", "upstream_failed", "up_for_retry") and f"{task} {state}" not in shown:
+                    shown.add(f"{task} {state}")
+                    progress.console.print(f"  {_SYMBOLS.get(state, '!')} {task}: {state.replace('_', ' ')}")
+            if states.get("topics") != "success":
+                return
+            now = _records(pipeline, cluster)
+            before = before or now
+            # Offsets count transaction markers too: a few more than there are records.
+            progress.update(produced, completed=min(records, now[0] - before[0]))
+            progress.update(processed, completed=min(records, now[1] - before[1]))
+
+        state = rest.wait(f"{pipeline.name}_deploy", run_id, deadline_seconds=deadline, on_poll=show)
+        if state == "success":
+            progress.update(produced, completed=records)
+            progress.update(processed, completed=records)
+    return state
+
+
+def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
+    """Offsets written to the sources, and offsets that are processed: in a plain count those that are counted."""
+    topology = pipeline.topology
+    written = sum(found.stable for topic in topology.source_topics for found in cluster.offsets(topic).values())
+    read = [of.repartition for of in aggregations(pipeline)] or topology.source_topics
+    processed = sum(
+        position for topic in read for position in cluster.positions(topology.application_id, topic).values()
+    )
+    return written, processed
+
+
+def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
+    cluster = KafkaCluster(stack.kafka.bootstrap_servers)
+    specs = pipeline.topics()
+    console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])))
+    store = read_state_store(stack.settings.reports, pipeline.name)
+    counted = aggregations(pipeline)
+    for aggregation in counted:
+        kept = KeptFile(verified_file(stack.settings.reports, pipeline.name))
+        look = Look(aggregation, cluster, kept, count_batch, store=store)
+        console.print(totals_table(look.totals()))
+    if not counted:
+        _show_stores(pipeline, cluster, console)
+
+
+def _show_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -> None:
+    """What the stores hold, by their changelogs; the check of totals says whether it is right."""
+    for _, node in pipeline.stores:
+        topic = pipeline.topology.changelog_topic(node.store or "")
+        windowed = next(spec.window_bytes for spec in pipeline.topics() if spec.name == topic) > 0
+        values: dict[str, str] = {}
+        ranges = {number: (found.start, found.stable) for number, found in cluster.offsets(topic).items()}
+        for chunk in cluster.read(topic, ranges):
+            for record in records_of(chunk):
+                key = read_key(record.key or b"", windowed=windowed)
+                if record.value is None:
+                    values.pop(key, None)
+                else:
+                    values[key] = read_value(record.value, count=isinstance(node.operation, Count))
+        console.print(store_table(node.store or "", values))
+
+
+def _show_failures(rest: AirflowRest, dag_id: str, run_id: str, console: Console) -> None:
+    """The failed tasks of the run with the last error of their logs."""
+    for task in rest.task_instances(dag_id, run_id):
+        if task["state"] != "failed":
+            continue
+        try:
+            log = rest.task_log(dag_id, run_id, task["task_id"], try_number=max(1, task["try_number"]))
+        except StreamplanError as error:
+            log = [str(error)]
+        console.print(f"✘ {task['task_id']}", style="red")
+        for line in [line for line in log if line.strip()][-8:]:
+            console.print(f"    {line}", highlight=False, markup=False)

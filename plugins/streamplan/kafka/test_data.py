@@ -1,0 +1,192 @@
+"""Writes a pipeline's test data: record numbers 0 to N-1, each exactly once, across kills and retries.
+
+One transaction holds one contiguous range of numbers. Opening the producer fences an older one and settles what that
+left; then the topic itself tells which number comes next, so there is no second place that could disagree with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from streamplan.checks.framework.cluster import records_of
+from streamplan.errors import Refused
+from streamplan.kafka.brokers import ANSWER_SECONDS, client_config, is_fenced, raise_no_answer
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
+from streamplan.model.pipeline import Pipeline
+
+TRANSACTION_RECORDS = 100_000
+TRANSACTION_SECONDS = 0.2
+"""With a rate, so much of a second goes into one transaction: records are seen when theirs is committed."""
+
+_COMMIT_SECONDS = 60.0
+_CHUNK = 5_000
+_TAIL = 1_000
+
+
+@dataclass(frozen=True)
+class Produced:
+    """The numbers ``first`` to ``until - 1`` were written, in ``seconds`` once the producer was open.
+
+    ``partitions``  how many of them each partition holds, as the brokers acknowledged them
+    """
+
+    first: int
+    until: int
+    seconds: float
+    partitions: Mapping[int, int]
+
+    @property
+    def records(self) -> int:
+        return self.until - self.first
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.seconds if self.seconds else 0.0
+
+
+@dataclass
+class Pace:
+    """``rate`` records a second by the clock; 0 is without limit. Does not make up for time it could not keep."""
+
+    rate: int
+    clock: Callable[[], float] = time.monotonic
+    _due: float | None = field(default=None, init=False)
+
+    def delay(self, records: int) -> float:
+        """Seconds to wait before the next transaction, after one of ``records``."""
+        if not self.rate:
+            return 0.0
+        now = self.clock()
+        self._due = (now if self._due is None else self._due) + records / self.rate
+        if now - self._due > 1.0:
+            self._due = now
+        return max(0.0, self._due - now)
+
+
+def next_number(pipeline: Pipeline, bootstrap_servers: str) -> int:
+    """The number after the greatest that is committed in the topics; 0 where there is no record of ours.
+
+    Within a partition numbers rise, so the last of ours in each partition is enough. Records of others may lie behind
+    it: the look goes back, twice as far each time, until one of ours is found or the partition begins.
+    """
+    topics = pipeline.test_data.topics
+    cluster = KafkaCluster(bootstrap_servers)
+    if missing := sorted(set(topics) - cluster.topics(topics).keys()):
+        raise Refused(
+            f"topic {', '.join(missing)}",
+            expected=f"at {bootstrap_servers}",
+            observed="no such topic",
+            remedy=f"The task topics of {pipeline.name}_deploy creates it.",
+        )
+    greatest = -1
+    partitions = [(topic, *found) for topic in topics for found in cluster.offsets(topic).items()]
+    for topic, partition, offsets in partitions:
+        window, end = _TAIL, offsets.stable
+        while end > offsets.start:
+            first = max(offsets.start, end - window)
+            numbers = [
+                number
+                for chunk in cluster.read(topic, {partition: (first, end)})
+                for record in records_of(chunk)
+                if (number := pipeline.test_data.number_of(topic, record.key, record.value)) is not None
+            ]
+            if numbers:
+                greatest = max(greatest, *numbers)
+                break
+            window, end = 2 * window, first
+    return greatest + 1
+
+
+def produce(
+    pipeline: Pipeline,
+    bootstrap_servers: str,
+    *,
+    records: int | None = None,
+    until: int | None = None,
+    rate: int = 0,
+    stop: threading.Event,
+    progress: Callable[[int, int | None], None],
+) -> Produced:
+    """Write ``records`` more, or up to number ``until - 1``, or with neither until ``stop`` is set.
+
+    ``progress`` is told the next number and the one that is not written any more: at first, and after each
+    transaction. Raises
+    :class:`Refused` when a newer producer has fenced this one.
+    """
+    transactional_id = f"{pipeline.topology.application_id}-producer"
+    producer = Producer(
+        client_config(
+            bootstrap_servers,
+            transactional_id=transactional_id,
+            partitioner=LIBRDKAFKA_PARTITIONER,
+            linger_ms=20,
+            compression_type="lz4",
+            batch_size=500_000,
+            queue_buffering_max_messages=2 * TRANSACTION_RECORDS,
+        )
+        | {"enable.idempotence": True, "acks": "all"}
+    )
+    try:
+        first = number = _open(pipeline, producer, bootstrap_servers)
+        if records is not None:
+            until = first + records
+        began = time.monotonic()
+        progress(number, until)
+        partitions: Counter[int] = Counter()
+        pace = Pace(rate)
+        size = max(1, min(TRANSACTION_RECORDS, int(rate * TRANSACTION_SECONDS))) if rate else TRANSACTION_RECORDS
+        while not stop.is_set() and (until is None or number < until):
+            end = number + size if until is None else min(number + size, until)
+            partitions += _write(pipeline, producer, number, end)
+            number = end
+            progress(number, until)
+            stop.wait(pace.delay(size))
+    except KafkaException as error:
+        if is_fenced(error):
+            raise Refused(
+                f"the producer {transactional_id} was fenced",
+                expected="to be the only one",
+                observed="a newer producer with the same transactional id",
+                remedy="Its unfinished transaction is aborted and nothing is lost. A retry would fence the newer one.",
+            ) from error
+        raise_no_answer(error, f"the transactions of {transactional_id}", bootstrap_servers, _COMMIT_SECONDS)
+    return Produced(first, number, time.monotonic() - began, partitions)
+
+
+def _open(pipeline: Pipeline, producer: Producer, bootstrap_servers: str) -> int:
+    next_number(pipeline, bootstrap_servers)  # says in its own words when brokers or topic are away
+    try:
+        producer.init_transactions(3 * ANSWER_SECONDS)
+    except KafkaException as error:
+        raise_no_answer(error, "a transactional id", bootstrap_servers, 3 * ANSWER_SECONDS)
+    return next_number(pipeline, bootstrap_servers)  # only now is what an older producer left settled
+
+
+def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Counter[int]:
+    """One transaction; how many records went into each partition."""
+    record = pipeline.test_data.record
+    partitions: Counter[int] = Counter()
+
+    def acknowledged(error: KafkaError | None, message: Any) -> None:  # Any: the stubs take its partition for optional
+        if error is None:  # with an error the commit fails, and says so
+            partitions[message.partition()] += 1
+
+    producer.begin_transaction()
+    for at in range(first, end, _CHUNK):  # while one is made, librdkafka sends the one before
+        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in pipeline.test_data.topics}
+        for topic, key, value in map(record, range(at, min(at + _CHUNK, end))):
+            by_topic[topic].append({"key": key, "value": value})
+        for topic, messages in by_topic.items():
+            queued = producer.produce_batch(topic, messages, on_delivery=acknowledged)
+            if queued != len(messages):
+                raise KafkaException(next(message["_error"] for message in messages if "_error" in message))
+    producer.commit_transaction(_COMMIT_SECONDS)
+    return partitions

@@ -1,0 +1,267 @@
+"""Topics: observed, planned, created, observed again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType
+
+from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import ANSWER_SECONDS, admin_client, ask, code_of, raise_no_answer
+from streamplan.maintenance.repartition_plan import held
+from streamplan.maintenance.reset_plan import internal_topics
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topics import (
+    ObservedTopic,
+    TopicPlan,
+    TopicSpec,
+    explain_differences,
+    plan_topics,
+    resolve_configs,
+    resolve_replication_factor,
+)
+
+CREATED_SECONDS = 30.0
+"""How long new topics may take until every broker's metadata shows them with leaders."""
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """``brokers``  ids of the brokers that are up and of those that hold a replica of any topic, up or not."""
+
+    brokers: frozenset[int]
+    topics: Mapping[str, ObservedTopic]
+    leaderless: frozenset[str]
+
+
+def observe_topics(
+    bootstrap_servers: str,
+    names: Sequence[str],
+    *,
+    admin: AdminClient | None = None,
+    deadline_seconds: float = ANSWER_SECONDS,
+) -> dict[str, ObservedTopic]:
+    """Those of ``names`` that exist. Creates nothing.
+
+    Raises :class:`streamplan.checks.framework.check.CouldNotLook` when the brokers do not answer within the deadline.
+    """
+    client = admin if admin is not None else admin_client(bootstrap_servers)
+    return dict(_observe(client, bootstrap_servers, names, deadline_seconds).topics)
+
+
+def brokers_of(metadata: ClusterMetadata) -> frozenset[int]:
+    """Ids of the brokers, up or not.
+
+    A broker that is down is not in the metadata, but its replicas are: to take it for gone would create topics with
+    too few replicas and refuse those that have enough.
+    """
+    replicas = {
+        replica
+        for topic in metadata.topics.values()
+        for partition in topic.partitions.values()
+        for replica in partition.replicas
+    }
+    return frozenset(metadata.brokers) | replicas
+
+
+def apply_topics(
+    bootstrap_servers: str,
+    pipeline: Pipeline,
+    *,
+    show: Callable[[str], None] | None = None,
+    deadline_seconds: float = ANSWER_SECONDS,
+) -> TopicPlan:
+    """Create the topics of ``pipeline`` that do not exist, and wait until all agree and have leaders.
+
+    ``show`` receives the plan as text before anything is created. Returns the plan that was applied. Raises
+    :class:`Refused` when a topic disagrees with its declaration: every difference is listed and nothing is created.
+    """
+    specs = pipeline.topics()
+    refuse_unfinished_move(bootstrap_servers, pipeline, deadline_seconds=deadline_seconds)
+    return apply_specs(bootstrap_servers, pipeline.name, specs, show=show, deadline_seconds=deadline_seconds)
+
+
+def refuse_unfinished_move(
+    bootstrap_servers: str, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS
+) -> None:
+    """Topics that are missing while a move is under way hold records elsewhere: created here, they would be empty."""
+    names = [held(spec).name for spec in internal_topics(pipeline)]
+    if found := observe_topics(bootstrap_servers, names, deadline_seconds=deadline_seconds):
+        raise Refused(
+            f"the topics of {pipeline.name} are being moved to another number of partitions",
+            expected="no move under way",
+            observed=f"{', '.join(sorted(found))}, which hold records meanwhile",
+            remedy=f"Run {pipeline.name}_repartition: it goes on from where it stopped. Nothing was created.",
+        )
+
+
+def apply_specs(
+    bootstrap_servers: str,
+    subject: str,
+    specs: Sequence[TopicSpec],
+    *,
+    show: Callable[[str], None] | None = None,
+    deadline_seconds: float = ANSWER_SECONDS,
+) -> TopicPlan:
+    """The same for some topics of ``subject``, the name of a pipeline."""
+    names = [spec.name for spec in specs]
+    admin = admin_client(bootstrap_servers)
+    deadline = time.monotonic() + CREATED_SECONDS
+    while True:
+        before = _observe(admin, bootstrap_servers, names, deadline_seconds)
+        replication_factor = resolve_replication_factor(len(before.brokers))
+        plan = plan_topics(specs, before.topics, replication_factor=replication_factor)
+        # A broker may not know yet of a topic that was made a moment ago. The controller does, and what it knows must
+        # be seen and compared before anything is created.
+        if plan.differences or not _create(admin, bootstrap_servers, plan, deadline_seconds, validate_only=True):
+            break
+        if time.monotonic() > deadline:
+            raise StreamplanError(
+                f"topics of {subject} exist for the controller and not for the brokers",
+                expected=f"the same for all within {CREATED_SECONDS:g} s",
+                observed=f"only {', '.join(before.topics) or 'none'} is seen",
+                remedy="Look into the brokers' logs. Nothing was created.",
+            )
+        time.sleep(0.1)
+    if show is not None:
+        show(format_plan(plan))
+    if plan.differences:
+        listed = "; ".join(map(str, plan.differences))
+        count = len({difference.topic for difference in plan.differences})
+        raise Refused(
+            f"{count} of the topics of {subject} that exist are not as declared: {listed}",
+            remedy=explain_differences(subject, plan.differences),
+        )
+    _create(admin, bootstrap_servers, plan, deadline_seconds, validate_only=False)
+    _await_agreement(admin, bootstrap_servers, specs, replication_factor, deadline_seconds)
+    return plan
+
+
+def format_plan(plan: TopicPlan) -> str:
+    """One line a topic: ``+`` is created, ``=`` agrees and is left alone, ``!`` stands in the way."""
+    lines = [f"Topics, replication {plan.replication_factor}:"]
+    lines += [f"  + {_format_spec(spec, plan.replication_factor)}" for spec in plan.create]
+    lines += [f"  = {_format_spec(spec, plan.replication_factor)}" for spec in plan.agree]
+    lines += [f"  ! {difference}" for difference in plan.differences]
+    if not plan.create and not plan.differences:
+        lines.append("  Nothing to create.")
+    return "\n".join(lines)
+
+
+def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
+    configs = ", ".join(f"{name}={value}" for name, value in resolve_configs(spec, replication_factor).items())
+    return f"{spec.name} ({spec.role}, {spec.partitions} partitions): {configs}"
+
+
+def _observe(admin: AdminClient, bootstrap_servers: str, names: Sequence[str], seconds: float) -> _Snapshot:
+    # All topics are listed: asking for one by name may create it, where the brokers do that.
+    metadata: ClusterMetadata = ask(
+        lambda left: admin.list_topics(timeout=left), "its topics", bootstrap_servers, seconds
+    )
+    found = {name: metadata.topics[name] for name in names if name in metadata.topics}
+    # A topic that is being created may be listed before it can be described.
+    found = {name: topic for name, topic in found.items() if topic.error is None and topic.partitions}
+    configs = _observe_configs(admin, bootstrap_servers, list(found), seconds)
+    return _Snapshot(
+        brokers=brokers_of(metadata),
+        topics={
+            name: ObservedTopic(
+                name=name,
+                partitions=len(topic.partitions),
+                replication_factor=min(len(partition.replicas) for partition in topic.partitions.values()),
+                configs=configs[name],
+                replicas={number: tuple(partition.replicas) for number, partition in topic.partitions.items()},
+                in_sync={number: tuple(partition.isrs) for number, partition in topic.partitions.items()},
+                leaders={number: partition.leader for number, partition in topic.partitions.items()},
+            )
+            for name, topic in found.items()
+            if name in configs
+        },
+        leaderless=frozenset(
+            name for name, topic in found.items() if any(part.leader < 0 for part in topic.partitions.values())
+        ),
+    )
+
+
+def _observe_configs(
+    admin: AdminClient, bootstrap_servers: str, names: Sequence[str], seconds: float
+) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    configs: dict[str, dict[str, str]] = {}
+    for resource, future in admin.describe_configs(resources, request_timeout=seconds).items():
+        try:
+            entries = future.result(seconds + 1.0)
+        except (KafkaException, TimeoutError) as error:
+            if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue  # deleted, or not yet known to the broker that was asked
+            raise_no_answer(error, f"the configs of {resource.name}", bootstrap_servers, seconds)
+        configs[resource.name] = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+    return configs
+
+
+def _create(
+    admin: AdminClient, bootstrap_servers: str, plan: TopicPlan, seconds: float, *, validate_only: bool
+) -> list[str]:
+    """Create what the plan says, or have the brokers check all of it first. Returns topics that exist already."""
+    if not plan.create:
+        return []
+    new = [
+        NewTopic(
+            spec.name,
+            num_partitions=spec.partitions,
+            replication_factor=plan.replication_factor,
+            config=resolve_configs(spec, plan.replication_factor),
+        )
+        for spec in plan.create
+    ]
+    existing: list[str] = []
+    refused: list[str] = []
+    for name, future in admin.create_topics(new, validate_only=validate_only, request_timeout=seconds).items():
+        try:
+            future.result(seconds + 1.0)
+        except (KafkaException, TimeoutError) as error:
+            code = code_of(error)
+            if code is None or code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise_no_answer(error, f"the creation of {name}", bootstrap_servers, seconds)
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                existing.append(name)
+            else:
+                refused.append(f"{name}: {error.args[0].str()}")
+    if refused:
+        raise Refused(
+            f"the brokers refuse to create {len(refused)} of {len(new)} topics: {'; '.join(refused)}",
+            remedy="Nothing was created." if validate_only else "The other topics were created.",
+        )
+    return existing
+
+
+def _await_agreement(
+    admin: AdminClient, bootstrap_servers: str, specs: Sequence[TopicSpec], replication_factor: int, seconds: float
+) -> None:
+    names = [spec.name for spec in specs]
+    deadline = time.monotonic() + CREATED_SECONDS
+    agreeing = 0
+    while True:
+        found = _observe(admin, bootstrap_servers, names, seconds)
+        after = plan_topics(specs, found.topics, replication_factor=replication_factor)
+        # Each look may be answered by another broker, and they learn of a topic one after the other.
+        agreeing = 0 if after.create or after.differences or found.leaderless else agreeing + 1
+        if agreeing > len(found.brokers):
+            return
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    waiting = [f"{spec.name} is not there" for spec in after.create]
+    waiting += [str(difference) for difference in after.differences]
+    waiting += [f"{name} has a partition without a leader" for name in sorted(found.leaderless)]
+    raise StreamplanError(
+        "the topics after they were created",
+        expected=f"as declared, with leaders, within {CREATED_SECONDS:g} s",
+        observed="; ".join(waiting),
+        remedy="Look into the brokers' logs; running this again creates what is missing.",
+    )

@@ -1,0 +1,302 @@
+"""Airflow on this machine: SQLite, LocalExecutor, and its four processes, each known by its own pid.
+
+``airflow standalone`` is not used: stopped by a signal, it leaves its children behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from streamplan import processes
+from streamplan.errors import StreamplanError
+from streamplan.local.airflow_rest import AirflowRest
+from streamplan.local.jars import SPARK, pyspark_home, require
+from streamplan.local.java import require_java
+from streamplan.local.ports import LOOPBACK, Ports
+from streamplan.settings import PROJECT, Settings
+from streamplan.spark.submit import LOCAL_MASTER
+
+# The two log servers would listen on every address. Here the API server reads the log files itself.
+PROCESSES: dict[str, tuple[str, ...]] = {
+    "airflow-api-server": ("api-server",),
+    "airflow-scheduler": ("scheduler", "--skip-serve-logs"),
+    "airflow-dag-processor": ("dag-processor",),
+    "airflow-triggerer": ("triggerer", "--skip-serve-logs"),
+}
+API_SERVER = "airflow-api-server"
+DEFAULT_PORTS = {API_SERVER: 8080}
+USER = "admin"
+READY_SECONDS = 120.0
+MIGRATE_SECONDS = 180.0
+GRACE_SECONDS = 15.0
+SPARK_DEFAULT = {"conn_type": "spark", "host": LOCAL_MASTER}
+
+
+class EmbeddedAirflow:
+    """Airflow of the deployment that ``settings`` describe. Its database survives ``down`` and ``up``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ports: Ports,
+        *,
+        environment: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._outer = os.environ if environment is None else environment
+        self._say = say
+        self._home = settings.home / "airflow"
+        self._variables_file = self._home / "environment.json"
+        self._passwords_file = self._home / "passwords.json"
+        self._migrated_file = self._home / "migrated"
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self._ports[API_SERVER]}"
+
+    @property
+    def password(self) -> str:
+        """The generated password of the user ``admin``; StreamplanError before the first ``start``."""
+        try:
+            return str(json.loads(self._passwords_file.read_text())[USER])
+        except FileNotFoundError as fault:
+            raise StreamplanError(
+                "Airflow's password",
+                expected=f"in {self._passwords_file}",
+                observed="no such file",
+                remedy="Start the stack first: python -m streamplan up",
+            ) from fault
+
+    def rest(self) -> AirflowRest:
+        return AirflowRest(self.url, USER, self.password)
+
+    def log_file(self, name: str) -> Path:
+        return self._settings.logs / f"{name}.log"
+
+    def running(self) -> dict[str, processes.ProcessRef]:
+        """Those of the four processes that are alive."""
+        found = processes.registered(self._settings.run)
+        return {ref.name: ref for ref in found if ref.name in PROCESSES and processes.is_alive(ref)}
+
+    def start(self, bootstrap_servers: str) -> None:
+        """Start what is not running, connected to these brokers. Does not wait: see wait_until_ready.
+
+        When a setting that running processes were started with has changed, they are restarted.
+        """
+        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        running = self.running()
+        if API_SERVER not in running:
+            self._ports.choose(API_SERVER, self._say)
+        before = self._read_variables()
+        variables = self._variables(bootstrap_servers, before)
+        if running and variables != before:
+            self._say("Airflow's settings changed: restarting it.")
+            self.down()
+            running = {}
+        _write_secret(self._variables_file, variables)
+        if not self._passwords_file.exists():
+            _write_secret(self._passwords_file, {USER: secrets.token_urlsafe(9)})
+        environment = self.environment(variables)
+        self._migrate(environment)
+        for name, command in PROCESSES.items():
+            if name not in running:
+                processes.start(
+                    name,
+                    [sys.executable, "-m", "airflow", *command],
+                    env=environment,
+                    log_file=self.log_file(name),
+                    cwd=PROJECT,
+                    run_dir=self._settings.run,
+                )
+
+    def wait_until_ready(self, *, deadline_seconds: float = READY_SECONDS) -> None:
+        """Wait until all four report a heartbeat of their own.
+
+        Raises StreamplanError with address, seconds waited and log file after ``deadline_seconds`` or as soon as
+        one of them is gone.
+        """
+        begun = time.monotonic()
+        while faults := self.faults():
+            waited = time.monotonic() - begun
+            gone = [name for name in faults if name not in self.running()]
+            if gone or waited > deadline_seconds:
+                name = (gone or list(faults))[0]
+                raise StreamplanError(
+                    f"Airflow at {self.url}",
+                    expected="api-server, scheduler, dag-processor and triggerer healthy",
+                    observed=f"{'; '.join(faults.values())} after {waited:.0f} s",
+                    remedy=f"See {self.log_file(name)}.",
+                )
+            time.sleep(0.5)
+
+    def faults(self) -> dict[str, str]:
+        """What is not well now, by the name of the process; empty when all four are healthy."""
+        running = self.running()
+        faults = {name: f"{name} is not running" for name in PROCESSES if name not in running}
+        if faults:
+            return faults
+        rest = self.rest()
+        try:
+            # With the password of this deployment: another Airflow that took the port meanwhile is not ours.
+            rest.import_errors()
+            health = rest.health()
+        except StreamplanError as fault:
+            return {API_SERVER: str(fault)}
+        finally:
+            rest.close()
+        for name, ref in running.items():
+            component = name.removeprefix("airflow-").replace("-", "_")
+            if name == API_SERVER:
+                continue  # it answered
+            state = health.get(component, {})
+            beat = state.get(f"latest_{component}_heartbeat")
+            # The heartbeat of a predecessor that died a moment ago still counts as healthy for Airflow.
+            if state.get("status") != "healthy" or datetime.fromisoformat(beat).timestamp() < ref.started - 1:
+                faults[name] = f"{name} has sent no heartbeat"
+        return faults
+
+    def down(self) -> list[str]:
+        """Stop the four, together; the names of those that ran. Jobs with an entry of their own go on."""
+        running = self.running()
+        with ThreadPoolExecutor(max_workers=len(PROCESSES)) as pool:
+            list(pool.map(lambda ref: processes.stop(ref, grace_seconds=GRACE_SECONDS), running.values()))
+        return list(running)
+
+    def environment(self, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The whole environment of Airflow's processes, so also of its tasks and their Spark jobs.
+
+        Settings of another Airflow or Spark on this machine are left out; connections are let in.
+        """
+        own = self._read_variables() if variables is None else variables
+        kept = {
+            name: value
+            for name, value in self._outer.items()
+            if not name.startswith(("AIRFLOW_", "SPARK_", "PYSPARK_")) or name.startswith("AIRFLOW_CONN_")
+        }
+        # spark-submit lies beside the interpreter.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+        no_proxy = ",".join(filter(None, (kept.get("NO_PROXY") or kept.get("no_proxy"), LOOPBACK, "localhost")))
+        return {**kept, **own, "PATH": path, "NO_PROXY": no_proxy, "no_proxy": no_proxy}
+
+    def _variables(self, bootstrap_servers: str, before: Mapping[str, str]) -> dict[str, str]:
+        """What this deployment sets. Keys are generated once: ``before`` has those of the last start."""
+
+        def key(name: str) -> str:
+            # 32 random bytes in URL-safe base64: what Fernet asks for, and good for the others.
+            return before.get(name) or urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+        settings = self._settings
+        logs = settings.logs / "airflow"
+        return {
+            "AIRFLOW_HOME": str(self._home),
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "8",
+            "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__FERNET_KEY": key("AIRFLOW__CORE__FERNET_KEY"),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._passwords_file),
+            # The default asks the name server, which hangs without a network.
+            "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._home / 'airflow.db'}",
+            "AIRFLOW__API__HOST": LOOPBACK,
+            "AIRFLOW__API__PORT": str(self._ports[API_SERVER]),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__API__SECRET_KEY": key("AIRFLOW__API__SECRET_KEY"),
+            "AIRFLOW__API__LOG_FETCH_TIMEOUT_SEC": "1",
+            "AIRFLOW__API_AUTH__JWT_SECRET": key("AIRFLOW__API_AUTH__JWT_SECRET"),
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(logs),
+            "AIRFLOW__LOGGING__DAG_PROCESSOR_CHILD_PROCESS_LOG_DIRECTORY": str(logs / "dag_processor"),
+            "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
+            # One person waits: look for work, new files and lost tasks more often than a cluster needs to.
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+            "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+            # How long the triggers of a killed triggerer stay unwatched; 30 by default.
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
+            # Also how late a worker may notice that its task has ended; 5 by default.
+            "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(
+                {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap_servers}}
+            ),
+            # An own connection in the environment wins: that is how the jobs go to a cluster.
+            "AIRFLOW_CONN_SPARK_DEFAULT": self._outer.get("AIRFLOW_CONN_SPARK_DEFAULT") or json.dumps(SPARK_DEFAULT),
+            "STREAMPLAN_HOME": str(settings.home),
+            "STREAMPLAN_CHECKPOINTS": settings.checkpoints,
+            "STREAMPLAN_REPORTS": str(settings.reports),
+            "STREAMPLAN_JARS": str(settings.jars or require(SPARK, self._outer)),
+            "STREAMPLAN_INSTANCES": str(settings.instances or ""),
+            "PYTHONPATH": str(PROJECT / "plugins"),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            # Left alone, spark-submit looks for it and stumbles over a space in the path.
+            "SPARK_HOME": str(pyspark_home()),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "JAVA_HOME": str(require_java(self._outer)),
+            "SCARF_ANALYTICS": "false",
+            "DO_NOT_TRACK": "1",
+            "GX_ANALYTICS_ENABLED": "False",
+        }
+
+    def _read_variables(self) -> dict[str, str]:
+        try:
+            return dict(json.loads(self._variables_file.read_text()))
+        except FileNotFoundError:
+            return {}
+
+    def _migrate(self, environment: Mapping[str, str]) -> None:
+        """Make or upgrade the database, once for each version of Airflow."""
+        wanted = version("apache-airflow")
+        done = self._migrated_file.read_text() if self._migrated_file.exists() else None
+        if done == wanted:
+            return
+        if done is None:
+            # Never finished: what a killed first attempt left is worth nothing and may not migrate.
+            for leftover in self._home.glob("airflow.db*"):
+                leftover.unlink()
+        log_file = self.log_file("airflow-db-migrate")
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._say("Preparing Airflow's database.")
+        try:
+            with log_file.open("ab") as log:
+                subprocess.run(
+                    [sys.executable, "-m", "airflow", "db", "migrate"],
+                    check=True,
+                    env=dict(environment),
+                    cwd=PROJECT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=MIGRATE_SECONDS,
+                )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+            raise StreamplanError(
+                "Airflow's database", expected="migrated", observed=str(fault), remedy=f"See {log_file}."
+            ) from fault
+        self._migrated_file.write_text(wanted)
+
+
+def _write_secret(file: Path, content: Mapping[str, str]) -> None:
+    """Write a JSON file that only its owner may read, at once or not at all."""
+    draft = file.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        json.dump(content, out, indent=2)
+    draft.replace(file)

@@ -1,0 +1,280 @@
+"""Two real Kafka brokers on this machine (KRaft): node 1 is broker and controller, node 2 is a broker.
+
+Only node 1 votes: with two voters, stopping either would lose the quorum.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streamplan import processes
+from streamplan.errors import StreamplanError
+from streamplan.local.jars import BROKERS, require
+from streamplan.local.java import require_java
+from streamplan.local.ports import LOOPBACK, Ports
+from streamplan.settings import Settings
+
+NODES = (1, 2)
+CONTROLLER = "kafka-controller"
+DEFAULT_PORTS = {"kafka-1": 9092, CONTROLLER: 9093, "kafka-1-internal": 9094, "kafka-2": 9192, "kafka-2-internal": 9194}
+READY_SECONDS = 60.0
+GRACE_SECONDS = 20.0
+HEAP = ("-Xms256m", "-Xmx512m")
+
+SERVER_PROPERTIES = {
+    "auto.create.topics.enable": "false",
+    "num.partitions": "1",
+    "default.replication.factor": "2",
+    "min.insync.replicas": "1",
+    # Internal topics: on both brokers, and still writable with one of them down.
+    "offsets.topic.replication.factor": "2",
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "8",
+    "share.coordinator.state.topic.replication.factor": "2",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    # One person at one machine waits: no three seconds for members that are not coming.
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "true",
+    # The default takes 128 MB of the heap. This holds over a million keys a pass.
+    "log.cleaner.dedupe.buffer.size": "33554432",
+    "log.cleaner.backoff.ms": "5000",
+}
+
+LOG4J = """\
+status = WARN
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+logger.state.name = state.change.logger
+logger.state.level = WARN
+logger.request.name = kafka.request.logger
+logger.request.level = WARN
+"""
+
+
+class EmbeddedKafka:
+    """The two brokers of the deployment that ``settings`` describe. Data survive ``down`` and ``up``.
+
+    ``advertised``  by node, the port at which clients are to find it where that is not its own but a proxy's; the
+                    brokers then talk to each other on listeners of their own
+    ``properties``  server properties besides :data:`SERVER_PROPERTIES`, or instead
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        ports: Ports,
+        *,
+        environment: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda text: None,
+        advertised: Mapping[int, int] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._environment = os.environ if environment is None else environment
+        self._say = say
+        self._advertised = advertised or {}
+        self._more = properties or {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients find the brokers."""
+        return ",".join(self._advertised_address(node) for node in NODES)
+
+    def address(self, node: int) -> str:
+        """Where the node listens."""
+        return f"{LOOPBACK}:{self._ports[_name(node)]}"
+
+    def _advertised_address(self, node: int) -> str:
+        return f"{LOOPBACK}:{self._advertised[node]}" if node in self._advertised else self.address(node)
+
+    def log_file(self, node: int) -> Path:
+        return self._settings.logs / f"{_name(node)}.log"
+
+    def process(self, node: int) -> processes.ProcessRef | None:
+        """The running process of the node, or None."""
+        for ref in processes.registered(self._settings.run):
+            if ref.name == _name(node) and processes.is_alive(ref):
+                return ref
+        return None
+
+    def up(self, *, deadline_seconds: float = READY_SECONDS) -> str:
+        """Start what is not running, wait until both brokers serve, and return the bootstrap servers."""
+        self.start_missing()
+        self.wait_until_ready(deadline_seconds=deadline_seconds)
+        return self.bootstrap_servers
+
+    def start_missing(self) -> None:
+        """Start the nodes that are not running. Does not wait: see wait_until_ready."""
+        missing = [node for node in NODES if self.process(node) is None]
+        # Every port is settled before either starts: node 2 is told where the controller is.
+        if 1 in missing:
+            before = self._ports[CONTROLLER]
+            if self._ports.choose(CONTROLLER, self._say) != before and self.stop(2):
+                missing = [*NODES]
+        for node in missing:
+            self._ports.choose(_name(node), self._say)
+            if self._advertised:
+                self._ports.choose(_internal(node), self._say)
+        for node in missing:
+            self.start(node)
+
+    def start(self, node: int) -> processes.ProcessRef:
+        """Start one node, formatting its storage the first time. Does not wait until it serves."""
+        java = require_java(self._environment) / "bin" / "java"
+        class_path = f"{require(BROKERS, self._environment)}/*"
+        home = self._settings.home / _name(node)
+        home.mkdir(parents=True, exist_ok=True)
+        properties = home / "server.properties"
+        properties.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in self._properties(node).items()))
+        log4j = home / "log4j2.properties"
+        log4j.write_text(LOG4J)
+        # Given as a URI: log4j takes a path with a space for a malformed one.
+        options = [*HEAP, f"-Dlog4j2.configurationFile={log4j.as_uri()}", "-Djava.awt.headless=true"]
+        self._format(node, [str(java), *options, "-cp", class_path], properties)
+        return processes.start(
+            _name(node),
+            [str(java), *options, "-cp", class_path, "kafka.Kafka", str(properties)],
+            env=self._environment,
+            log_file=self.log_file(node),
+            cwd=home,
+            run_dir=self._settings.run,
+        )
+
+    def stop(self, node: int) -> bool:
+        """Stop one node in good order; False when it was not running."""
+        ref = self.process(node)
+        if ref is not None:
+            processes.stop(ref, grace_seconds=GRACE_SECONDS)
+        return ref is not None
+
+    def down(self) -> list[str]:
+        """Stop both; the names of those that ran. Node 2 first: its orderly farewell needs the controller."""
+        return [_name(node) for node in reversed(NODES) if self.stop(node)]
+
+    def wait_until_ready(self, *, deadline_seconds: float = READY_SECONDS) -> None:
+        """Wait until each broker itself reports both, and the controller answers a request.
+
+        Raises StreamplanError with address, seconds waited and log file after ``deadline_seconds`` or as soon as a
+        node's process is gone.
+        """
+        begun = time.monotonic()
+        for node in NODES:
+            while (fault := self.probe(node)) is not None:
+                waited = time.monotonic() - begun
+                # A node that is gone makes the other one complain too: name the cause.
+                gone = [other for other in NODES if self.process(other) is None]
+                if gone or waited > deadline_seconds:
+                    culprit = gone[0] if gone else node
+                    raise StreamplanError(
+                        f"Kafka node {culprit} at {self.address(culprit)}",
+                        expected="both brokers and the controller serve",
+                        observed=f"{'its process ended' if gone else fault} after {waited:.1f} s",
+                        remedy=f"See {self.log_file(culprit)}.",
+                    )
+                time.sleep(0.1)
+
+    def probe(self, node: int, *, timeout_seconds: float = 5.0) -> str | None:
+        """Ask one broker, and through it the controller. None when all is well, else what is not."""
+        admin = AdminClient({"bootstrap.servers": self.address(node), "log_level": 0})
+        try:
+            metadata = admin.list_topics(timeout=timeout_seconds)
+            if metadata.cluster_id != self._cluster_id():
+                return f"another cluster there ({metadata.cluster_id}): it took the port meanwhile"
+            ids = sorted(metadata.brokers)
+            if ids != list(NODES):
+                return f"brokers {ids} of {list(NODES)}"
+            # Metadata may be old news. Only the controller can say whether a topic could be created.
+            probe = NewTopic(f"probe-{uuid.uuid4().hex}", num_partitions=1, replication_factor=len(NODES))
+            for answer in admin.create_topics(
+                [probe], validate_only=True, operation_timeout=timeout_seconds, request_timeout=timeout_seconds
+            ).values():
+                answer.result(timeout=2 * timeout_seconds)
+        except (KafkaException, TimeoutError) as fault:
+            return str(fault)
+        return None
+
+    def _properties(self, node: int) -> dict[str, str]:
+        controller = f"{LOOPBACK}:{self._ports[CONTROLLER]}"
+        listeners = [f"PLAINTEXT://{self.address(node)}"] + ([f"CONTROLLER://{controller}"] if node == 1 else [])
+        advertised = [f"PLAINTEXT://{self._advertised_address(node)}"]
+        protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+        between: dict[str, str] = {}
+        if self._advertised:
+            internal = f"INTERNAL://{LOOPBACK}:{self._ports[_internal(node)]}"
+            listeners.append(internal)
+            advertised.append(internal)
+            protocols += ",INTERNAL:PLAINTEXT"
+            between = {"inter.broker.listener.name": "INTERNAL"}
+        return {
+            "process.roles": "broker,controller" if node == 1 else "broker",
+            "node.id": str(node),
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": protocols,
+            "log.dirs": str(self._settings.home / _name(node) / "data"),
+            **between,
+            **SERVER_PROPERTIES,
+            **self._more,
+        }
+
+    def _format(self, node: int, java: list[str], properties: Path) -> None:
+        data = self._settings.home / _name(node) / "data"
+        if (data / "meta.properties").exists():
+            return
+        # A kill in the middle of formatting leaves a directory without the file that is written last.
+        shutil.rmtree(data, ignore_errors=True)
+        argv = [*java, "kafka.tools.StorageTool", "format", "--config", str(properties)]
+        argv.append(f"--cluster-id={self._cluster_id()}")  # one in 64 begins with a dash
+        log_file = self.log_file(node)
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with log_file.open("ab") as log:
+                subprocess.run(
+                    argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=60
+                )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+            raise StreamplanError(
+                f"Storage of Kafka node {node}", expected="formatted", observed=str(fault), remedy=f"See {log_file}."
+            ) from fault
+
+    def _cluster_id(self) -> str:
+        file = self._settings.home / "cluster-id"
+        if not file.exists() or not file.read_text():
+            draft = file.with_suffix(".draft")
+            # As Kafka's Uuid prints itself: 16 bytes, URL-safe base64, no padding.
+            draft.write_text(urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+            draft.replace(file)
+        return file.read_text()
+
+
+def _name(node: int) -> str:
+    return f"kafka-{node}"
+
+
+def _internal(node: int) -> str:
+    return f"{_name(node)}-internal"
+
+
+def _escaped(value: str) -> str:
+    """A backslash begins an escape in a properties file; blanks within a value are kept."""
+    return value.replace("\\", "\\\\")

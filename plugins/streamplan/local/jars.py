@@ -1,0 +1,221 @@
+"""The jars of the embedded stack, from a Maven repository through the Ivy that PySpark ships.
+
+They go to a cache that every clone on the machine shares, one directory a set:
+``${STREAMPLAN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/streamplan}/jars/<set>-<version>``. ``STREAMPLAN_MAVEN`` names another
+repository root than Maven Central. Run as a module, it fetches the sets named as arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
+
+from streamplan.errors import StreamplanError
+from streamplan.local.java import find_java, install_java, require_java
+from streamplan.settings import Settings
+
+FETCH_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """Maven coordinates ``group:artifact:version`` that are used together.
+
+    ``transitive``: with all they depend on; otherwise exactly these.
+    """
+
+    name: str
+    version: str
+    coordinates: tuple[str, ...]
+    transitive: bool
+
+
+BROKERS = JarSet(
+    "brokers",
+    "4.3.1",
+    # Kafka logs through slf4j 1.7; its own distribution brings this implementation, the jar alone does not.
+    ("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"),
+    transitive=True,
+)
+SPARK = JarSet(
+    "spark",
+    "4.2.0",
+    (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        # 4.2.0 is not served by every repository. The connector calls it only for delegation tokens.
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.commons:commons-pool2:2.13.1",
+        # For checkpoints on a local disk, see streamplan.spark.session.
+        "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",
+    ),
+    transitive=False,
+)
+KAFKA_STREAMS = JarSet("kafka-streams", "4.3.1", ("org.apache.kafka:kafka-streams:4.3.1",), transitive=True)
+JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK, KAFKA_STREAMS)}
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """What all clones of one user share."""
+    if own := environment.get("STREAMPLAN_CACHE"):
+        return Path(own).absolute()
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "streamplan"
+
+
+def directory_of(jars: JarSet, environment: Mapping[str, str]) -> Path:
+    """Where the set lies, or will lie. A directory of this name is always complete."""
+    return cache_directory(environment) / "jars" / f"{jars.name}-{jars.version}"
+
+
+def require(jars: JarSet, environment: Mapping[str, str]) -> Path:
+    """The directory of a set that was fetched before; StreamplanError when it was not."""
+    directory = directory_of(jars, environment)
+    if not directory.is_dir():
+        raise StreamplanError(
+            f"Jars {jars.name} {jars.version}",
+            expected=f"in {directory}",
+            observed="no such directory",
+            remedy=f"Fetch them: python -m {__name__} {jars.name}",
+        )
+    return directory
+
+
+def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_file: Path) -> Path:
+    """The directory of the set, retrieved if it is not there yet; needs no network when it is.
+
+    The directory appears whole or not at all: an interrupted call leaves none behind that looks complete.
+    """
+    directory = directory_of(jars, environment)
+    if directory.is_dir():
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
+        draft = Path(scratch)
+        (draft / "settings.xml").write_text(_settings(environment, cache_directory(environment) / "ivy"))
+        (draft / "ivy.xml").write_text(_module(jars))
+        argv = [str(java_home / "bin" / "java"), *_proxy_options(environment), "-jar", str(_ivy_jar())]
+        argv += ["-settings", str(draft / "settings.xml"), "-ivy", str(draft / "ivy.xml"), "-types", "jar", "bundle"]
+        argv += ["-retrieve", f"{draft}/lib/[artifact]-[revision].[ext]"]
+        try:
+            with log_file.open("wb") as log:
+                subprocess.run(
+                    argv,
+                    check=True,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=FETCH_SECONDS,
+                )
+        except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+            raise StreamplanError(
+                f"Jars {jars.name} {jars.version}",
+                expected="retrieved by Ivy",
+                observed=f"{type(fault).__name__} after at most {FETCH_SECONDS} s",
+                remedy=f"See {log_file}. Behind a mirror, set STREAMPLAN_MAVEN to its root.",
+            ) from fault
+        try:
+            (draft / "lib").rename(directory)
+        except OSError:
+            # Another clone was first; a directory of this name is complete.
+            if not directory.is_dir():
+                raise
+    return directory
+
+
+def _settings(environment: Mapping[str, str], cache: Path) -> str:
+    mirror = environment.get("STREAMPLAN_MAVEN")
+    root = f" root={quoteattr(mirror.rstrip('/') + '/')}" if mirror else ""
+    # The lock lets several clones fetch at once; it is the kernel's, so a killed one leaves none behind.
+    return f"""<ivysettings>
+  <settings defaultResolver="maven"/>
+  <caches defaultCacheDir={quoteattr(str(cache))} lockStrategy="artifact-lock-nio"/>
+  <resolvers><ibiblio name="maven" m2compatible="true"{root}/></resolvers>
+</ivysettings>
+"""
+
+
+def _module(jars: JarSet) -> str:
+    conf = "jars->default" if jars.transitive else "jars->master"
+    dependencies = "\n".join(
+        f'    <dependency org="{group}" name="{artifact}" rev="{version}" conf="{conf}"'
+        f' transitive="{str(jars.transitive).lower()}"/>'
+        for group, artifact, version in (coordinate.split(":") for coordinate in jars.coordinates)
+    )
+    return f"""<ivy-module version="2.0">
+  <info organisation="streamplan" module="{jars.name}"/>
+  <configurations><conf name="jars"/></configurations>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</ivy-module>
+"""
+
+
+def pyspark_home() -> Path:
+    """PySpark's directory, which is also its ``SPARK_HOME``. Found without the second that importing it takes."""
+    spec = importlib.util.find_spec("pyspark")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        return Path(location)
+    raise StreamplanError("PySpark", expected="installed", observed="not found", remedy="Run `make setup`.")
+
+
+def _ivy_jar() -> Path:
+    for jar in pyspark_home().glob("jars/ivy-*.jar"):
+        return jar
+    raise StreamplanError("Ivy", expected=f"in {pyspark_home()}/jars", observed="none", remedy="Run `make setup`.")
+
+
+def _proxy_options(environment: Mapping[str, str]) -> list[str]:
+    """Java knows nothing of HTTPS_PROXY."""
+    proxy = urlsplit(environment.get("HTTPS_PROXY") or environment.get("https_proxy") or "")
+    if not proxy.hostname:
+        return []
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 8080}"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Fetch sets of jars into the cache, and Java where it can be.")
+    parser.add_argument("sets", nargs="+", choices=sorted(JAR_SETS), help="what to fetch")
+    names = parser.parse_args(arguments).sets
+    logs = Settings.from_environment().logs
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        sys.stdout.write(f"[{time.monotonic() - begun:5.1f} s] {text}\n")
+        sys.stdout.flush()
+
+    try:
+        if find_java(os.environ) is None:
+            say("No Java 17 or 21 found: installing one.")
+            install_java(logs / "java-install.log")
+        java_home = require_java(os.environ)
+        missing = [JAR_SETS[name] for name in names if not directory_of(JAR_SETS[name], os.environ).is_dir()]
+        if missing:
+            say(f"Fetching jars: {', '.join(f'{jars.name} {jars.version}' for jars in missing)}")
+
+        def get(jars: JarSet) -> Path:
+            return fetch(jars, os.environ, java_home=java_home, log_file=logs / f"jars-{jars.name}.log")
+
+        with ThreadPoolExecutor(max_workers=len(JAR_SETS)) as pool:
+            for directory in pool.map(get, missing):
+                say(f"{len(list(directory.glob('*.jar')))} jars in {directory}")
+    except StreamplanError as fault:
+        sys.stderr.write(f"{fault}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The whole stack of one machine: two brokers and Airflow. What `up`, `down` and `status` do."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from streamplan import processes
+from streamplan.errors import StreamplanError
+from streamplan.local import airflow, brokers
+from streamplan.local.airflow import EmbeddedAirflow
+from streamplan.local.brokers import NODES, EmbeddedKafka
+from streamplan.local.ports import Ports
+from streamplan.settings import Settings
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """One registered process. ``address`` and ``fault`` are empty where there is none."""
+
+    name: str
+    pid: int
+    alive: bool
+    address: str
+    fault: str
+
+
+class Stack:
+    """The embedded deployment that ``settings`` describe. ``say`` gets one plain line a step.
+
+    ``advertised`` and ``properties`` are those of :class:`EmbeddedKafka`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        environment: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda text: None,
+        advertised: Mapping[int, int] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.settings = settings
+        self._say = say
+        ports = Ports(settings.home / "stack.json", {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS})
+        self.kafka = EmbeddedKafka(
+            settings, ports, environment=environment, say=say, advertised=advertised, properties=properties
+        )
+        self.airflow = EmbeddedAirflow(settings, ports, environment=environment, say=say)
+
+    def up(self) -> None:
+        """Start what is not running and wait until all is healthy; quick when it already is."""
+        with self._alone():
+            if any(self.kafka.process(node) is None for node in NODES):
+                self._say("Starting Kafka: two brokers.")
+            self.kafka.start_missing()
+            # While the brokers start, Airflow's database is prepared: it needs only their address.
+            if len(self.airflow.running()) < len(airflow.PROCESSES):
+                self._say("Starting Airflow: api-server, scheduler, dag-processor, triggerer.")
+            self.airflow.start(self.kafka.bootstrap_servers)
+            self.kafka.wait_until_ready()
+            self._say(f"Kafka is ready at {self.kafka.bootstrap_servers}.")
+            self.airflow.wait_until_ready()
+            self._say(f"Airflow is ready at {self.airflow.url}.")
+
+    def down(self) -> list[str]:
+        """Stop everything registered in ``run/``; the names of what was alive, in the order it was stopped.
+
+        Airflow goes first, or it would start again what is stopped next; the brokers last, so that jobs can
+        still finish their transactions.
+        """
+        with self._alone():
+            stopped = self.airflow.down()
+            own = {*airflow.PROCESSES, *brokers.DEFAULT_PORTS}
+            for ref in processes.registered(self.settings.run):
+                if ref.name not in own:
+                    alive = processes.is_alive(ref)
+                    processes.stop(ref)
+                    stopped += [ref.name] if alive else []
+            stopped += self.kafka.down()
+            for ref in processes.registered(self.settings.run):
+                processes.stop(ref)  # entries of the dead, and whatever these left running
+        return stopped
+
+    def states(self) -> list[ProcessState]:
+        """Every process that should run, and every job that does, with what is wrong with it now."""
+        faults = dict(self.airflow.faults())
+        addresses = {airflow.API_SERVER: self.airflow.url}
+        for node in NODES:
+            name = f"kafka-{node}"
+            addresses[name] = self.kafka.address(node)
+            if self.kafka.process(node) is not None and (fault := self.kafka.probe(node)) is not None:
+                faults[name] = fault
+        known = {ref.name: ref for ref in processes.registered(self.settings.run)}
+        # A job that has ended is Airflow's to judge: it may just be done.
+        jobs = [name for name, ref in known.items() if processes.is_alive(ref)]
+        names = dict.fromkeys([*(f"kafka-{node}" for node in NODES), *airflow.PROCESSES, *jobs])
+        states = []
+        for name in names:
+            ref = known.get(name)
+            alive = ref is not None and processes.is_alive(ref)
+            fault = faults.get(name, "") if alive else "not running"
+            states.append(ProcessState(name, ref.pid if ref else 0, alive, addresses.get(name, ""), fault))
+        return states
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two commands at once would start or stop half of each other's processes."""
+        self.settings.home.mkdir(parents=True, exist_ok=True)
+        file = self.settings.home / "stack.lock"
+        with file.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as fault:
+                lock.seek(0)
+                raise StreamplanError(
+                    f"Stack in {self.settings.home}",
+                    expected="no other command that starts or stops it",
+                    observed=f"process {lock.read()} does",
+                    remedy="Wait until it is done.",
+                ) from fault
+            lock.truncate(0)
+            lock.write(json.dumps(os.getpid()))
+            lock.flush()
+            yield

@@ -1,0 +1,78 @@
+"""Whether the records of a pipeline can move to a new topic without a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamplan.errors import Refused
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.maintenance.reset_plan import internal_topics
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topics import TopicRole, words
+
+
+def require_movable(
+    pipeline: Pipeline, cluster: KafkaCluster, counts: Mapping[str, int], *, copied: Mapping[str, object]
+) -> None:
+    """Raise :class:`Refused` naming all that is in the way.
+
+    ``counts``  the partitions of the topics that exist
+    ``copied``  the topics that an earlier run has a position in
+    """
+    internal = [spec.name for spec in internal_topics(pipeline)]
+    missing = [topic for topic in (*pipeline.moved_from.values(), *internal) if topic not in counts]
+    if missing:
+        raise Refused(
+            f"topic {', '.join(missing)}",
+            expected="exists",
+            observed="missing",
+            remedy="There is nothing to move from. Where the application never ran, leave moved_from out and run "
+            f"{pipeline.name}_deploy.",
+        )
+    for new, old in pipeline.moved_from.items():
+        _require_all(cluster, old)
+        if new in counts and old not in copied and any(found.end for found in cluster.offsets(new).values()):
+            raise Refused(
+                f"topic {new}",
+                expected="missing or empty, to take the records of " + old,
+                observed="records that were not moved there",
+                remedy=f"Stop whoever writes to {new}, and name another topic or delete this one.",
+            )
+    _require_processed(pipeline, cluster)
+
+
+def _require_all(cluster: KafkaCluster, topic: str) -> None:
+    if "compact" in words(cluster.topics([topic])[topic].configs.get("cleanup.policy", "")):
+        return  # there the last value of each key is enough
+    gone = {f"{topic}-{number}": found.start for number, found in cluster.offsets(topic).items() if found.start}
+    if gone:
+        raise Refused(
+            f"the records of {topic}",
+            expected="all of them, from offset 0",
+            observed=", ".join(f"{partition} begins at offset {start}" for partition, start in gone.items()),
+            remedy="What was deleted has been counted and would be missing in the new topic: its totals could never be "
+            "recounted again. Begin anew on the new topic with a pipeline of its own.",
+        )
+
+
+def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
+    group = pipeline.topology.application_id
+    repartition = [spec.name for spec in internal_topics(pipeline) if spec.role is TopicRole.REPARTITION]
+    left = {}
+    for topic in (*pipeline.moved_from.values(), *repartition):
+        positions = cluster.positions(group, topic)
+        ranges = {
+            number: (max(found.start, positions.get(number, found.start)), found.stable)
+            for number, found in cluster.offsets(topic).items()
+        }
+        # A position may stay before transaction markers: what counts are the records behind it.
+        if count := sum(map(len, cluster.read(topic, ranges))):
+            left[topic] = count
+    if left:
+        raise Refused(
+            f"the input of {pipeline.name}",
+            expected=f"processed by group {group}, all of it",
+            observed=", ".join(f"{count:,} records of {topic} are not" for topic, count in left.items()),
+            remedy="Stop the producers, declare the pipeline as it was, run its aggregator until all is processed "
+            "(lag 0), stop it, declare the move again, and run this again. Nothing was changed.",
+        )

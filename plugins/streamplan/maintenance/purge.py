@@ -1,0 +1,67 @@
+"""Deletes the records of a pipeline's repartition topics that are counted and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streamplan.checks.framework.application import aggregations
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.deletion import delete_records
+from streamplan.maintenance.purge_plan import Positions, plan_purge
+from streamplan.model.pipeline import Pipeline
+from streamplan.reports.results import verified_file
+from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.settings import Settings
+from streamplan.spark.state import checkpoint_files as checkpoints
+
+
+@dataclass(frozen=True)
+class Purged:
+    """``until``  by topic and partition the offset below which records were deleted now
+    ``why_nothing``  in words, where nothing was
+    """
+
+    until: Mapping[str, Mapping[int, int]]
+    why_nothing: str = ""
+
+    @property
+    def line(self) -> str:
+        if not self.until:
+            return f"nothing to purge: {self.why_nothing}"
+        listed = [
+            f"{topic}-{partition} up to offset {offset:,}"
+            for topic, partitions in self.until.items()
+            for partition, offset in sorted(partitions.items())
+        ]
+        return f"purged {', '.join(listed)}"
+
+
+def purge(pipeline: Pipeline, bootstrap_servers: str, settings: Settings) -> Purged:
+    """Delete what no one needs any more: the aggregator, a restarted aggregator, and the totals check.
+
+    Below the group's position, below what Spark has finished (a micro-batch whose transactions are committed is read
+    once more when Spark dies before it notes that), and below the last cut at which the totals agreed.
+    """
+    if not pipeline.purge:
+        return Purged({}, f"{pipeline.name} is declared with purge=False")
+    counts = aggregations(pipeline)
+    if not counts:
+        return Purged({}, f"the totals of {pipeline.name} are recounted from all records of its repartition topics")
+    cluster = KafkaCluster(bootstrap_servers)
+    verified = KeptFile(verified_file(settings.reports, pipeline.name)).verified()
+    purged: dict[str, Mapping[int, int]] = {}
+    for count in counts:
+        topic, group = count.repartition, count.application_id
+        if verified is None or verified.topics.get(topic) != cluster.topic_ids([topic])[topic]:
+            return Purged({}, f"no cut of {topic} is verified")
+        needed: list[Positions] = [verified.repartition, cluster.positions(group, topic)]
+        reader = next(group.id for group in pipeline.topology.subtopologies if topic in pipeline.source_topics(group))
+        by_spark = checkpoints.finished(settings.checkpoints, group, reader)
+        if by_spark is not None:
+            needed.append(by_spark.get(topic, {}))
+        starts = {partition: found.start for partition, found in cluster.offsets(topic).items()}
+        if until := plan_purge(starts, needed):
+            delete_records(bootstrap_servers, topic, until)
+            purged[topic] = until
+    return Purged(purged, "all that is verified is purged already")

@@ -1,0 +1,109 @@
+"""Whether anything of a pipeline runs: who changes its topics and positions must be alone with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from streamplan import processes
+from streamplan.checks.lag import CLAIM_SECONDS, ClaimState
+from streamplan.errors import Refused
+from streamplan.kafka.brokers import require_reachable
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import members
+from streamplan.model.pipeline import Pipeline
+from streamplan.reports.results import claim_file, read_claim
+from streamplan.settings import Settings
+
+WATCHED_SECONDS = 3.0
+"""Longer than a micro-batch of an aggregator that has something to do."""
+
+_LIVE = (ClaimState.STARTING, ClaimState.RUNNING)
+
+
+def require_rest(
+    pipeline: Pipeline,
+    bootstrap_servers: str,
+    settings: Settings,
+    *,
+    what: str,
+    runs: Sequence[str] = (),
+    jobs: Sequence[str] = ("aggregator",),
+    still: Sequence[str] = (),
+    watched_seconds: float = WATCHED_SECONDS,
+) -> None:
+    """Raise :class:`Refused` with every sign of life there is.
+
+    ``what``   is to be done, in words
+    ``runs``   active runs of DAGs that work on the application
+    ``jobs``   of the pipeline that must not run
+    ``still``  topics whose ends must not move, besides those the application writes
+    """
+    require_reachable(bootstrap_servers)
+    signs = [f"an active run of {run}" for run in runs]
+    signs += _processes(pipeline, settings, jobs)
+    signs += _claims(pipeline, settings)
+    group = pipeline.topology.application_id
+    signs += [f"a member of consumer group {group}: {member}" for member in members(bootstrap_servers, group)]
+    if not signs:
+        signs += _movements(pipeline, bootstrap_servers, still, watched_seconds)
+    if signs:
+        raise Refused(
+            f"{what} of {pipeline.name}",
+            expected=f"application {group} at rest",
+            observed="; ".join(signs),
+            remedy=f"Stop the run of {' and '.join(f'{pipeline.name}_{job}' for job in jobs)} (mark it as failed or "
+            "success) and every other process of this application id, then do this again. Nothing was changed.",
+        )
+
+
+def _processes(pipeline: Pipeline, settings: Settings, jobs: Sequence[str]) -> Iterable[str]:
+    names = {f"{pipeline.name}-{job}" for job in jobs}
+    for process in processes.registered(settings.run):
+        if process.name in names and processes.is_alive(process):
+            yield f"the process {process.name}, pid {process.pid}"
+
+
+def _claims(pipeline: Pipeline, settings: Settings) -> Iterable[str]:
+    claim = read_claim(claim_file(settings.reports, pipeline.name))
+    if claim is None or claim.state not in _LIVE:
+        return
+    age = (datetime.now(UTC) - datetime.fromisoformat(claim.at)).total_seconds()
+    if age <= CLAIM_SECONDS:
+        yield (
+            f"an aggregator, pid {claim.pid} on {claim.host}, said {claim.state} {age:.0f} s ago (a claim counts for "
+            f"{CLAIM_SECONDS:g} s)"
+        )
+
+
+def _movements(
+    pipeline: Pipeline, bootstrap_servers: str, still: Sequence[str], watched_seconds: float
+) -> Iterable[str]:
+    group = pipeline.topology.application_id
+    cluster = KafkaCluster(bootstrap_servers)
+    specs = pipeline.topics()
+    sources = {
+        topic for subtopology in pipeline.topology.subtopologies for topic in pipeline.source_topics(subtopology)
+    }
+    there = cluster.topics([*(spec.name for spec in specs), *still])
+    written = [spec.name for spec in specs if spec.name not in pipeline.topology.source_topics and spec.name in there]
+    written += [topic for topic in still if topic in there]
+
+    def look() -> dict[str, int]:
+        found = {
+            f"the position of group {group} in {topic}-{partition}": position
+            for topic in sorted(sources & there.keys())
+            for partition, position in cluster.positions(group, topic).items()
+        }
+        for topic in written:
+            for partition, offsets in cluster.offsets(topic).items():
+                found[f"the end of {topic}-{partition}"] = offsets.end
+        return found
+
+    before = look()
+    time.sleep(watched_seconds)
+    after = look()
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield f"{name} moved from {before.get(name, 'none')} to {after.get(name, 'none')} in {watched_seconds:g} s"

@@ -1,0 +1,174 @@
+"""Partition counts: resolved and enforced as Kafka Streams does.
+
+Source: ``RepartitionTopics``, ``CopartitionedTopicsEnforcer`` and ``InternalTopologyBuilder`` of
+``org.apache.kafka.streams.processor.internals``, with their words; tests/integration/test_oracle_partitions.py compares
+with them. Stricter in two points, where the library goes on and joins wrongly, without a word:
+
+- it enforces co-partitioning only in a topology with a repartition topic; without one it joins a stream and a table of
+  different counts
+- where a topic is read twice, it forgets the second reading's joins; where a join links two groups of topics that were
+  joined before, it does not unite them wholly
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streamplan.errors import Refused
+from streamplan.model.java_collections import hash_order, objects_hash, string_hash
+from streamplan.model.operations import Aggregate, Count
+from streamplan.model.processor_topology import Source, Subtopology
+from streamplan.model.topology import Topology
+
+
+def resolve_partition_counts(topology: Topology, external: Mapping[str, int]) -> dict[str, int]:
+    """Partitions of every topic that the topology reads or writes, by its undecorated name.
+
+    ``external`` has those of the topics from outside. One that is only written may be left out: it gets as many
+    partitions as its writer has stream tasks. Raises :class:`Refused` naming every topic in question.
+    """
+    counts = _external_counts(topology, external)
+    explicit = {
+        topic.name: topic.number_of_partitions
+        for topic in topology.repartition_topics
+        if topic.number_of_partitions is not None
+    }
+    counts |= explicit
+    _resolve_repartition_topics(topology, counts)
+    faults = [fault for group in copartition_groups(topology) for fault in _enforce(topology, group, counts, explicit)]
+    if faults:
+        raise Refused(
+            f"Invalid topology: {'; '.join(faults)}",
+            remedy="Topics that are read together need equal partition counts: put repartition(number_of_partitions=…) "
+            "before the join, or create the topics alike.",
+        )
+    for subtopology in topology.subtopologies:
+        tasks = max(counts[topic] for topic in subtopology.source_topics)
+        for topic in subtopology.sink_topics:
+            counts.setdefault(topic, tasks)
+    return counts
+
+
+def copartition_groups(topology: Topology) -> tuple[frozenset[str], ...]:
+    """Sets of topics, undecorated, that are joined with each other, directly or by way of others."""
+    topic_of = {node.name: node.topic for node in topology.processors.nodes if isinstance(node, Source)}
+    groups: list[frozenset[str]] = []
+    for sources in topology.processors.copartition_groups:
+        joined = frozenset(topic_of[name] for name in sources)
+        apart = [group for group in groups if not group & joined]
+        groups = [*apart, joined.union(*(group for group in groups if group & joined))]
+    return tuple(groups)
+
+
+def _external_counts(topology: Topology, external: Mapping[str, int]) -> dict[str, int]:
+    missing = [topic for topic in topology.source_topics if topic not in external]
+    if missing:
+        listed = ", ".join(f"'{topic}': 2" for topic in missing)
+        raise Refused(
+            f"source topic {', '.join(missing)}",
+            expected="a number of partitions",
+            observed="none",
+            remedy=f"Declare it: topic_partitions={{{listed}}}",
+        )
+    known = {*topology.source_topics, *topology.sink_topics}
+    if strangers := sorted(external.keys() - known):
+        raise Refused(
+            f"topic_partitions names {', '.join(strangers)}",
+            expected=f"topics from outside: {', '.join(sorted(known))}",
+            remedy="The counts of internal topics follow from those.",
+        )
+    if wrong := sorted(topic for topic, count in external.items() if count < 1):
+        raise Refused(f"topic {', '.join(wrong)}", expected="at least 1 partition", observed=str(external[wrong[0]]))
+    return dict(external)
+
+
+def _resolve_repartition_topics(topology: Topology, counts: dict[str, int]) -> None:
+    """A repartition topic takes the greatest count among the source topics of the sub-topologies that write it.
+
+    Among those whose count is known when its turn comes: where a writer reads another repartition topic, too, the
+    result depends on the order, and that is the order of hash codes. (``setRepartitionSourceTopicPartitionCount``)
+    """
+    ordered = hash_order(topology.subtopologies, lambda subtopology: _hash(topology, subtopology))
+    unresolved = [
+        topic
+        for subtopology in ordered
+        for topic in hash_order(
+            {topic for topic in subtopology.source_topics if topic in topology.internal_topics},
+            lambda topic: string_hash(topology.decorate(topic)),
+        )
+        if topic not in counts
+    ]
+    while unresolved:
+        left = []
+        for topic in unresolved:
+            writers = [group for group in topology.subtopologies if topic in group.sink_topics]
+            known = [counts[source] for group in writers for source in group.source_topics if source in counts]
+            if known:
+                counts[topic] = max(known)
+            else:
+                left.append(topic)
+        if left == unresolved:
+            raise Refused(
+                f"Failed to compute number of partitions for all repartition topics: {', '.join(unresolved)}",
+                remedy="Give one of them repartition(number_of_partitions=…).",
+            )
+        unresolved = left
+
+
+def _hash(topology: Topology, subtopology: Subtopology) -> int:
+    """``TopicsInfo.hashCode``, which depends on the topics read and on the changelogs with their configs."""
+    sources = sum(string_hash(topology.decorate(topic)) for topic in set(subtopology.source_topics))
+    changelogs = 0
+    for node in subtopology.processors:
+        if node.writes_store and node.store is not None:
+            topic = string_hash(topology.changelog_topic(node.store))
+            configs, not_enforced = 0, 1237  # of an empty map, of false
+            match node.operation:
+                case Count(window=window) | Aggregate(window=window) if window is not None:
+                    retention = window.retention_ms ^ window.retention_ms >> 32
+                    changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
+                case _:
+                    changelogs += topic ^ objects_hash(topic, configs, not_enforced)
+    both = _signed(sources, 32) << 32 | _signed(changelogs, 32)
+    remainder = abs(_signed(both, 64)) % 0xFFFFFFFF  # Java's has the sign of the dividend
+    return remainder if _signed(both, 64) >= 0 else -remainder
+
+
+def _signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _enforce(
+    topology: Topology, group: frozenset[str], counts: dict[str, int], explicit: Mapping[str, int]
+) -> Iterable[str]:
+    """``CopartitionedTopicsEnforcer.enforce``: sets the counts of the group's repartition topics, yields faults."""
+    repartition = sorted(group & topology.internal_topics)
+    outside = sorted(group - topology.internal_topics)
+    if outside:
+        if len({counts[topic] for topic in outside}) > 1:
+            yield f"Topics not co-partitioned: [{_listed(outside, counts)}]"
+            return
+        count = counts[outside[0]]
+    elif enforced := [topic for topic in repartition if topic in explicit]:
+        if len({explicit[topic] for topic in enforced}) > 1:
+            # Where all are explicit, the library says so when the topology is built, before it decorates names.
+            names = {topic: topic if enforced == repartition else topology.decorate(topic) for topic in repartition}
+            shown = {names[topic]: counts[topic] for topic in repartition}
+            yield f"Following topics do not have the same number of partitions: [{_listed(shown, shown)}]"
+            return
+        count = explicit[enforced[0]]
+    else:
+        count = max(counts[topic] for topic in repartition)
+    for topic in repartition:
+        if topic not in explicit:
+            counts[topic] = count
+        elif counts[topic] != count:
+            yield (
+                f"Number of partitions [{counts[topic]}] of repartition topic [{topology.decorate(topic)}] "
+                f"doesn't match number of partitions [{count}] of the source topic."
+            )
+
+
+def _listed(topics: Iterable[str], counts: Mapping[str, int]) -> str:
+    return "{" + ", ".join(f"{topic}={counts[topic]}" for topic in topics) + "}"

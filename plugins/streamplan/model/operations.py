@@ -1,0 +1,172 @@
+"""What the processors of a topology do. Expressions are Spark SQL.
+
+An expression sees the fields of the record's value by their names, and ``record``: a struct of ``key`` (string),
+``timestamp``, ``topic``, ``partition``, ``offset`` and, behind a windowed aggregate, ``window`` (``start``, ``end``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from streamplan.model.windows import TimeWindows
+
+Columns: TypeAlias = tuple[tuple[str, str], ...]
+"""Field name and expression, in the order of declaration."""
+
+AGGREGATE_FUNCTIONS = ("sum", "count", "count_if", "min", "max", "avg", "min_by", "max_by", "bool_and", "bool_or")
+"""Those whose result can be continued from what a changelog holds of it."""
+
+_CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class KeySelect:
+    """Sets the key to the text of an expression."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Passes the records for which the condition is true."""
+
+    condition: str
+
+
+@dataclass(frozen=True)
+class MapValues:
+    """A new value for each record."""
+
+    value: Columns
+
+
+@dataclass(frozen=True)
+class Map:
+    """A new key and a new value for each record."""
+
+    key: str
+    value: Columns
+
+
+@dataclass(frozen=True)
+class FlatMap:
+    """One record for each element of an array; key and value see it as ``element``."""
+
+    each: str
+    key: str
+    value: Columns
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Passes the records of two streams."""
+
+
+@dataclass(frozen=True)
+class Peek:
+    """Reports aggregates of the passing records for each micro-batch (Spark's ``Dataset.observe``)."""
+
+    metrics: Columns
+
+
+@dataclass(frozen=True)
+class NullKeyFilter:
+    """Keeps records without a key from a repartition topic, as Kafka Streams does; they are dead-lettered."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Counts the records of each key, and window, into a state store."""
+
+    store: str
+    window: TimeWindows | None = None
+
+
+@dataclass(frozen=True)
+class AggregateColumn:
+    """One aggregate: ``function`` of :data:`AGGREGATE_FUNCTIONS`, ``arguments`` the text between its parentheses."""
+
+    name: str
+    function: str
+    arguments: str
+
+    @classmethod
+    def parse(cls, name: str, expression: str) -> AggregateColumn:
+        """Raises ValueError when the expression is not one call of a function that is known."""
+        call = _CALL.fullmatch(expression)
+        function = call[1].lower() if call else ""
+        if call is None or function not in AGGREGATE_FUNCTIONS or not _closes_last(call[2]):
+            raise ValueError(f"{expression!r} is not one call of {', '.join(AGGREGATE_FUNCTIONS)}")
+        return cls(name, function, call[2].strip())
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Folds the records of each key, and window, into a state store."""
+
+    store: str
+    columns: tuple[AggregateColumn, ...]
+    window: TimeWindows | None = None
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Keeps one record's value of each key: the one with the greatest ``by``, or the least; of equals the latest."""
+
+    store: str
+    by: str
+    greatest: bool
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Reads a topic as a table; the last value of a key counts, a null value deletes it.
+
+    ``store`` is None where nothing looks anything up in it.
+    """
+
+    store: str | None
+
+
+@dataclass(frozen=True)
+class Join:
+    """Looks up the record's key in a table. ``left`` passes records without a match, too."""
+
+    store: str
+    value: Columns
+    left: bool
+
+
+@dataclass(frozen=True)
+class ToStream:
+    """The updates of a table, or of an aggregate, as a stream."""
+
+
+Operation: TypeAlias = (
+    KeySelect
+    | Filter
+    | MapValues
+    | Map
+    | FlatMap
+    | Merge
+    | Peek
+    | NullKeyFilter
+    | Count
+    | Aggregate
+    | Reduce
+    | TableSource
+    | Join
+    | ToStream
+)
+
+
+def _closes_last(arguments: str) -> bool:
+    """Whether the parentheses are balanced, so that the last one of a call closes its first."""
+    depth = 0
+    for character in re.sub(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", "", arguments):
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return False
+    return depth == 0

@@ -1,0 +1,242 @@
+"""A pipeline: a topology and what deploying it needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+from streamplan.model.assignment import refuse_large_assignment
+from streamplan.model.copartitioning import resolve_partition_counts
+from streamplan.model.diagnostics import Fault, Where, here, name_fault, refuse
+from streamplan.model.operations import Aggregate, Count, Operation, TableSource
+from streamplan.model.processor_topology import Processor, Subtopology, TaskId
+from streamplan.model.stateful import stateful_faults
+from streamplan.model.topics import (
+    CHANGELOG_CONFIGS,
+    DEAD_LETTER_CONFIGS,
+    REPARTITION_CONFIGS,
+    SINK_CONFIGS,
+    SOURCE_CONFIGS,
+    TABLE_CONFIGS,
+    TopicRole,
+    TopicSpec,
+    windowed_changelog_configs,
+)
+from streamplan.model.topology import Topology
+
+Number: TypeAlias = Callable[[str, bytes | None, bytes | None], int | None]
+
+
+@dataclass(frozen=True)
+class TestData:
+    """The records that the producer writes.
+
+    ``topics``   the topics it writes to
+    ``record``   topic, key and value of record ``n``, counted from 0
+    ``number``   the name of the field of the JSON value that ends with the digits of ``n``; by it the producer finds
+                 in the topics where it stopped
+    """
+
+    __test__ = False  # its name is not a test for pytest
+
+    topics: tuple[str, ...]
+    record: Callable[[int], tuple[str, bytes, bytes]]
+    number: str
+
+    def number_of(self, topic: str, key: bytes | None, value: bytes | None) -> int | None:
+        """The ``n`` of a record found in ``topic``; None for a record that is not one of ours."""
+        try:
+            text = str(json.loads(value or b"")[self.number])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        digits = text[len(text.rstrip("0123456789")) :]
+        # Longer ones are nobody's, and int() refuses the longest.
+        if not 0 < len(digits) < 20 or self.record(int(digits)) != (topic, key, value):
+            return None
+        return int(digits)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is asked of a pipeline beyond being right.
+
+    ``partition_share``  the greatest share of a topic's records, or bytes, that one partition may hold
+    ``lag_seconds``      how old the oldest record that is not processed may be, by its timestamp; None: as it comes
+    ``scanned_records``  so many records of a topic are looked at, all of them; of more a sample
+    """
+
+    partition_share: float = 0.8
+    lag_seconds: float | None = None
+    scanned_records: int = 5_000_000
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One file in ``pipelines/`` declares one of these. A declaration with faults is refused, all of them at once.
+
+    ``name``              prefix of the DAG ids: ``<name>_deploy``, ``<name>_producer``, ...
+    ``topic_partitions``  the partition count of each topic from outside; for one that is only written the number of
+                          its writer's stream tasks unless given
+    ``health_schedule``   cron expression of ``<name>_health``
+    ``limits``            at which its checks turn red
+    ``purge``             whether records of repartition topics are deleted once they are counted and verified, as
+                          Kafka Streams does; False keeps them
+    ``moved_from``        the topic from which ``<name>_repartition`` moves the records of a source topic:
+                          ``{"orders-v2": "orders"}``
+    """
+
+    name: str
+    topology: Topology
+    description: str
+    topic_partitions: Mapping[str, int]
+    test_data: TestData
+    health_schedule: str = "*/10 * * * *"
+    limits: Limits = Limits()
+    purge: bool = True
+    moved_from: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        where = here()
+        refuse(f"pipeline {self.name!r}", self.topology.faults)  # nothing can be derived from a topology with faults
+        refuse(f"pipeline {self.name!r}", [*self._faults(where), *_cycle(self.topology, where)])
+        _ = self.partition_counts
+        refuse_large_assignment(self.topology, self.partition_counts)
+
+    def _faults(self, where: Where) -> Iterable[Fault]:
+        if not self.name.replace("-", "_").isidentifier():
+            yield Fault(where, f"the name {self.name!r} is not a prefix of a DAG id", "Letters, digits, '_' and '-'")
+        if not self.topology.source_topics:
+            yield Fault(where, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))")
+        topology = self.topology
+        for subtopology in topology.subtopologies:
+            yield from stateful_faults(subtopology)
+        long = {topology.decorate(topic.name): topic.where for topic in topology.repartition_topics}
+        long |= {topology.changelog_topic(node.store): node.where for _, node in self.stores if node.store}
+        for topic, declared in long.items():
+            if fault := name_fault(topic):
+                yield Fault(declared, fault, "Give its operation a shorter name=, its store a shorter store=")
+        for topic in self.test_data.topics:
+            if topic not in topology.source_topics:
+                listed = ", ".join(topology.source_topics)
+                yield Fault(where, f"test data for {topic!r}, which the topology does not read", f"It reads {listed}")
+        yield from self._faults_of_moves(where)
+
+    def _faults_of_moves(self, where: Where) -> Iterable[Fault]:
+        sources, topology = self.topology.source_topics, self.topology
+        others = {*sources, *topology.sink_topics, *map(topology.decorate, topology.internal_topics)}
+        for new, old in self.moved_from.items():
+            if new not in sources:
+                yield Fault(
+                    where,
+                    f"moved_from moves to {new!r}, which the topology does not read",
+                    f"It reads {', '.join(sources)}",
+                )
+            if old in others:
+                yield Fault(
+                    where,
+                    f"moved_from moves from {old!r}, which the topology reads or writes still",
+                    "Let the topology read the new topic in its place",
+                )
+            elif fault := name_fault(old):
+                yield Fault(where, f"moved_from: {fault}", "Name the topic that the records are in")
+        if len({*self.moved_from.values()}) < len(self.moved_from):
+            yield Fault(where, "moved_from moves one topic to two", "Name each topic once")
+
+    @property
+    def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:
+        """Every processor that writes a state store, and its sub-topology."""
+        return tuple(
+            (group, node) for group in self.topology.subtopologies for node in group.processors if node.writes_store
+        )
+
+    @cached_property
+    def partition_counts(self) -> Mapping[str, int]:
+        """Partitions of every topic the topology reads or writes, by its name in Kafka."""
+        counts = resolve_partition_counts(self.topology, self.topic_partitions)
+        return {self.topology.decorate(topic): count for topic, count in counts.items()}
+
+    def source_topics(self, subtopology: Subtopology) -> tuple[str, ...]:
+        """The names in Kafka of what a sub-topology reads."""
+        return tuple(dict.fromkeys(self.topology.decorate(topic) for topic in subtopology.source_topics))
+
+    def partitions(self, subtopology: Subtopology) -> int:
+        """The number of stream tasks of a sub-topology: the greatest count of the topics it reads."""
+        return max(self.partition_counts[topic] for topic in self.source_topics(subtopology))
+
+    def tasks(self) -> tuple[TaskId, ...]:
+        """Every stream task."""
+        return tuple(
+            TaskId(subtopology.id, partition)
+            for subtopology in self.topology.subtopologies
+            for partition in range(self.partitions(subtopology))
+        )
+
+    def topics(self) -> tuple[TopicSpec, ...]:
+        """Every topic: sources, repartition topics, changelogs, sinks, the dead-letter topic."""
+        topology, counts = self.topology, self.partition_counts
+        compacted = {
+            source.topic
+            for group in topology.subtopologies
+            for source in group.sources
+            for node in group.processors
+            if isinstance(node.operation, TableSource) and group.predecessors[node.name] == (source.name,)
+        }
+        specs = [
+            TopicSpec(topic, TopicRole.SOURCE, counts[topic], TABLE_CONFIGS if topic in compacted else SOURCE_CONFIGS)
+            for topic in topology.source_topics
+        ]
+        specs += [
+            TopicSpec(topic, TopicRole.REPARTITION, counts[topic], REPARTITION_CONFIGS)
+            for topic in (topology.decorate(topic.name) for topic in topology.repartition_topics)
+        ]
+        specs += [
+            TopicSpec(
+                topology.changelog_topic(node.store),
+                TopicRole.CHANGELOG,
+                self.partitions(group),
+                *_changelog_configs(node.operation),
+            )
+            for group, node in self.stores
+            if node.store is not None
+        ]
+        specs += [
+            TopicSpec(topic, TopicRole.SINK, counts[topic], SINK_CONFIGS)
+            for topic in topology.sink_topics
+            if topic not in topology.source_topics
+        ]
+        most = max(counts[topic] for topic in topology.source_topics)
+        specs.append(TopicSpec(topology.dead_letter_topic, TopicRole.DEAD_LETTER, most, DEAD_LETTER_CONFIGS))
+        return tuple(specs)
+
+
+def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
+    """The configs, and the bytes of a window behind the key (``WindowKeySchema``: start and sequence number)."""
+    match operation:
+        case Count(window=window) | Aggregate(window=window) if window is not None:
+            return windowed_changelog_configs(window.changelog_retention_ms), 12
+    return CHANGELOG_CONFIGS, 0
+
+
+def _cycle(topology: Topology, where: Where) -> Iterable[Fault]:
+    """A topic whose records lead, through what the topology writes, back into it."""
+    leads_to = {
+        source: {
+            topic for group in topology.subtopologies if source in group.source_topics for topic in group.sink_topics
+        }
+        for source in {topic for group in topology.subtopologies for topic in group.source_topics}
+    }
+    for topic in topology.source_topics:
+        reached: set[str] = set()
+        ahead = set(leads_to[topic])
+        while ahead:
+            reached |= ahead
+            ahead = {further for one in ahead for further in leads_to.get(one, ())} - reached
+        if topic in reached:
+            sinks = [sink for group in topology.subtopologies for sink in group.sinks if sink.topic in reached]
+            declared = next((sink.where for sink in sinks if sink.topic == topic), where)
+            yield Fault(
+                declared, f"a cycle: what is read from {topic!r} is written back into it", "Write to another topic"
+            )

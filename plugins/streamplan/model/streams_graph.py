@@ -1,0 +1,271 @@
+"""The logical graph behind a declaration, and the processor topology that it is written into.
+
+``org.apache.kafka.streams.kstream.internals.InternalStreamsBuilder``: a node gets its number when it is declared, but
+is written to the topology in the order of build priorities, and a repartition node may be declared anew by a later
+aggregate of the same grouping. Numbers are drawn as there, also where a name was given.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from streamplan.model.diagnostics import Fault, Where, here, name_fault
+from streamplan.model.operations import Join, NullKeyFilter, Operation
+from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
+from streamplan.serdes.json import Json
+
+Written: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
+
+_STREAM, _TABLE, _REPARTITION = "stream", "table", "repartition topic"
+
+_GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+@dataclass(eq=False)
+class GraphNode:
+    """``write`` takes the names of the parents and gives the nodes with their predecessors. ``name`` is the last's."""
+
+    name: str
+    write: Callable[[tuple[str, ...]], Written]
+    where: Where
+    parents: list[GraphNode] = field(default_factory=list, repr=False)
+    children: list[GraphNode] = field(default_factory=list, repr=False)
+    priority: int = 0
+    source: Source | None = None
+    repartition: RepartitionTopic | None = None
+
+    def __lt__(self, other: GraphNode) -> bool:
+        return self.priority < other.priority  # priorities differ; the same node may be offered twice
+
+
+@dataclass(frozen=True)
+class Repartition:
+    """The node of a repartition topic, the name of the source behind it, and those of the nodes before it."""
+
+    node: GraphNode
+    source: str
+    before: tuple[str, str]
+
+
+class StreamsGraph:
+    """Everything declared so far. Faults are collected, so that a file tells all of its own at once."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.copartition_groups: list[frozenset[str]] = []
+        self._root = GraphNode("root", lambda parents: (), Where("", 0))
+        self._index = 0
+        self._priority = 0
+        self._names: dict[str, Where] = {}
+        self._stores: dict[str, Where] = {}
+        self._readers: dict[str, tuple[str, Where]] = {}
+
+    def fault(self, what: str, instead: str) -> None:
+        self.faults.append(Fault(here(), what, instead))
+
+    # -- names
+
+    def next_name(self, prefix: str) -> str:
+        """``newProcessorName``."""
+        name = f"{prefix}{self._index:010d}"
+        self._index += 1
+        return name
+
+    def name(self, given: str | None, prefix: str) -> str:
+        """``NamedInternal.orElseGenerateWithPrefix``: the number is drawn in either case."""
+        generated = self.next_name(prefix)
+        if given is None:
+            return generated
+        self._check_name(given)
+        return given
+
+    def store_name(self, given: str | None, prefix: str) -> str:
+        """``MaterializedInternal``: a number is drawn only for a store without a name."""
+        if given is None:
+            name = self.next_name(f"{prefix}STATE-STORE-")
+        else:
+            name = given
+            self._check_name(name)
+        if name in self._stores:
+            self.fault(
+                f"the store {name!r} is declared twice, first at {self._stores[name]}",
+                "Give each store a name of its own: store='…'",
+            )
+        self._stores.setdefault(name, here())
+        return name
+
+    def _check_name(self, name: str) -> None:
+        if fault := name_fault(name):
+            self.fault(fault, "Choose a shorter one of legal characters")
+
+    # -- nodes
+
+    def add(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
+        """``addGraphNode``. Added again, a node gets another parent and a later priority."""
+        for parent in parents or (self._root,):
+            if parent not in node.parents:
+                node.parents.append(parent)
+                parent.children.append(node)
+            node.priority = self._priority
+            self._priority += 1
+        return node
+
+    def processor(self, name: str, operation: Operation | Callable[[], Operation], *parents: GraphNode) -> GraphNode:
+        """``operation`` may be made when the topology is written, when all that depends on it is known."""
+        where = here()
+        self._take(name)
+
+        def write(before: tuple[str, ...]) -> Written:
+            made = operation() if callable(operation) else operation
+            return [(Processor(name, made, where), before)]
+
+        return self.add(GraphNode(name, write, where), *parents)
+
+    def source(self, name: str, topic: str, value: Json) -> GraphNode:
+        self._take(name)
+        self._read(topic, _STREAM)
+        source = Source(name, topic, here(), value)
+        return self.add(GraphNode(name, lambda before: [(source, ())], source.where, source=source))
+
+    def table_source(
+        self, source_name: str, name: str, topic: str, value: Json, operation: Callable[[], Operation]
+    ) -> GraphNode:
+        where = here()
+        self._take(source_name)
+        self._take(name)
+        self._read(topic, _TABLE)
+        source = Source(source_name, topic, where, value)
+
+        def write(before: tuple[str, ...]) -> Written:
+            return [(source, ()), (Processor(name, operation(), where), (source_name,))]
+
+        return self.add(GraphNode(name, write, where))
+
+    def sink(self, name: str, topic: str, parent: GraphNode) -> GraphNode:
+        self._take(name)
+        sink = Sink(name, topic, here())
+        return self.add(GraphNode(name, lambda before: [(sink, before)], sink.where), parent)
+
+    def draw_repartition(self, prefix: str, number_of_partitions: int | None = None) -> Repartition:
+        """The nodes around a repartition topic, not yet added (``KStreamImpl.createRepartitionedSource``)."""
+        where = here()
+        topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
+        sink, null_key_filter, source = (
+            self.next_name(kind) for kind in ("KSTREAM-SINK-", "KSTREAM-FILTER-", "KSTREAM-SOURCE-")
+        )
+        if not _GENERATED.fullmatch(prefix):
+            sink, null_key_filter, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
+
+        def write(before: tuple[str, ...]) -> Written:
+            return [
+                (Processor(null_key_filter, NullKeyFilter(), where), before),
+                (Sink(sink, topic, where, internal=True), (null_key_filter,)),
+                (Source(source, topic, where), ()),
+            ]
+
+        described = RepartitionTopic(topic, number_of_partitions, where)
+        return Repartition(GraphNode(source, write, where, repartition=described), source, (null_key_filter, sink))
+
+    def add_repartition(self, repartition: Repartition, parent: GraphNode) -> None:
+        topic = repartition.node.repartition
+        # One that is declared again is already read.
+        if topic is not None and not repartition.node.parents and self._read(topic.name, _REPARTITION):
+            for name in (*repartition.before, repartition.source):
+                self._take(name)
+        self.add(repartition.node, parent)
+
+    def _read(self, topic: str, reader: str) -> bool:
+        """``validateTopicNotAlreadyRegistered``: a topic has one source node. Those of streams are merged into one."""
+        if topic not in self._readers:
+            self._readers[topic] = (reader, here())
+            return True
+        first, where = self._readers[topic]
+        if first == reader == _STREAM:
+            return True
+        self.fault(
+            f"the topic {topic!r} is read twice, as a {first} at {where} and as a {reader} here",
+            "Give the repartition topic another name: name='…'"
+            if _REPARTITION in (first, reader)
+            else "Read it once, as a table; its updates are a stream: .to_stream()",
+        )
+        return False
+
+    def _take(self, name: str) -> None:
+        if name in self._names:
+            self.fault(
+                f"the name {name!r} is declared twice, first at {self._names[name]}",
+                "Give each a name of its own: name='…'",
+            )
+        self._names.setdefault(name, here())
+
+    # -- the topology
+
+    def build(self) -> ProcessorTopology:
+        """``buildAndOptimizeTopology`` without optimizations."""
+        merged = self._merged_sources()
+        nodes: list[Node] = []
+        predecessors: dict[str, tuple[str, ...]] = {}
+        repartition_topics: list[RepartitionTopic] = []
+        written = {id(self._root)}
+        queue: list[tuple[int, GraphNode]] = [(child.priority, child) for child in self._root.children]
+        heapq.heapify(queue)
+        while queue:
+            _, graph_node = heapq.heappop(queue)
+            if id(graph_node) in written or any(id(parent) not in written for parent in graph_node.parents):
+                continue  # or it is offered again by the parent that is missing
+            if graph_node.name not in merged:
+                for node, before in graph_node.write(_parents(graph_node, merged)):
+                    nodes.append(node)
+                    predecessors[node.name] = before
+                if graph_node.repartition is not None:
+                    repartition_topics.append(graph_node.repartition)
+            written.add(id(graph_node))
+            for child in graph_node.children:
+                heapq.heappush(queue, (child.priority, child))
+        groups = [frozenset(merged.get(name, name) for name in group) for group in self.copartition_groups]
+        return ProcessorTopology(tuple(nodes), predecessors, tuple(repartition_topics), tuple(groups))
+
+    def faults_of_order(self) -> Iterator[Fault]:
+        """What can be seen only in the topology as it is written."""
+        built = self.build()
+        internal = {topic.name: topic.where for topic in built.repartition_topics}
+        stores: set[str | None] = set()
+        for node in built.nodes:
+            match node:
+                case Processor(operation=Join(store=store)) if store not in stores:
+                    # The library: "StateStore … is not added yet".
+                    yield Fault(
+                        node.where,
+                        "the join stands before its table: a grouping with a name, from which the table comes, "
+                        "is aggregated again further down",
+                        "Put the join behind that grouping's last aggregate",
+                    )
+                case Processor(store=store):
+                    stores.add(store)
+                case Sink(topic=topic, internal=False) if topic in internal:
+                    yield Fault(
+                        node.where,
+                        f"to: {topic!r} is the repartition topic that is declared at {internal[topic]}",
+                        "Write to another topic",
+                    )
+
+    def _merged_sources(self) -> dict[str, str]:
+        """``mergeDuplicateSourceNodes``: by the name of a later source of the same topic that of the first."""
+        first: dict[str, str] = {}
+        merged: dict[str, str] = {}
+        for node in self._root.children:
+            if node.source is not None and first.setdefault(node.source.topic, node.name) != node.name:
+                merged[node.name] = first[node.source.topic]
+        return merged
+
+
+def _parents(node: GraphNode, merged: dict[str, str]) -> tuple[str, ...]:
+    """Their names. The first source of a topic, taking over the children of a later one, comes last among them."""
+    names = [parent.name for parent in node.parents]
+    kept = [name for name in names if name not in merged]
+    taken_over = [first for later, first in merged.items() if later in names]
+    return tuple(dict.fromkeys(kept + taken_over))

@@ -1,0 +1,137 @@
+"""A declared topology (``org.apache.kafka.streams.StreamsBuilder`` and ``Topology``)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from streamplan.model.diagnostics import Fault, name_fault, refuse
+from streamplan.model.kstream import KStream, KTable
+from streamplan.model.operations import TableSource
+from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
+from streamplan.model.streams_graph import StreamsGraph
+from streamplan.serdes.json import Json
+
+
+class Topology:
+    """``application_id`` is Kafka Streams' ``application.id``.
+
+    Declare with :meth:`stream` and :meth:`table`; what follows from the declaration is computed when first asked for,
+    and nothing can be added after that. Topics inside bear the names of the declaration; :meth:`decorate` gives the
+    name in Kafka.
+    """
+
+    def __init__(self, application_id: str) -> None:
+        self.application_id = application_id
+        self._graph = StreamsGraph()
+        self._values: dict[str, Json] = {}
+        if fault := name_fault(application_id):
+            self._graph.fault(f"application id: {fault}", "Choose a legal name")
+
+    # -- the language
+
+    def stream(self, topic: str, *, value: Json, key: str | None = None, name: str | None = None) -> KStream:
+        """A stream of the records of ``topic``.
+
+        ``value``  reads the values
+        ``key``    what the key is, in a word: a join of streams and tables with different words is refused
+        """
+        fields = self._read(topic, value)
+        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value)
+        return KStream(self._graph, source, fields, key, frozenset({source.name}))
+
+    def table(
+        self, topic: str, *, value: Json, key: str | None = None, store: str | None = None, name: str | None = None
+    ) -> KTable:
+        """A table of the last value of each key of ``topic``, a compacted topic; a null value deletes its key.
+
+        It has a state store when it is joined, or when ``store`` names one.
+        """
+        graph = self._graph
+        fields = self._read(topic, value)
+        store_name = graph.store_name(store, f"{topic}-")
+        generated = graph.next_name("KSTREAM-SOURCE-")
+        source = generated if name is None else f"{name}-source"
+        if name is not None and not name_fault(name) and (fault := name_fault(source)):
+            graph.fault(fault, "Choose a shorter name")
+        needed = [store is not None]
+        node = graph.table_source(
+            source,
+            graph.name(name, "KTABLE-SOURCE-"),
+            topic,
+            value,
+            lambda: TableSource(store_name if needed[0] else None),
+        )
+
+        def materialize() -> None:
+            needed[0] = True
+
+        return KTable(graph, node, fields, key, frozenset({source}), None, store_name, materialize)
+
+    def _read(self, topic: str, value: Json) -> tuple[str, ...] | None:
+        if fault := name_fault(topic):
+            self._graph.fault(fault, "Choose a legal name")
+        if self._values.setdefault(topic, value) != value:
+            self._graph.fault(f"the topic {topic!r} is read with two different values", "Declare its value once")
+        try:
+            fields = tuple(value.fields)
+        except ValueError as error:
+            self._graph.fault(f"{topic}: {error}", "For example Json('Id string, Amount bigint')")
+            return None
+        if "record" in fields or "table" in fields or "element" in fields:
+            self._graph.fault(f"{topic}: a field cannot be named record, table or element", "Rename it at its origin")
+        return fields
+
+    # -- what follows from it
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All that is wrong with the declaration."""
+        return tuple(self._graph.faults or self._graph.faults_of_order())
+
+    @cached_property
+    def processors(self) -> ProcessorTopology:
+        """The topology as it runs. Refused where the declaration has faults."""
+        refuse(f"topology {self.application_id!r}", self.faults)
+        return self._graph.build()
+
+    @property
+    def subtopologies(self) -> tuple[Subtopology, ...]:
+        return self.processors.subtopologies
+
+    @property
+    def repartition_topics(self) -> tuple[RepartitionTopic, ...]:
+        """In the order of declaration, with undecorated names."""
+        return self.processors.repartition_topics
+
+    @cached_property
+    def internal_topics(self) -> frozenset[str]:
+        """Undecorated names of the repartition topics."""
+        return frozenset(topic.name for topic in self.repartition_topics)
+
+    @property
+    def source_topics(self) -> tuple[str, ...]:
+        """The topics from outside that the topology reads."""
+        topics = (node.topic for node in self.processors.nodes if isinstance(node, Source))
+        return tuple(dict.fromkeys(topic for topic in topics if topic not in self.internal_topics))
+
+    @property
+    def sink_topics(self) -> tuple[str, ...]:
+        """The topics from outside that the topology writes."""
+        topics = (topic for group in self.subtopologies for topic in group.sink_topics)
+        return tuple(dict.fromkeys(topic for topic in topics if topic not in self.internal_topics))
+
+    def decorate(self, topic: str) -> str:
+        """The name in Kafka: internal topics are prefixed with the application id."""
+        return f"{self.application_id}-{topic}" if topic in self.internal_topics else topic
+
+    def changelog_topic(self, store: str) -> str:
+        """``ProcessorStateManager.storeChangelogTopic``."""
+        return f"{self.application_id}-{store}-changelog"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return f"{self.application_id}-dead-letter"
+
+    def describe(self) -> str:
+        """What ``Topology.describe().toString()`` prints."""
+        return self.processors.describe()

@@ -1,0 +1,380 @@
+"""The transactional sink: output records and input position move together or not at all.
+
+The protocol is that of Kafka Streams' ``exactly_once_v2`` (KIP-447), in Python workers with librdkafka. One
+transaction a stream task and micro-batch: produce, send the position of the source partition to the transaction,
+commit. A run of the same micro-batch after a crash finds the position and skips what is committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import TypeAlias
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import ask, is_fenced
+from streamplan.kafka.task_ownership import outdone
+from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.model.generation import Generation
+from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
+from streamplan.model.processor_topology import TaskId
+
+_QUEUE_BYTES = 64 * 1024 * 1024
+"""Of records on their way to the brokers."""
+
+
+_COMMIT_INTERVAL_SECONDS = 1.0
+"""So long a transaction takes records that are written one by one before another goes on.
+
+The sub-topology that reads them need not wait for the rest of a long micro-batch. Each costs some 50 ms, in which the
+coordinator is still busy with the one before.
+"""
+
+_SHARE_OF_TIMEOUT = 0.25
+"""And so much of its time-out at most: the rest is for the brokers."""
+
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class Placed(StrEnum):
+    """Where a record goes in an output topic: by its key; by its key without the window's 8 bytes; with its task."""
+
+    KEY = "key"
+    WINDOWED_KEY = "windowed key"
+    TASK = "task"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A topic that a sub-topology writes, by its name in Kafka. ``partitions`` is its count."""
+
+    topic: str
+    placed: Placed
+    partitions: int
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A record that cannot be processed, whole, and why. One made by an aggregate has no topic and offset."""
+
+    topic: str | None
+    partition: int
+    offset: int | None
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    reason: str
+
+
+@dataclass(frozen=True)
+class SinkTarget:
+    """Where the stream tasks of one sub-topology read and write in one micro-batch.
+
+    ``ranges``   of each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
+                 partitions without news are left out
+    ``outputs``  the topics that rows name by their number
+    ``generation``  of the aggregator; it is committed with every position
+    """
+
+    bootstrap_servers: str
+    application_id: str
+    generation: Generation
+    transaction_timeout_ms: int
+    subtopology: int
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    outputs: tuple[Output, ...]
+    dead_letter_topic: str
+    dead_letter_partitions: int
+
+    def task(self, partition: int) -> TaskId:
+        return TaskId(self.subtopology, partition)
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """Those of the stream tasks that have something to read."""
+        return frozenset(partition for _, partition in self.ranges)
+
+
+class TaskTransaction:
+    """The transaction of one stream task ``n_p``; a context manager that aborts unless :meth:`commit` was called.
+
+    Opening it fences every earlier producer of the task and settles what that left; ``positions`` are read after that
+    and so are final: records below them were committed by an earlier run.
+    """
+
+    def __init__(self, target: SinkTarget, partition: int) -> None:
+        self.target = target
+        self.partition = partition
+        self.ranges = {topic: extent for (topic, number), extent in target.ranges.items() if number == partition}
+        self._pending_bytes = 0
+        self._committed = False
+        # Before the transactional id is taken, so that an aggregator that was outdone disturbs its successor no more.
+        self._refuse_newer(self._read("read_uncommitted"))
+        self._producer = open_task_producer(
+            target.bootstrap_servers,
+            target.application_id,
+            target.task(partition),
+            transaction_timeout_ms=target.transaction_timeout_ms,
+            topic=target.outputs[0].topic,
+            partitioner=LIBRDKAFKA_PARTITIONER,
+            compression_type="lz4",
+            linger_ms=5,
+            message_max_bytes=16 * 1024 * 1024,  # before compression; the topic's own limit is after it
+            batch_size=1_000_000,
+            queue_buffering_max_messages=10_000_000,  # bounded by _QUEUE_BYTES instead
+            queue_buffering_max_kbytes=16 * _QUEUE_BYTES // 1024,
+        )
+        self.positions = self._read_positions()
+        for topic, position in self.positions.items():
+            first, _ = self.ranges[topic]
+            if position < first:
+                raise Refused(
+                    f"task {target.task(partition)}: the checkpoint is ahead of Kafka",
+                    expected=f"{topic}-{partition} committed up to {first}",
+                    observed=f"position {position} of group {target.application_id}",
+                    remedy="Records in between would be lost. Was the group reset, or is the checkpoint another "
+                    "cluster's?",
+                )
+        self._begin()
+
+    @property
+    def already_committed(self) -> bool:
+        """Whether an earlier run committed this whole micro-batch for the partition."""
+        return all(self.positions[topic] >= until for topic, (_, until) in self.ranges.items())
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no earlier run committed any of it: what was aggregated over all of it may be written."""
+        return all(self.positions[topic] == first for topic, (first, _) in self.ranges.items())
+
+    def produce(
+        self,
+        output: Output,
+        keys: Iterable[bytes | None],
+        values: Iterable[bytes | None],
+        timestamps: Iterable[int],
+        headers: Iterable[Headers | None],
+        size: int,
+    ) -> None:
+        """Queue records of ``size`` bytes in all for an output. Timestamps are in ms.
+
+        (By position, ``produce`` costs less than ``produce_batch``, which refuses timestamps and headers, and half of
+        what it costs by keyword.)
+        """
+        self._reserve(size)
+        produce = self._producer.produce
+        topic = output.topic
+        partition = self.partition if output.placed is Placed.TASK else -1
+        windowed = output.placed is Placed.WINDOWED_KEY
+        for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=False):
+            if windowed and key is not None:  # WindowedStreamPartitioner
+                partition = partition_for_key(key[:-8], output.partitions)
+            produce(topic, value, key, partition, None, None, timestamp, own)
+        self._producer.poll(0)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """Queue a record for the dead-letter topic, with where it came from and the reason as headers."""
+        origin = {
+            "streamplan.reason": letter.reason,
+            "streamplan.task": str(self.target.task(self.partition)),
+        }
+        if letter.topic is not None:
+            origin |= {
+                "streamplan.source.topic": letter.topic,
+                "streamplan.source.partition": str(letter.partition),
+                "streamplan.source.offset": str(letter.offset),
+            }
+        self._reserve(len(letter.key or b"") + len(letter.value or b""))
+        self._producer.produce(
+            self.target.dead_letter_topic,
+            key=letter.key,
+            value=letter.value,
+            partition=letter.partition % self.target.dead_letter_partitions,
+            timestamp=letter.timestamp,
+            headers=[*letter.headers, *origin.items()],
+        )
+
+    def prove_complete(self, topic: str, next_offset: int) -> None:
+        """No committed record lies from ``next_offset`` to the end of the micro-batch; raises StreamplanError else.
+
+        Spark ends a killed task's input as it ends a complete one: to commit on the word of an iterator would skip
+        the rest. What may lie there are transaction markers and aborted records.
+        """
+        _, until = self.ranges[topic]
+        if next_offset >= until:
+            return
+        found = _next_record(self.target, (topic, self.partition), next_offset, until)
+        if found is not None:
+            raise StreamplanError(
+                f"task {self.target.task(self.partition)}: its input ended early",
+                expected=f"the record at {topic}-{self.partition} offset {found}",
+                observed=f"no record after offset {next_offset - 1}",
+                remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
+            )
+
+    def commit_before(self, topic: str, next_offset: int) -> None:
+        """Commit what was written so far when the transaction grows old, and go on in another.
+
+        Only for records that are written one by one: a run of the same micro-batch skips those that are committed.
+        A micro-batch that takes longer than a transaction may last would else be aborted, however often it is tried.
+        """
+        timeout = self.target.transaction_timeout_ms / 1000
+        if time.monotonic() - self._begun < min(_COMMIT_INTERVAL_SECONDS, timeout * _SHARE_OF_TIMEOUT):
+            return
+        self._commit({topic: next_offset})
+        self.positions[topic] = next_offset
+        self._begin()
+
+    def commit(self) -> None:
+        """Commit the records together with the positions past the micro-batch."""
+        self._commit({topic: until for topic, (_, until) in self.ranges.items()})
+        self._committed = True
+
+    def _begin(self) -> None:
+        self._begun = time.monotonic()
+        self._producer.begin_transaction()
+
+    def _commit(self, ends: Mapping[str, int]) -> None:
+        positions = [
+            confluent_kafka.TopicPartition(
+                topic, self.partition, max(until, self.positions[topic]), self.target.generation.metadata
+            )
+            for topic, until in ends.items()
+        ]
+        metadata = _consumer(self.target).consumer_group_metadata()
+        self._producer.send_offsets_to_transaction(positions, metadata, DEADLINE_SECONDS)
+        self._producer.commit_transaction(DEADLINE_SECONDS)
+        self._pending_bytes = 0
+
+    def __enter__(self) -> TaskTransaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if not self._committed:
+                self._abort()
+        finally:
+            self._producer.purge()
+            with suppress(KafkaException):  # a fenced producer refuses to close; what it wrote is settled by now
+                self._producer.close()
+        if error is not None and is_fenced(error):
+            raise StreamplanError(
+                f"task {self.target.task(self.partition)} was fenced by a newer producer with its transactional id",
+                remedy="What it had produced is aborted; a retry goes on from the committed position. "
+                f"When it keeps happening, a second application {self.target.application_id} is running.",
+            ) from error
+
+    def _abort(self) -> None:
+        try:
+            self._producer.abort_transaction(DEADLINE_SECONDS)
+        except KafkaException as error:
+            # A fenced producer cannot abort, and need not: the newer one did. Any other fault is settled by the
+            # next init_transactions, or by the coordinator when the transaction times out.
+            if not error.args[0].fatal() and error.args[0].code() != KafkaError._STATE:
+                raise
+
+    def _read_positions(self) -> dict[str, int]:
+        positions: dict[str, int] = {}
+        found = self._read("read_committed")
+        self._refuse_newer(found)
+        for one in found:
+            if one.offset < 0:
+                raise Refused(
+                    f"group {self.target.application_id} has no position for {one.topic}-{one.partition}",
+                    remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint.",
+                )
+            positions[one.topic] = int(one.offset)
+        return positions
+
+    def _read(self, isolation_level: str) -> list[confluent_kafka.TopicPartition]:
+        """The positions; ``read_committed`` waits until no transaction that may move them is open."""
+
+        def question(left: float) -> list[confluent_kafka.TopicPartition]:
+            asked = [confluent_kafka.TopicPartition(topic, self.partition) for topic in self.ranges]
+            found: list[confluent_kafka.TopicPartition] = consumer.committed(asked, left)
+            for one in found:
+                if one.error is not None:
+                    raise KafkaException(one.error)
+            return found
+
+        consumer = _consumer(self.target, isolation_level)
+        about = f"the positions of group {self.target.application_id}"
+        return ask(question, about, self.target.bootstrap_servers, DEADLINE_SECONDS)
+
+    def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
+        for position in positions:
+            theirs = Generation.parse(position.metadata)
+            if self.target.generation.yields_to(theirs):
+                raise outdone(self.target.application_id, self.target.generation, theirs)
+
+    def _reserve(self, size: int) -> None:
+        """So many bytes are about to be queued: with too many in the queue, wait until all of them are delivered."""
+        self._pending_bytes += size
+        if self._pending_bytes > _QUEUE_BYTES:
+            left = self._producer.flush(DEADLINE_SECONDS)
+            if left:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records undelivered"))
+            self._pending_bytes = size
+
+
+_consumers: dict[tuple[str, str, str], Consumer] = {}
+
+
+def _consumer(target: SinkTarget, isolation_level: str = "read_committed") -> Consumer:
+    """One consumer a process, without a subscription: it only reads positions and names the group."""
+    of = (target.bootstrap_servers, target.application_id, isolation_level)
+    if of not in _consumers:
+        _consumers[of] = Consumer(
+            {
+                "bootstrap.servers": target.bootstrap_servers,
+                "group.id": target.application_id,
+                "isolation.level": isolation_level,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 10,
+                "log_level": 2,
+            }
+        )
+    return _consumers[of]
+
+
+def _next_record(target: SinkTarget, source: TopicPartition, first: int, until: int) -> int | None:
+    """The offset of the first committed record in ``first <= offset < until``; None when there is none."""
+    consumer = _consumer(target)
+    consumer.assign([confluent_kafka.TopicPartition(*source, first)])
+    try:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.1)
+            if message is None:
+                continue
+            error, offset = message.error(), message.offset()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            if offset is not None and (error is None or offset >= until):
+                return offset if error is None and offset < until else None
+    finally:
+        consumer.unassign()
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{source[0]}-{source[1]} from {first}"))
+
+
+def commit_empty(target: SinkTarget, partitions: Iterable[int]) -> None:
+    """Move the positions of partitions whose part of the micro-batch held no record (only transaction markers)."""
+    for partition in partitions:
+        with TaskTransaction(target, partition) as transaction:
+            if not transaction.already_committed:
+                transaction.commit()
