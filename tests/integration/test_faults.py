@@ -21,10 +21,10 @@ from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome, look, sentence
 from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.framework.consistent_cut import Patience
-from streamplan.checks.lag import Claim, ClaimState
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.brokers import EmbeddedKafka
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.model.topics import REPARTITION_CONFIGS
 from streamplan.pipelines.orders import PIPELINE, order
 from streamplan.settings import PROJECT
@@ -41,10 +41,10 @@ App = TransactionalApplication
 SHORT = Patience(seconds=3.0, interval=0.1)
 
 
-def checks(claim: Claim | None) -> list[Check]:
+def checks(status: AggregatorStatus | None) -> list[Check]:
     """All of them, with less patience: what is to be waited for here comes at once or not at all."""
     made = {
-        "lag": lag.check_with(claim, SHORT),
+        "lag": lag.check_with(status, SHORT),
         "compaction": replace(
             compaction.CHECK, observe=lambda app, cluster: compaction.observe(app, cluster, patience=SHORT)
         ),
@@ -54,11 +54,11 @@ def checks(claim: Claim | None) -> list[Check]:
     return [made.get(check.name, check) for check in CHECKS]
 
 
-def looks(application: App, claim: Claim | None = None, *, patient: bool = False) -> dict[str, CheckResult]:
+def looks(application: App, status: AggregatorStatus | None = None, *, patient: bool = False) -> dict[str, CheckResult]:
     # A cluster of its own: partition counts are asked once.
     cluster = KafkaCluster(application.bootstrap_servers, deadline_seconds=5.0)
     subject = application_of(application.pipeline)
-    return {check.name: look(subject, check, cluster) for check in (CHECKS if patient else checks(claim))}
+    return {check.name: look(subject, check, cluster) for check in (CHECKS if patient else checks(status))}
 
 
 def told(result: CheckResult) -> str:
@@ -445,8 +445,8 @@ def test_a_name_near_the_limit(bootstrap_servers: str) -> None:
 
 def test_an_aggregator_that_claims_to_run(application: App) -> None:
     at = datetime.now(UTC) - timedelta(minutes=10)
-    claim = Claim(ClaimState.RUNNING, pid=4711, host="worker-1", at=at.isoformat())
-    expect("an aggregator that claims to run and does not", looks(application, claim), "lag", r"4711.*worker-1")
+    status = AggregatorStatus(AggregatorState.RUNNING, pid=4711, host="worker-1", at=at.isoformat())
+    expect("an aggregator that claims to run and does not", looks(application, status), "lag", r"4711.*worker-1")
 
 
 def test_compaction_that_never_happens(application: App) -> None:

@@ -23,12 +23,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from streamplan.checks.lag import Claim, ClaimState
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.ports import Ports
 from streamplan.local.spark import DEFAULT_PORTS, EmbeddedSpark
+from streamplan.model.status import AggregatorState, AggregatorStatus, TaskMigration
 from streamplan.pipelines.orders import order
-from streamplan.reports.results import Move, claim_file, read_claim, read_moves
+from streamplan.reports.status import read_migrations, read_status, status_file
 from streamplan.settings import PROJECT, Settings
 
 from tests.integration.test_aggregator import read_committed
@@ -81,14 +81,14 @@ class OnCluster:
     def __init__(self, base: Aggregator, home: Path, master: str, *more: str) -> None:
         self.base = base
         self.reports = home / "reports"
-        self.claim_file = claim_file(self.reports, "orders")
+        self.status_file = status_file(self.reports, "orders")
         package = shutil.make_archive(str(home / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
         argv = base.argv
         argv[argv.index("--master") + 1] = master
         argv[argv.index("--driver-memory") + 1] = "512m"
         options = ["--executor-memory", "512m", "--py-files", package, *more]
         # Executors run the code of the package that is sent along, as behind Airflow.
-        base.argv = [argv[0], *options, *argv[1:], "--heartbeat", str(self.claim_file)]
+        base.argv = [argv[0], *options, *argv[1:], "--heartbeat", str(self.status_file)]
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         return self.base.start(*more)
@@ -100,13 +100,13 @@ class OnCluster:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
 
-    def claim(self) -> Claim:
-        claim = read_claim(self.claim_file)
-        assert claim is not None
-        return claim
+    def status(self) -> AggregatorStatus:
+        status = read_status(self.status_file)
+        assert status is not None
+        return status
 
-    def moves(self) -> list[Move]:
-        return read_moves(self.claim_file, last=100_000)
+    def moves(self) -> list[TaskMigration]:
+        return read_migrations(self.status_file, last=100_000)
 
     def instances_since(self, seen: int) -> set[str]:
         """Those to which a task moved after the first ``seen`` moves."""
@@ -182,15 +182,15 @@ def test_a_local_cluster_shares_the_tasks(aggregator: Aggregator, bootstrap_serv
     on = OnCluster(aggregator, tmp_path, "local-cluster[3,1,1024]")
     assert on.start("--available-now", "--max-offsets", "500").wait(420) == 0, aggregator.log.read_text()[-3000:]
     expect_exact(bootstrap_servers, 2_000)
-    claim = on.claim()
-    assert claim.state is ClaimState.STOPPED
-    assert claim.tasks.keys() == TASKS
+    status = on.status()
+    assert status.state is AggregatorState.STOPPED
+    assert status.tasks.keys() == TASKS
     # The source's partitions have preferred executors, and these differ.
     instances = on.instances_since(0)
     assert {"0", "1", "2"} >= instances
     assert len(instances) >= 2
     for number in (0, 1):  # of the sub-topologies
-        written = sum(placed.records for task, placed in claim.tasks.items() if task.startswith(f"{number}_"))
+        written = sum(placed.records for task, placed in status.tasks.items() if task.startswith(f"{number}_"))
         assert written >= (2_000 if number == 0 else 2)
 
 
@@ -216,7 +216,7 @@ def test_instances_come_and_go_while_orders_flow(
     cluster.start_workers(1)
     with Orders(bootstrap_servers) as orders:
         on.start()
-        on.eventually("one instance does all tasks", lambda: _running(on) and on.claim().tasks.keys() == TASKS)
+        on.eventually("one instance does all tasks", lambda: _running(on) and on.status().tasks.keys() == TASKS)
         assert on.instances_since(0) == {"0"}
         printed = on.command("--history", "2")
         assert re.search(r"^\W*1_1 +0 +\S+ +[\d,]+ +[\d,]+ +[\d.]+ s ago", printed, re.MULTILINE), printed
@@ -228,7 +228,7 @@ def test_instances_come_and_go_while_orders_flow(
         seen = len(on.moves())
         everyone = {str(number) for number in range(INSTANCES)}
         on.eventually("all of them at work", lambda: on.instances_since(seen) >= everyone)
-        assert on.claim().tasks.keys() == TASKS
+        assert on.status().tasks.keys() == TASKS
         assert "task 0_" in aggregator.log.read_text()
 
         # One more waits: it has no executor as long as there are enough.
@@ -251,7 +251,7 @@ def test_instances_come_and_go_while_orders_flow(
             cluster.stop_worker(number)
         at = time.time()
         on.eventually("the last one goes on", lambda: _all_since(on, at))
-        assert {placed.instance for placed in on.claim().tasks.values()} == {successor}
+        assert {placed.instance for placed in on.status().tasks.values()} == {successor}
     on.eventually("all is processed", lambda: lag(bootstrap_servers) == 0)
     on.stop()
     expect_exact(bootstrap_servers, orders.produced)
@@ -266,13 +266,13 @@ def _busy(cluster: EmbeddedSpark) -> int:
 
 
 def _running(on: OnCluster) -> bool:
-    claim = read_claim(on.claim_file)
-    return claim is not None and claim.state is ClaimState.RUNNING
+    status = read_status(on.status_file)
+    return status is not None and status.state is AggregatorState.RUNNING
 
 
 def _all_since(on: OnCluster, at: float) -> bool:
     """Whether every task has committed a second after ``at``."""
-    tasks = on.claim().tasks
+    tasks = on.status().tasks
     return tasks.keys() == TASKS and all(
         datetime.fromisoformat(placed.at).timestamp() > at + 1 for placed in tasks.values()
     )

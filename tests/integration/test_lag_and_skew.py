@@ -18,16 +18,17 @@ from streamplan.checks import lag, skew
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
 from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.checks.lag import LAG_PATIENCE, Claim, ClaimState
+from streamplan.checks.lag import LAG_PATIENCE
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline, TestData
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import order
-from streamplan.reports.results import read_claim
+from streamplan.reports.status import read_status
 from streamplan.serdes.json import Json
 
 from tests.integration.kafka_streams import java, properties, wait_until_running
@@ -404,20 +405,20 @@ def test_the_aggregator_says_how_it_is(aggregator: Aggregator, bootstrap_servers
         producer.produce("orders", value, key)
     assert producer.flush(30) == 0
 
-    def said() -> Claim | None:
-        return read_claim(file)
+    def said() -> AggregatorStatus | None:
+        return read_status(file)
 
-    def claims(state: ClaimState, *, batches: int = 0) -> bool:
-        claim = said()
-        return claim is not None and claim.state is state and len(claim.batches) >= batches
+    def is_in(state: AggregatorState, *, batches: int = 0) -> bool:
+        status = said()
+        return status is not None and status.state is state and len(status.batches) >= batches
 
-    def look(claim: Claim | None, *, later: float = 0.0) -> list[str]:
-        return wrong(list(lag.observe(subject, cluster, claim=claim, now=lambda: time.time() + later)))
+    def look(status: AggregatorStatus | None, *, later: float = 0.0) -> list[str]:
+        return wrong(list(lag.observe(subject, cluster, status=status, now=lambda: time.time() + later)))
 
     process = aggregator.start("--heartbeat", str(file))
-    await_condition("it starts", lambda: claims(ClaimState.STARTING), aggregator.log)
-    await_condition("it runs", lambda: claims(ClaimState.RUNNING), aggregator.log)
-    await_condition("both sub-topologies wrote", lambda: claims(ClaimState.RUNNING, batches=2), aggregator.log)
+    await_condition("it starts", lambda: is_in(AggregatorState.STARTING), aggregator.log)
+    await_condition("it runs", lambda: is_in(AggregatorState.RUNNING), aggregator.log)
+    await_condition("both sub-topologies wrote", lambda: is_in(AggregatorState.RUNNING, batches=2), aggregator.log)
     assert not look(said())
 
     os.killpg(process.pid, signal.SIGSTOP)
@@ -434,7 +435,7 @@ def test_the_aggregator_says_how_it_is(aggregator: Aggregator, bootstrap_servers
     assert not look(said())
 
     os.killpg(process.pid, signal.SIGTERM)
-    await_condition("it says stopped", lambda: claims(ClaimState.STOPPED), aggregator.log)
+    await_condition("it says stopped", lambda: is_in(AggregatorState.STOPPED), aggregator.log)
     process.wait(60)
-    assert claims(ClaimState.STOPPED)
+    assert is_in(AggregatorState.STOPPED)
     assert not look(said(), later=3600)

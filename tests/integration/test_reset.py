@@ -16,14 +16,15 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from streamplan import processes, resetting
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Outcome, look
-from streamplan.checks.lag import Claim, ClaimState
 from streamplan.cli import main
 from streamplan.cli import reset as console
 from streamplan.errors import Refused, StreamplanError
 from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.maintenance.reset_plan import ResetPlan
+from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.reports.checking import prepare
-from streamplan.reports.results import claim_file, state_files, verified_file, write_claim
+from streamplan.reports.results import state_files, verified_file
+from streamplan.reports.status import status_file, write_status
 from streamplan.settings import Settings
 
 from tests.integration.test_aggregator import read_committed
@@ -198,13 +199,13 @@ def test_refused_while_a_registered_aggregator_lives(app: TransactionalApplicati
 
 
 def test_refused_while_an_aggregator_says_that_it_runs(app: TransactionalApplication, settings: Settings) -> None:
-    file = claim_file(settings.reports, app.pipeline.name)
+    file = status_file(settings.reports, app.pipeline.name)
     now = datetime.now(UTC).isoformat()
-    claim = Claim(ClaimState.RUNNING, 4711, "elsewhere", now)
-    write_claim(file, claim)
+    status = AggregatorStatus(AggregatorState.RUNNING, 4711, "elsewhere", now)
+    write_status(file, status)
     refused(app, settings, "pid 4711 on elsewhere, said running")
-    for over in (replace(claim, at="2026-01-01T00:00:00+00:00"), replace(claim, state=ClaimState.STOPPED)):
-        write_claim(file, over)
+    for over in (replace(status, at="2026-01-01T00:00:00+00:00"), replace(status, state=AggregatorState.STOPPED)):
+        write_status(file, over)
         assert not plan_of(app, settings).empty
 
 

@@ -5,16 +5,16 @@ import socket
 from pathlib import Path
 
 import pytest
-from streamplan.checks.lag import Claim, ClaimState
-from streamplan.reports.results import read_claim
+from streamplan.model.status import AggregatorState, AggregatorStatus
+from streamplan.reports.status import read_status
 from streamplan.spark import status as heartbeat
 from streamplan.spark.status import Heartbeat
 
 
-def said(file: Path) -> Claim:
-    claim = read_claim(file)
-    assert claim is not None
-    return claim
+def said(file: Path) -> AggregatorStatus:
+    status = read_status(file)
+    assert status is not None
+    return status
 
 
 @pytest.fixture
@@ -25,17 +25,17 @@ def file(tmp_path: Path) -> Path:
 def test_the_life_of_an_aggregator(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.0)
     with Heartbeat(file) as heart:
-        assert said(file).state is ClaimState.STARTING
+        assert said(file).state is AggregatorState.STARTING
         heart.beat()
         first = said(file)
-        assert (first.state, first.pid, first.host) == (ClaimState.RUNNING, os.getpid(), socket.gethostname())
+        assert (first.state, first.pid, first.host) == (AggregatorState.RUNNING, os.getpid(), socket.gethostname())
         heart.written(1, 42)
         heart.beat()
         assert said(file).batches[1].id == 42
         assert said(file).at >= first.at
         heart.ending()
-        assert said(file).state is ClaimState.STOPPED
-    assert said(file).state is ClaimState.STOPPED
+        assert said(file).state is AggregatorState.STOPPED
+    assert said(file).state is AggregatorState.STOPPED
 
 
 def test_between_two_beats_nothing_is_written(file: Path) -> None:
@@ -46,8 +46,8 @@ def test_between_two_beats_nothing_is_written(file: Path) -> None:
         assert not file.exists()
 
 
-@pytest.mark.parametrize(("told_to_stop", "state"), [(False, ClaimState.FAILED), (True, ClaimState.STOPPED)])
-def test_a_failure(file: Path, told_to_stop: bool, state: ClaimState) -> None:
+@pytest.mark.parametrize(("told_to_stop", "state"), [(False, AggregatorState.FAILED), (True, AggregatorState.STOPPED)])
+def test_a_failure(file: Path, told_to_stop: bool, state: AggregatorState) -> None:
     heart = Heartbeat(file)
     if told_to_stop:
         heart.stop.set()

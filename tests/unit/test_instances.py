@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from streamplan.checks.lag import Claim, ClaimState, Placement
 from streamplan.cli import tasks
 from streamplan.errors import Refused
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlacement
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.results import claim_file, moves_file, read_moves, write_moves
+from streamplan.reports.status import append_migrations, migrations_file, read_migrations, status_file
 from streamplan.settings import Settings
 from streamplan.spark import placements
 from streamplan.spark.placements import Placements, TaskWritten
@@ -75,29 +75,29 @@ def test_the_log_tells_where_a_task_is_by_now_and_the_history_each_move() -> Non
 
 
 def test_the_heartbeat_keeps_tasks_and_their_history(tmp_path: Path) -> None:
-    file = claim_file(tmp_path, "orders")
+    file = status_file(tmp_path, "orders")
     said: list[str] = []
     with Heartbeat(file, report=said.append) as heart:
         heart.written(0, 1, [TaskWritten(0, "1", "host", 3)])
         heart.beat()
     assert said == ["task 0_0: instance 1 on host"]
-    claim = json.loads(file.read_text())
-    assert claim["tasks"]["0_0"]["records"] == 3
-    assert [(move.task, move.pid) for move in read_moves(file, last=10)] == [("0_0", os.getpid())]
+    status = json.loads(file.read_text())
+    assert status["tasks"]["0_0"]["records"] == 3
+    assert [(move.task, move.pid) for move in read_migrations(file, last=10)] == [("0_0", os.getpid())]
 
 
 def test_the_history_is_bounded(tmp_path: Path) -> None:
-    file = claim_file(tmp_path, "orders")
-    assert read_moves(file, last=5) == []
+    file = status_file(tmp_path, "orders")
+    assert read_migrations(file, last=5) == []
     kept = Placements()
     for number in range(100):
         kept.written(0, [TaskWritten(0, str(number), "host", 1)], f"t{number}")
-        write_moves(file, kept.taken(), limit=1_000)
+        append_migrations(file, kept.taken(), limit=1_000)
     assert sum(path.stat().st_size for path in file.parent.iterdir()) < 2_600
-    assert [move.at for move in read_moves(file, last=12)] == [f"t{number}" for number in range(88, 100)]
-    with moves_file(file).open("a") as history:
+    assert [move.at for move in read_migrations(file, last=12)] == [f"t{number}" for number in range(88, 100)]
+    with migrations_file(file).open("a") as history:
         history.write('{"at": "cut sho')
-    assert read_moves(file, last=1)[0].at == "t99"
+    assert read_migrations(file, last=1)[0].at == "t99"
 
 
 def test_the_setting() -> None:
@@ -109,19 +109,19 @@ def test_the_setting() -> None:
             Settings.from_environment({"STREAMPLAN_INSTANCES": wrong})
 
 
-def printed(claim: Claim) -> str:
+def printed(status: AggregatorStatus) -> str:
     orders = pipeline_named("orders")
     lags = {TaskId(0, 0): 12_345, TaskId(0, 1): None}
     console = Console(width=120, markup=False)
     with console.capture() as capture:
-        console.print(tasks.heading(orders, claim), tasks.tasks_table(orders, claim, lags))
+        console.print(tasks.heading(orders, status), tasks.tasks_table(orders, status, lags))
     return " ".join(capture.get().split())
 
 
 def test_the_table_has_every_task_also_one_that_has_not_committed() -> None:
     now = datetime.now(UTC)
-    placed = Placement("2", "host-a", 1_234, (now - timedelta(seconds=3)).isoformat())
-    text = printed(Claim(ClaimState.RUNNING, 4711, "host-d", now.isoformat(), tasks={"0_0": placed}))
+    placed = TaskPlacement("2", "host-a", 1_234, (now - timedelta(seconds=3)).isoformat())
+    text = printed(AggregatorStatus(AggregatorState.RUNNING, 4711, "host-d", now.isoformat(), tasks={"0_0": placed}))
     assert "the aggregator is running, pid 4711 on host-d" in text
     assert "0_0 2 host-a 1,234 12,345 3.0 s ago" in text
     assert "0_1 - - - - -" in text
@@ -131,11 +131,11 @@ def test_the_table_has_every_task_also_one_that_has_not_committed() -> None:
 @pytest.mark.parametrize(
     ("state", "seconds", "words"),
     [
-        (ClaimState.STOPPED, 5, "has ended (stopped) 5 s ago"),
-        (ClaimState.FAILED, 5, "has ended (failed) 5 s ago"),
-        (ClaimState.RUNNING, 75, "has been silent for 75 s"),
+        (AggregatorState.STOPPED, 5, "has ended (stopped) 5 s ago"),
+        (AggregatorState.FAILED, 5, "has ended (failed) 5 s ago"),
+        (AggregatorState.RUNNING, 75, "has been silent for 75 s"),
     ],
 )
-def test_the_heading_of_one_that_does_not_run(state: ClaimState, seconds: int, words: str) -> None:
+def test_the_heading_of_one_that_does_not_run(state: AggregatorState, seconds: int, words: str) -> None:
     at = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    assert words in printed(Claim(state, 4711, "host-d", at))
+    assert words in printed(AggregatorStatus(state, 4711, "host-d", at))

@@ -10,8 +10,8 @@ from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
 from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
-from streamplan.checks.lag import Claim, ClaimState
 from streamplan.model.pipeline import Limits
+from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.pipelines import enriched
 from streamplan.pipelines.orders import PIPELINE
 
@@ -67,9 +67,9 @@ def application(cluster: FakeCluster) -> FakeApplication:
 
 
 def look(
-    cluster: FakeCluster, clock: Clock, subject: Application = ORDERS, claim: Claim | None = None
+    cluster: FakeCluster, clock: Clock, subject: Application = ORDERS, status: AggregatorStatus | None = None
 ) -> list[Observation]:
-    rows = list(lag.observe(subject, cluster, claim=claim, patience=clock.patience, now=lambda: NOW + clock()))
+    rows = list(lag.observe(subject, cluster, status=status, patience=clock.patience, now=lambda: NOW + clock()))
     assert rows
     return rows
 
@@ -407,12 +407,12 @@ def test_where_tasks_are_not_known_each_topic_is_judged_for_itself(join: FakeClu
     assert found.startswith("the task that reads customers-0: 10 records to process")
 
 
-def claim(state: ClaimState, age: float) -> Claim:
-    return Claim(state, 4711, "host-a", datetime.fromtimestamp(NOW - age, UTC).isoformat())
+def status_of(state: AggregatorState, age: float) -> AggregatorStatus:
+    return AggregatorStatus(state, 4711, "host-a", datetime.fromtimestamp(NOW - age, UTC).isoformat())
 
 
 def test_a_claim_without_a_heartbeat(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
-    assert wrong(cluster, clock, claim=claim(ClaimState.RUNNING, 75)) == [
+    assert wrong(cluster, clock, status=status_of(AggregatorState.RUNNING, 75)) == [
         "the aggregator, pid 4711 on host-a, says running: expected a heartbeat within 60 s,"
         " observed none for 75 s: it was killed, is stopped or hangs"
     ]
@@ -421,32 +421,32 @@ def test_a_claim_without_a_heartbeat(cluster: FakeCluster, application: FakeAppl
 @pytest.mark.parametrize(
     ("state", "age"),
     [
-        (ClaimState.RUNNING, 4),
-        (ClaimState.RUNNING, 50),  # killed, and about to be started again
-        (ClaimState.RUNNING, -5),  # another host's clock
-        (ClaimState.STARTING, 600),
-        (ClaimState.STOPPED, 600),
-        (ClaimState.FAILED, 600),
+        (AggregatorState.RUNNING, 4),
+        (AggregatorState.RUNNING, 50),  # killed, and about to be started again
+        (AggregatorState.RUNNING, -5),  # another host's clock
+        (AggregatorState.STARTING, 600),
+        (AggregatorState.STOPPED, 600),
+        (AggregatorState.FAILED, 600),
     ],
 )
 def test_healthy_claims(
-    cluster: FakeCluster, application: FakeApplication, clock: Clock, state: ClaimState, age: float
+    cluster: FakeCluster, application: FakeApplication, clock: Clock, state: AggregatorState, age: float
 ) -> None:
-    rows = look(cluster, clock, claim=claim(state, age))
+    rows = look(cluster, clock, status=status_of(state, age))
     assert all(row.agrees for row in rows)
     assert rows[0].subject == f"the aggregator, pid 4711 on host-a, says {state}"
 
 
 def test_the_check_takes_the_claim(cluster: FakeCluster, application: FakeApplication) -> None:
-    check = lag.check_with(replace(claim(ClaimState.RUNNING, 0), at="2020-01-01T00:00:00+00:00"))
+    check = lag.check_with(replace(status_of(AggregatorState.RUNNING, 0), at="2020-01-01T00:00:00+00:00"))
     assert [row.agrees for row in check.observe(ORDERS, cluster)] == [False, True, True, True, True]
 
 
 def test_nothing_to_look_at(cluster: FakeCluster, clock: Clock) -> None:
     FakeApplication(cluster, PIPELINE)
     with pytest.raises(CouldNotLook, match="at least 1 record"):
-        look(cluster, clock, claim=claim(ClaimState.RUNNING, 0))
-    assert len(wrong(cluster, clock, claim=claim(ClaimState.RUNNING, 61))) == 1
+        look(cluster, clock, status=status_of(AggregatorState.RUNNING, 0))
+    assert len(wrong(cluster, clock, status=status_of(AggregatorState.RUNNING, 61))) == 1
 
 
 def test_missing_topic(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:

@@ -5,18 +5,10 @@ from pathlib import Path
 
 import pytest
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome, explain
-from streamplan.checks.lag import Claim, ClaimState, MicroBatch
 from streamplan.checks.totals import StoreTotals
-from streamplan.reports.results import (
-    claim_file,
-    read_claim,
-    read_history,
-    read_latest,
-    read_state_store,
-    state_store_file,
-    write_claim,
-    write_result,
-)
+from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch
+from streamplan.reports.results import read_history, read_latest, read_state_store, state_store_file, write_result
+from streamplan.reports.status import read_status, status_file, write_status
 
 GOOD, BAD = Observation("a topic: partitions", 2, 2), Observation("the other: policy", "compact", "delete")
 RESULT = CheckResult(
@@ -77,12 +69,13 @@ def test_the_reason_is_one_line(rows: tuple[Observation, ...], line: str) -> Non
     assert explain(rows) == line
 
 
-def test_the_claim_of_an_aggregator(tmp_path: Path) -> None:
-    path = claim_file(tmp_path, "orders")
-    assert read_claim(path) is None
-    for state in ClaimState:
-        claim = Claim(state, 4711, "host-a", "2026-01-01T00:00:00+00:00", {0: MicroBatch(3, "2026-01-01T00:00:00Z")})
-        write_claim(path, claim)
-        assert read_claim(path) == claim
+def test_the_status_of_an_aggregator(tmp_path: Path) -> None:
+    path = status_file(tmp_path, "orders")
+    assert read_status(path) is None
+    for state in AggregatorState:
+        batches = {0: MicroBatch(3, "2026-01-01T00:00:00Z")}
+        status = AggregatorStatus(state, 4711, "host-a", "2026-01-01T00:00:00+00:00", batches)
+        write_status(path, status)
+        assert read_status(path) == status
     assert [found.name for found in path.parent.iterdir()] == ["aggregator.json"]
     assert read_latest(tmp_path, "orders") == {}

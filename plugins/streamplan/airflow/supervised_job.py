@@ -27,7 +27,7 @@ from streamplan.airflow.owner import Owner, read_owner, write_owner
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.results import claim_file
+from streamplan.reports.status import status_file
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.submit import spark_submit_configs
 
@@ -212,7 +212,7 @@ class AggregatorOperator(SupervisedJobOperator):
     def command(self, context: Context, settings: Settings) -> list[str]:
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", bootstrap_servers()]
         arguments += ["--checkpoints", settings.checkpoints]
-        arguments += ["--heartbeat", str(claim_file(settings.reports, self.pipeline))]
+        arguments += ["--heartbeat", str(status_file(settings.reports, self.pipeline))]
         arguments += settings.aggregator_options
         hook = spark_hook(settings, self.job, arguments, instances=settings.instances)
         return hook._build_spark_submit_command(job_file("aggregator.py"))

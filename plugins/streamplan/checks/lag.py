@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
 from streamplan.checks.framework.application import Application, Tasks
 from streamplan.checks.framework.check import Check, Observation, existing, limit
 from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
 
 LAG_PATIENCE = Patience(seconds=90.0, interval=0.25)
 """Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), a slow micro-batch, or a restart takes."""
-
-CLAIM_SECONDS = 60.0
-"""A heartbeat comes every few seconds. An aggregator that was killed is started again within this time."""
 
 COUNTED_OFFSETS = 10_000
 """So many offsets of a partition are read to count what is to process; of more the number is that of offsets."""
@@ -31,50 +27,6 @@ LOOKS = 3
 """A repartition topic may be purged while it is read."""
 
 _HEALTHY = "caught up or moving"
-
-
-class ClaimState(StrEnum):
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class MicroBatch:
-    """The last one of a sub-topology: its number, and when it was written (ISO 8601)."""
-
-    id: int
-    at: str
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a stream task last committed, and when (ISO 8601). ``records``: written since the aggregator started.
-
-    An instance is a Spark executor, known by its id.
-    """
-
-    instance: str
-    host: str
-    records: int
-    at: str
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What an aggregator says of itself. ``at`` is its last heartbeat, ISO 8601.
-
-    ``batches``  by sub-topology
-    ``tasks``    by stream task, such as ``1_0``
-    """
-
-    state: ClaimState
-    pid: int
-    host: str
-    at: str
-    batches: Mapping[int, MicroBatch] = field(default_factory=dict)
-    tasks: Mapping[str, Placement] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,12 +96,12 @@ def observe(
     application: Application,
     cluster: Cluster,
     *,
-    claim: Claim | None = None,
+    status: AggregatorStatus | None = None,
     patience: Patience = LAG_PATIENCE,
     now: Callable[[], float] = time.time,
 ) -> Iterable[Observation]:
-    """What the aggregator claims, then every partition that is read; ends as soon as nothing is suspicious."""
-    rows = list(_alive(claim, now()))
+    """What the aggregator says of itself, then every partition that is read; ends as soon as nothing is suspicious."""
+    rows = list(_alive(status, now()))
     topics = list(dict.fromkeys(topic for tasks in application.tasks for topic in tasks.sources))
     existing(cluster, topics)
     inputs = _inputs(application, cluster)
@@ -167,21 +119,21 @@ def observe(
     return rows
 
 
-def check_with(claim: Claim | None, patience: Patience = LAG_PATIENCE) -> Check:
+def check_with(status: AggregatorStatus | None, patience: Patience = LAG_PATIENCE) -> Check:
     """The same check of an aggregator that says of itself how it is."""
     return replace(
-        CHECK, observe=lambda application, cluster: observe(application, cluster, claim=claim, patience=patience)
+        CHECK, observe=lambda application, cluster: observe(application, cluster, status=status, patience=patience)
     )
 
 
-def _alive(claim: Claim | None, now: float) -> Iterable[Observation]:
-    if claim is None:
+def _alive(status: AggregatorStatus | None, now: float) -> Iterable[Observation]:
+    if status is None:
         return
-    expected = f"a heartbeat within {CLAIM_SECONDS:g} s"
-    age = now - datetime.fromisoformat(claim.at).timestamp()
-    dead = claim.state is ClaimState.RUNNING and age > CLAIM_SECONDS
+    expected = f"a heartbeat within {HEARTBEAT_TIMEOUT_SECONDS:g} s"
+    age = status.age(now)
+    dead = status.state is AggregatorState.RUNNING and age > HEARTBEAT_TIMEOUT_SECONDS
     yield Observation(
-        f"the aggregator, pid {claim.pid} on {claim.host}, says {claim.state}",
+        f"the aggregator, pid {status.pid} on {status.host}, says {status.state}",
         expected,
         f"none for {age:,.0f} s: it was killed, is stopped or hangs" if dead else expected,
     )

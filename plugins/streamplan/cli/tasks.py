@@ -13,14 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamplan.checks.lag import CLAIM_SECONDS, Claim, ClaimState
 from streamplan.cli.check import embedded_brokers
 from streamplan.cli.tables import table_of
 from streamplan.errors import Refused, StreamplanError
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus, TaskMigration
 from streamplan.pipelines import PIPELINES, pipeline_named
-from streamplan.reports.results import claim_file, read_claim, read_moves
+from streamplan.reports.status import read_migrations, read_status, status_file
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     if options.history < 0:
         raise Refused("--history", expected="0 or more", observed=str(options.history))
-    file = claim_file(Settings.from_environment().reports, pipeline.name)
+    file = status_file(Settings.from_environment().reports, pipeline.name)
     console = Console(markup=False, emoji=False, highlight=False)
     ask = _lags(pipeline, options.bootstrap_servers or embedded_brokers())
 
     def shown() -> Group:
-        claim = read_claim(file)
-        if claim is None:
+        status = read_status(file)
+        if status is None:
             raise StreamplanError(
                 f"the aggregator of {pipeline.name}",
                 expected=f"what it says of itself in {file}",
@@ -72,11 +72,10 @@ def _run(options: argparse.Namespace) -> int:
             lags, fault = ask(), ""
         except StreamplanError as error:  # what the aggregator says is worth showing all the same
             lags, fault = {}, " ".join(str(error).split())
-        parts: list[RenderableType] = [heading(pipeline, claim), tasks_table(pipeline, claim, lags)]
+        parts: list[RenderableType] = [heading(pipeline, status), tasks_table(pipeline, status, lags)]
         parts += [Text(f"Lag unknown: {fault}", "yellow")] if fault else []
-        for move in read_moves(file, last=options.history):
-            moved = _move(move.task, move.before, move.instance)
-            parts.append(Text(f"{move.at}  {moved}  (aggregator pid {move.pid})", "dim"))
+        for migration in read_migrations(file, last=options.history):
+            parts.append(Text(f"{migration.at}  {_line(migration)}  (aggregator pid {migration.pid})", "dim"))
         return Group(*parts)
 
     if not options.watch:
@@ -88,13 +87,13 @@ def _run(options: argparse.Namespace) -> int:
             live.update(shown(), refresh=True)
 
 
-def tasks_table(pipeline: Pipeline, claim: Claim, lags: Mapping[TaskId, int | None]) -> Table:
+def tasks_table(pipeline: Pipeline, status: AggregatorStatus, lags: Mapping[TaskId, int | None]) -> Table:
     """One row a stream task of the pipeline, also one that has committed nothing yet."""
     table = table_of(
         "Stream tasks", "task", "instance", "host", "records", "lag", "last commit", right=("records", "lag")
     )
     for task in pipeline.tasks():
-        placed = claim.tasks.get(str(task))
+        placed = status.tasks.get(str(task))
         lag = lags.get(task)
         table.add_row(
             str(task),
@@ -129,24 +128,26 @@ def _lags(pipeline: Pipeline, bootstrap_servers: str) -> Callable[[], Mapping[Ta
     return ask
 
 
-def heading(pipeline: Pipeline, claim: Claim) -> Text:
+def heading(pipeline: Pipeline, status: AggregatorStatus) -> Text:
     """Whether the aggregator runs, by what it said last."""
-    age = _age(claim.at)
+    age = _age(status.at)
     text = Text(f"{pipeline.name}  ", "bold")
-    if claim.state in (ClaimState.STARTING, ClaimState.RUNNING) and age <= CLAIM_SECONDS:
-        return text.append(f"the aggregator is {claim.state}, pid {claim.pid} on {claim.host}", "green")
-    if claim.state in (ClaimState.STARTING, ClaimState.RUNNING):
-        said = (
-            f"the aggregator, pid {claim.pid} on {claim.host}, has been silent for {age:,.0f} s: it was killed or hangs"
+    if status.state.is_live and age <= HEARTBEAT_TIMEOUT_SECONDS:
+        return text.append(f"the aggregator is {status.state}, pid {status.pid} on {status.host}", "green")
+    if status.state.is_live:
+        return text.append(
+            f"the aggregator, pid {status.pid} on {status.host}, has been silent for {age:,.0f} s: it was killed or "
+            "hangs. This is where its tasks were.",
+            "red",
         )
-        return text.append(f"{said}. This is where its tasks were.", "red")
     return text.append(
-        f"the aggregator has ended ({claim.state}) {age:,.0f} s ago. This is where its tasks were.", "yellow"
+        f"the aggregator has ended ({status.state}) {age:,.0f} s ago. This is where its tasks were.", "yellow"
     )
 
 
-def _move(task: str, before: str, instance: str) -> str:
-    return f"task {task}: instance {before} -> instance {instance}" if before else f"task {task}: instance {instance}"
+def _line(migration: TaskMigration) -> str:
+    before = f"instance {migration.before} -> " if migration.before else ""
+    return f"task {migration.task}: {before}instance {migration.instance}"
 
 
 def _age(at: str) -> float:

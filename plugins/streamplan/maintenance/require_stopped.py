@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from streamplan import processes
-from streamplan.checks.lag import CLAIM_SECONDS, ClaimState
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import require_reachable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
 from streamplan.model.pipeline import Pipeline
-from streamplan.reports.results import claim_file, read_claim
+from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS
+from streamplan.reports.status import read_status, status_file
 from streamplan.settings import Settings
 
 WATCHED_SECONDS = 3.0
 """Longer than a micro-batch of an aggregator that has something to do."""
-
-_LIVE = (ClaimState.STARTING, ClaimState.RUNNING)
 
 
 def require_rest(
@@ -43,7 +40,7 @@ def require_rest(
     require_reachable(bootstrap_servers)
     signs = [f"an active run of {run}" for run in runs]
     signs += _processes(pipeline, settings, jobs)
-    signs += _claims(pipeline, settings)
+    signs += _heartbeats(pipeline, settings)
     group = pipeline.topology.application_id
     signs += [f"a member of consumer group {group}: {member}" for member in members(bootstrap_servers, group)]
     if not signs:
@@ -65,15 +62,15 @@ def _processes(pipeline: Pipeline, settings: Settings, jobs: Sequence[str]) -> I
             yield f"the process {process.name}, pid {process.pid}"
 
 
-def _claims(pipeline: Pipeline, settings: Settings) -> Iterable[str]:
-    claim = read_claim(claim_file(settings.reports, pipeline.name))
-    if claim is None or claim.state not in _LIVE:
+def _heartbeats(pipeline: Pipeline, settings: Settings) -> Iterable[str]:
+    status = read_status(status_file(settings.reports, pipeline.name))
+    if status is None or not status.state.is_live:
         return
-    age = (datetime.now(UTC) - datetime.fromisoformat(claim.at)).total_seconds()
-    if age <= CLAIM_SECONDS:
+    age = status.age(time.time())
+    if age <= HEARTBEAT_TIMEOUT_SECONDS:
         yield (
-            f"an aggregator, pid {claim.pid} on {claim.host}, said {claim.state} {age:.0f} s ago (a claim counts for "
-            f"{CLAIM_SECONDS:g} s)"
+            f"an aggregator, pid {status.pid} on {status.host}, said {status.state} {age:.0f} s ago (a heartbeat "
+            f"counts for {HEARTBEAT_TIMEOUT_SECONDS:g} s)"
         )
 
 

@@ -13,7 +13,8 @@ from streamplan.checks.framework.check import Check, Outcome
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.totals import StoreTotals
 from streamplan.reports.counting import count_batch
-from streamplan.reports.results import Recounted, claim_file, read_claim, read_latest, verified_file
+from streamplan.reports.results import Recounted, read_latest, verified_file
+from streamplan.reports.status import read_status, status_file
 from streamplan.reports.verified_sqlite import KeptFile
 
 
@@ -24,7 +25,7 @@ def prepare(name: str, pipeline: str, reports: Path, *, full: bool = False, stor
             kept=KeptFile(verified_file(reports, pipeline)), full=full, store=store, count=count_batch
         )
     if name == lag.CHECK.name:
-        return lag.check_with(read_claim(claim_file(reports, pipeline)))
+        return lag.check_with(read_status(status_file(reports, pipeline)))
     return check_named(name)
 
 

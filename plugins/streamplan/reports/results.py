@@ -3,9 +3,7 @@
 ``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each.
 ``reports/<pipeline>/totals.sqlite`` is the last cut at which the totals agreed,
 ``reports/<pipeline>/state_store/totals.json`` is what the state store held when it was last read,
-``reports/<pipeline>/recount/<DAG id>.json`` what Spark found when it last computed the pipeline anew,
-``reports/<pipeline>/aggregator.json`` what the aggregator says of itself,
-``reports/<pipeline>/tasks.jsonl`` (and ``tasks.1.jsonl`` before it) how its stream tasks moved between instances.
+``reports/<pipeline>/recount/<DAG id>.json`` what Spark found when it last computed the pipeline anew.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +19,10 @@ from typing import Any
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
 from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.checks.lag import Claim, ClaimState, MicroBatch, Placement
 from streamplan.checks.totals import StoreTotals
+from streamplan.reports.status import status_file
 
 _HISTORY = "history.jsonl"
-
-MOVES_BYTES = 4 * 1024 * 1024
-"""Of each of the two files with moves of stream tasks: some 30,000 moves."""
 
 
 def write_result(reports: Path, result: CheckResult) -> None:
@@ -79,7 +74,7 @@ def state_files(reports: Path, pipeline: str) -> list[Path]:
         verified_file(reports, pipeline),
         verified_file(reports, pipeline).with_name("totals.sqlite-journal"),
         state_store_file(reports, pipeline),
-        claim_file(reports, pipeline),
+        status_file(reports, pipeline),
         *sorted((directory / "recount").glob("*.json")),
         *(directory / f"{check.name}.json" for check in CHECKS),
     ]
@@ -96,68 +91,6 @@ def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
         positions={int(partition): position for partition, position in content["positions"].items()},
         totals={key.encode(): total for key, total in content["totals"].items()},
     )
-
-
-def claim_file(reports: Path, pipeline: str) -> Path:
-    """Where the aggregator of a pipeline says that it runs, every few seconds."""
-    return reports / pipeline / "aggregator.json"
-
-
-def write_claim(path: Path, claim: Claim) -> None:
-    """At once: whoever reads finds this claim or the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{claim.pid}")
-    part.write_text(json.dumps(asdict(claim), indent=1))
-    part.replace(path)
-
-
-def read_claim(path: Path) -> Claim | None:
-    """What the aggregator last said; None when none ever ran."""
-    if not path.exists():
-        return None
-    found = json.loads(path.read_text())
-    batches = {int(subtopology): MicroBatch(**batch) for subtopology, batch in found["batches"].items()}
-    tasks = {task: Placement(**placement) for task, placement in found.get("tasks", {}).items()}
-    return Claim(**{**found, "state": ClaimState(found["state"]), "batches": batches, "tasks": tasks})
-
-
-@dataclass(frozen=True)
-class Move:
-    """A stream task went on at another instance, at ``at`` (ISO 8601). ``before`` is empty at an aggregator's start.
-
-    ``instance`` and ``before`` are ``<executor id> on <host>``; ``pid`` is the aggregator's.
-    """
-
-    at: str
-    task: str
-    before: str
-    instance: str
-    pid: int
-
-
-def moves_file(claim: Path) -> Path:
-    """Where the moves of stream tasks are kept: beside the claim."""
-    return claim.with_name("tasks.jsonl")
-
-
-def write_moves(claim: Path, moves: Sequence[Move], *, limit: int = MOVES_BYTES) -> None:
-    """Add moves to the history. A file beyond ``limit`` bytes becomes the one before, whose own is dropped."""
-    path = moves_file(claim)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > limit:
-        path.replace(path.with_suffix(".1.jsonl"))
-    with path.open("a") as history:
-        history.write("".join(json.dumps(asdict(move)) + "\n" for move in moves))
-
-
-def read_moves(claim: Path, *, last: int) -> list[Move]:
-    """The last moves, oldest first. A line that a crash cut short is left out."""
-    path = moves_file(claim)
-    lines: list[str] = []
-    for file in (path, path.with_suffix(".1.jsonl")):
-        if file.exists() and len(lines) < last:
-            lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")] + lines
-    return [Move(**json.loads(line)) for line in lines[-last:]] if last > 0 else []
 
 
 def recount_file(reports: Path, pipeline: str, dag_id: str) -> Path:

@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamplan.checks.lag import Placement
 from streamplan.model.processor_topology import TaskId
-from streamplan.reports.results import Move
+from streamplan.model.status import TaskMigration, TaskPlacement
 
 LINES_SECONDS = 5.0
 """A task without state may move with every micro-batch: the history has each move, the log where it is by then."""
@@ -32,9 +31,9 @@ class TaskWritten:
 class Placements:
     """By stream task. Filled from the threads of the queries, read by the one that watches them."""
 
-    _placed: dict[TaskId, Placement] = field(default_factory=dict)
+    _placed: dict[TaskId, TaskPlacement] = field(default_factory=dict)
     _told: dict[TaskId, str] = field(default_factory=dict)
-    _moves: list[Move] = field(default_factory=list)
+    _moves: list[TaskMigration] = field(default_factory=list)
     _last_lines: float = float("-inf")
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -44,15 +43,16 @@ class Placements:
                 task = TaskId(subtopology, one.partition)
                 before = self._placed.get(task)
                 records = one.written + (before.records if before else 0)
-                now = self._placed[task] = Placement(one.instance, one.host, records, at)
+                now = self._placed[task] = TaskPlacement(one.instance, one.host, records, at)
                 if (before is None or _named(before) != _named(now)) and len(self._moves) < _KEPT_MOVES:
-                    self._moves.append(Move(at, str(task), _named(before) if before else "", _named(now), os.getpid()))
+                    previous = _named(before) if before else ""
+                    self._moves.append(TaskMigration(at, str(task), previous, _named(now), os.getpid()))
 
-    def current(self) -> Mapping[str, Placement]:
+    def current(self) -> Mapping[str, TaskPlacement]:
         with self._lock:
             return {str(task): self._placed[task] for task in sorted(self._placed)}
 
-    def taken(self) -> list[Move]:
+    def taken(self) -> list[TaskMigration]:
         """The moves since the last call."""
         with self._lock:
             moves, self._moves = self._moves, []
@@ -78,5 +78,5 @@ class Placements:
         return lines
 
 
-def _named(placement: Placement) -> str:
+def _named(placement: TaskPlacement) -> str:
     return f"{placement.instance} on {placement.host}"

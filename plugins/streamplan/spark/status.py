@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from streamplan.checks.lag import Claim, ClaimState, MicroBatch
-from streamplan.reports.results import write_claim, write_moves
+from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch
+from streamplan.reports.status import append_migrations, write_status
 from streamplan.spark.placements import Placements, TaskWritten
 
 INTERVAL_SECONDS = 5.0
@@ -37,26 +37,26 @@ class Heartbeat:
     report: Callable[[str], None] = lambda line: None
     batches: dict[int, MicroBatch] = field(default_factory=dict)
     placements: Placements = field(default_factory=Placements)
-    _state: ClaimState | None = None
+    _state: AggregatorState | None = None
     _last: float = 0.0
 
     def __enter__(self) -> Heartbeat:
-        self._say(ClaimState.STARTING)
+        self._say(AggregatorState.STARTING)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._say(ClaimState.STOPPED if kind is None or self.stop.is_set() else ClaimState.FAILED)
+        self._say(AggregatorState.STOPPED if kind is None or self.stop.is_set() else AggregatorState.FAILED)
 
     def beat(self) -> None:
-        if self._state is not ClaimState.RUNNING or time.monotonic() - self._last >= INTERVAL_SECONDS:
-            self._say(ClaimState.RUNNING)
+        if self._state is not AggregatorState.RUNNING or time.monotonic() - self._last >= INTERVAL_SECONDS:
+            self._say(AggregatorState.RUNNING)
         self._tell_moves()
 
     def ending(self) -> None:
         self._tell_moves()
-        self._say(ClaimState.STOPPED)
+        self._say(AggregatorState.STOPPED)
 
     def written(self, subtopology: int, batch: int, tasks: Sequence[TaskWritten] = ()) -> None:
         """A micro-batch was. Called from the threads of the queries; told with the next beat."""
@@ -70,17 +70,19 @@ class Heartbeat:
         if self.file is None or not moves:
             return
         try:
-            write_moves(self.file, moves)
+            append_migrations(self.file, moves)
         except OSError as error:
             self.report(f"no history of stream tasks: {error}")
 
-    def _say(self, state: ClaimState) -> None:
+    def _say(self, state: AggregatorState) -> None:
         if self.file is None:
             return
         self._state, self._last = state, time.monotonic()
-        claim = Claim(state, os.getpid(), socket.gethostname(), _now(), dict(self.batches), self.placements.current())
+        status = AggregatorStatus(
+            state, os.getpid(), socket.gethostname(), _now(), dict(self.batches), self.placements.current()
+        )
         try:
-            write_claim(self.file, claim)
+            write_status(self.file, status)
         except OSError as error:  # what the aggregator is there for goes on without
             self.report(f"no heartbeat: {error}")
 

@@ -1,0 +1,110 @@
+"""What an aggregator reports about itself: whether it runs, and where its stream tasks are.
+
+``reports/status.py`` writes these values to files and reads them back: the field names are the keys in those files.
+Times are ISO 8601 with a time zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+HEARTBEAT_TIMEOUT_SECONDS = 60.0
+"""An aggregator counts as gone after this time without a heartbeat.
+
+It sends one every few seconds, and one that was killed is started again within this time.
+"""
+
+
+class AggregatorState(StrEnum):
+    """The life of an aggregator. ``STARTING`` covers the time in which Spark starts and state is restored."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether an aggregator in this state has not ended."""
+        return self in (AggregatorState.STARTING, AggregatorState.RUNNING)
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The last micro-batch of a sub-topology.
+
+    Attributes:
+        id: Spark's number of the micro-batch.
+        at: When its records were committed.
+    """
+
+    id: int
+    at: str
+
+
+@dataclass(frozen=True)
+class TaskPlacement:
+    """The instance that last committed for a stream task.
+
+    Attributes:
+        instance: Id of the Spark executor.
+        host: Host name of the executor.
+        records: Number of records written for the task since the aggregator started.
+        at: When the task last committed.
+    """
+
+    instance: str
+    host: str
+    records: int
+    at: str
+
+
+@dataclass(frozen=True)
+class TaskMigration:
+    """A stream task continued on another instance.
+
+    Attributes:
+        at: When the task first committed there.
+        task: Id of the stream task, such as ``1_0``.
+        before: ``<executor id> on <host>`` of the previous instance; empty for the first one of an aggregator.
+        instance: ``<executor id> on <host>`` of the new instance.
+        pid: Process id of the aggregator.
+    """
+
+    at: str
+    task: str
+    before: str
+    instance: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class AggregatorStatus:
+    """What an aggregator last said about itself.
+
+    Attributes:
+        state: Where it is in its life.
+        pid: Its process id.
+        host: The host name of its machine.
+        at: Time of this heartbeat.
+        batches: The last micro-batch of each sub-topology, by the sub-topology's id.
+        tasks: The placement of each stream task, by the task's id, such as ``1_0``.
+    """
+
+    state: AggregatorState
+    pid: int
+    host: str
+    at: str
+    batches: Mapping[int, MicroBatch] = field(default_factory=dict)
+    tasks: Mapping[str, TaskPlacement] = field(default_factory=dict)
+
+    def age(self, now: float) -> float:
+        """Seconds since this heartbeat; negative where another host's clock is ahead.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        return now - datetime.fromisoformat(self.at).timestamp()

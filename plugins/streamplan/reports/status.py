@@ -1,0 +1,83 @@
+"""Files in which an aggregator reports about itself. They are read without Spark and without Airflow's database.
+
+``reports/<pipeline>/aggregator.json`` holds its last status. ``reports/<pipeline>/tasks.jsonl`` (and, before it,
+``tasks.1.jsonl``) holds one line for each stream task that went from one instance to another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch, TaskMigration, TaskPlacement
+
+MIGRATIONS_BYTES = 4 * 1024 * 1024
+"""Bound of each of the two files with migrations of stream tasks: some 30,000 migrations."""
+
+
+def status_file(reports: Path, pipeline: str) -> Path:
+    """Return the file in which the aggregator of a pipeline reports its status every few seconds."""
+    return reports / pipeline / "aggregator.json"
+
+
+def write_status(path: Path, status: AggregatorStatus) -> None:
+    """Replace the status in ``path`` atomically: a reader finds this status or the previous one.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{status.pid}")
+    part.write_text(json.dumps(asdict(status), indent=1))
+    part.replace(path)
+
+
+def read_status(path: Path) -> AggregatorStatus | None:
+    """Return what the aggregator last reported; None when none has ever run."""
+    if not path.exists():
+        return None
+    content = json.loads(path.read_text())
+    return AggregatorStatus(
+        state=AggregatorState(content["state"]),
+        pid=content["pid"],
+        host=content["host"],
+        at=content["at"],
+        batches={int(subtopology): MicroBatch(**batch) for subtopology, batch in content["batches"].items()},
+        tasks={task: TaskPlacement(**placement) for task, placement in content.get("tasks", {}).items()},
+    )
+
+
+def migrations_file(status: Path) -> Path:
+    """Return the file of the migrations of stream tasks, which lies beside the status file."""
+    return status.with_name("tasks.jsonl")
+
+
+def append_migrations(status: Path, migrations: Sequence[TaskMigration], *, limit: int = MIGRATIONS_BYTES) -> None:
+    """Add migrations to the file beside the status file ``status``.
+
+    A file beyond ``limit`` bytes is renamed to ``tasks.1.jsonl``, which replaces an older one, and a new file begins.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path = migrations_file(status)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > limit:
+        path.replace(path.with_suffix(".1.jsonl"))
+    with path.open("a") as history:
+        history.write("".join(json.dumps(asdict(migration)) + "\n" for migration in migrations))
+
+
+def read_migrations(status: Path, *, last: int) -> list[TaskMigration]:
+    """Return the last migrations beside the status file ``status``, oldest first.
+
+    A line that a crash cut short is left out.
+    """
+    path = migrations_file(status)
+    lines: list[str] = []
+    for file in (path, path.with_suffix(".1.jsonl")):
+        if file.exists() and len(lines) < last:
+            lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")] + lines
+    return [TaskMigration(**json.loads(line)) for line in lines[-last:]] if last > 0 else []
