@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from streamplan.errors import StreamplanError
+from streamplan.files import write_atomically
 
 START_TIME_TOLERANCE_SECONDS = 2.0
 """psutil derives the start time from the boot time, which follows small corrections of the clock."""
@@ -82,9 +83,7 @@ def start(
     # The child is not reaped before the next poll, so its entry exists even when it has already died.
     ref = ProcessRef(name, child.pid, psutil.Process(child.pid).create_time(), file)
     entry = {"name": name, "pid": ref.pid, "started": ref.started, "argv": list(argv), "log_file": str(log_file)}
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    draft.write_text(json.dumps(entry, indent=2) + "\n")
-    draft.replace(file)
+    write_atomically(file, json.dumps(entry, indent=2) + "\n")
     return ref
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from streamplan import processes
 from streamplan.errors import StreamplanError
+from streamplan.files import write_atomically
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.jars import SPARK, pyspark_home, require
 from streamplan.local.java import require_java
@@ -106,9 +107,10 @@ class EmbeddedAirflow:
             self._say("Airflow's settings changed: restarting it.")
             self.down()
             running = {}
-        _write_secret(self._variables_file, variables)
+        write_atomically(self._variables_file, json.dumps(variables, indent=2), mode=0o600)
         if not self._passwords_file.exists():
-            _write_secret(self._passwords_file, {USER: secrets.token_urlsafe(9)})
+            password = {USER: secrets.token_urlsafe(9)}
+            write_atomically(self._passwords_file, json.dumps(password, indent=2), mode=0o600)
         environment = self.environment(variables)
         self._migrate(environment)
         for name, command in PROCESSES.items():
@@ -291,12 +293,3 @@ class EmbeddedAirflow:
                 "Airflow's database", expected="migrated", observed=str(fault), remedy=f"See {log_file}."
             ) from fault
         self._migrated_file.write_text(wanted)
-
-
-def _write_secret(file: Path, content: Mapping[str, str]) -> None:
-    """Write a JSON file that only its owner may read, at once or not at all."""
-    draft = file.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump(content, out, indent=2)
-    draft.replace(file)

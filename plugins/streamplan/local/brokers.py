@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamplan import processes
 from streamplan.errors import StreamplanError
+from streamplan.files import write_atomically
 from streamplan.local.jars import BROKERS, require
 from streamplan.local.java import require_java
 from streamplan.local.ports import LOOPBACK, Ports
@@ -260,10 +261,8 @@ class EmbeddedKafka:
     def _cluster_id(self) -> str:
         file = self._settings.home / "cluster-id"
         if not file.exists() or not file.read_text():
-            draft = file.with_suffix(".draft")
             # As Kafka's Uuid prints itself: 16 bytes, URL-safe base64, no padding.
-            draft.write_text(urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
-            draft.replace(file)
+            write_atomically(file, urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         return file.read_text()
 
 

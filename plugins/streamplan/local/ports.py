@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from streamplan.errors import StreamplanError
+from streamplan.files import write_atomically
 
 LOOPBACK = "127.0.0.1"
 STEP = 100
@@ -59,7 +60,4 @@ class Ports:
         )
 
     def _save(self) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(".draft")
-        draft.write_text(json.dumps(self._chosen, indent=2) + "\n")
-        draft.replace(self._file)
+        write_atomically(self._file, json.dumps(self._chosen, indent=2) + "\n")

@@ -1,0 +1,117 @@
+"""Files that several parts of a deployment share: how they are written, and where they lie below ``reports/``.
+
+The formats belong to the modules that write and read them. This module knows paths alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
+    """Write a whole file so that a reader sees either the old content or the new one.
+
+    The content goes to a hidden file beside ``path``, which is then renamed. Directories that are missing are made.
+    Several processes may write the same file: the last one wins. A process that is killed may leave its hidden file
+    behind, but never half a file under the name ``path``.
+
+    Args:
+        path: The file to write.
+        content: Text (written as UTF-8) or bytes.
+        mode: The permissions of a new file, as for ``open(2)``: the umask is taken off.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """The paths of one pipeline's files below the directory of reports.
+
+    Attributes:
+        reports: The directory of all reports (:attr:`streamplan.settings.Settings.reports`).
+        pipeline: The name of the pipeline, or the application id of an application that is not declared.
+    """
+
+    reports: Path
+    pipeline: str
+
+    @property
+    def directory(self) -> Path:
+        """The directory with all files of this pipeline."""
+        return self.reports / self.pipeline
+
+    def check_result(self, check: str) -> Path:
+        """Return the file with the last result of the check of this name."""
+        return self.directory / f"{check}.json"
+
+    @property
+    def history(self) -> Path:
+        """One line for each result of each check."""
+        return self.directory / "history.jsonl"
+
+    @property
+    def verified_store(self) -> Path:
+        """The last cut at which the totals agreed (SQLite)."""
+        return self.directory / "totals.sqlite"
+
+    @property
+    def state_store(self) -> Path:
+        """What the state store held when ``jobs/state_store.py`` last read it."""
+        return self.directory / "state_store" / "totals.json"
+
+    def recount(self, dag_id: str) -> Path:
+        """Return the file with the rows that ``jobs/recount.py`` last wrote for this DAG."""
+        return self.directory / "recount" / f"{dag_id}.json"
+
+    @property
+    def aggregator_status(self) -> Path:
+        """What the aggregator says about itself every few seconds."""
+        return self.directory / "aggregator.json"
+
+    @property
+    def task_migrations(self) -> Path:
+        """One line for each time that a stream task moved to another instance. It lies beside the status."""
+        return self.directory / "tasks.jsonl"
+
+    def notification(self, check: str) -> Path:
+        """Return the file that remembers which outcome of this check Airflow's callbacks were told last."""
+        return self.directory / "announced" / f"{check}.json"
+
+    @property
+    def expectations(self) -> Path:
+        """Great Expectations' own files: its file context."""
+        return self.directory / "gx"
+
+    @property
+    def data_docs(self) -> Path:
+        """The site that Great Expectations renders."""
+        return self.directory / "data_docs"
+
+    def state_files(self, checks: Iterable[str]) -> list[Path]:
+        """List the existing files that describe the pipeline's state and not its history. A reset deletes them.
+
+        Args:
+            checks: The names of the checks whose results are part of the state.
+        """
+        candidates = [
+            self.verified_store,
+            self.verified_store.with_name(f"{self.verified_store.name}-journal"),
+            self.state_store,
+            self.aggregator_status,
+            *sorted(self.recount("any").parent.glob("*.json")),
+            *map(self.check_result, checks),
+        ]
+        return [path for path in candidates if path.exists()]
