@@ -18,7 +18,7 @@ from streamplan.reports.checking import contents
 from streamplan.reports.results import Recounted, recount_file
 from streamplan.settings import Settings
 
-from tests.fake_cluster import FakeApplication, FakeCluster
+from tests.support.fake_cluster import FakeApplication, FakeCluster
 
 pytestmark = pytest.mark.usefixtures("home", "database")
 

@@ -26,7 +26,7 @@ from streamplan.pipelines import pipeline_named
 from streamplan.reports.results import write_result
 from streamplan.settings import Settings
 
-from tests.fake_cluster import FakeApplication, FakeCluster
+from tests.support.fake_cluster import FakeApplication, FakeCluster
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

@@ -1,7 +1,7 @@
 """Stream tasks shared among the instances of an application, and the message in which a group is told of them.
 
 Source: ``HighAvailabilityTaskAssignor``, Kafka Streams' default, ``StreamsPartitionAssignor`` and ``AssignmentInfo`` of
-``org.apache.kafka.streams.processor.internals``; tests/integration/test_oracle_assignment.py compares with them.
+``org.apache.kafka.streams.processor.internals``; tests/integration/model/test_oracle_assignment.py compares with them.
 """
 
 from __future__ import annotations

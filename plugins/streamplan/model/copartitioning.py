@@ -1,8 +1,9 @@
 """Partition counts: resolved and enforced as Kafka Streams does.
 
 Source: ``RepartitionTopics``, ``CopartitionedTopicsEnforcer`` and ``InternalTopologyBuilder`` of
-``org.apache.kafka.streams.processor.internals``, with their words; tests/integration/test_oracle_partitions.py compares
-with them. Stricter in two points, where the library goes on and joins wrongly, without a word:
+``org.apache.kafka.streams.processor.internals``, with their words;
+tests/integration/model/test_oracle_partitions.py compares with them. Stricter in
+two points, where the library goes on and joins wrongly, without a word:
 
 - it enforces co-partitioning only in a topology with a repartition topic; without one it joins a stream and a table of
   different counts

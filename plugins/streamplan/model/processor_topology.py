@@ -1,7 +1,7 @@
 """The topology as it runs: source, processor and sink nodes, sub-topologies, state stores.
 
 ``org.apache.kafka.streams.processor.internals.InternalTopologyBuilder`` and ``TopologyDescription``;
-tests/integration/test_oracle.py compares :meth:`ProcessorTopology.describe` with the real library.
+tests/integration/model/test_oracle.py compares :meth:`ProcessorTopology.describe` with the real library.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the bytes of a record are read.
 
 This is the reference: one record at a time, on the standard library. What runs on Spark reads whole Arrow batches
-and must agree with it record for record (tests/jobs compare the two).
+and must agree with it record for record (tests/unit/serdes compares the two).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 
+from tests.integration.spark.test_aggregator import read_committed
 from tests.integration.stack.test_deploy import DEPLOY_SECONDS
-from tests.integration.test_aggregator import read_committed
 
 ORDERS = pipeline_named("orders")
 GROUP = ORDERS.topology.application_id

@@ -1,0 +1,33 @@
+"""The command line against real brokers."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from streamplan.cli import main
+from streamplan.kafka.test_data import produce
+from streamplan.kafka.topics import apply_topics
+from streamplan.pipelines import pipeline_named
+
+from tests.integration.spark.test_aggregator import read_committed
+
+
+def test_plan_measures_the_load_of_each_stream_task(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline = pipeline_named("skewed")
+    apply_topics(bootstrap_servers, pipeline)
+    try:
+        produce(pipeline, bootstrap_servers, records=2000, stop=threading.Event(), progress=lambda number, until: None)
+        assert main(["plan", "skewed", "--instances", "8", "--bootstrap-servers", bootstrap_servers]) == 0
+        told = capsys.readouterr().out
+        records = Counter(message.partition() for message in read_committed(bootstrap_servers, "clicks"))
+        for partition, count in records.items():
+            (shown,) = re.findall(rf"% +([0-9,]+) +0_{partition}\n", told.split("if dealt by load")[0])
+            assert 0 <= int(shown.replace(",", "")) - count <= 2  # a marker for each transaction
+    finally:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        for future in admin.delete_topics([spec.name for spec in pipeline.topics()]).values():
+            future.exception(10)

@@ -1,0 +1,225 @@
+"""What the checks see of Kafka: the same questions to the cluster in memory and to real brokers."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone, records_of
+from streamplan.kafka.cluster import KafkaCluster
+
+from tests.support.fake_cluster import FakeCluster
+
+_numbers = itertools.count()
+
+
+class World(Protocol):
+    """A cluster, and what happens to one of its topics, which has two partitions."""
+
+    cluster: Cluster
+    topic: str
+
+    def write(self, *values: bytes, partition: int = 0) -> None: ...
+    def delete_before(self, offset: int) -> None: ...
+    def open_transaction(self, value: bytes) -> Callable[[], None]: ...
+    def commit_position(self, group: str, offset: int) -> None: ...
+
+
+class Fake:
+    def __init__(self) -> None:
+        self.topic = "topic"
+        self.cluster = self._fake = FakeCluster()
+        self._fake.create(self.topic, 2)
+
+    def write(self, *values: bytes, partition: int = 0) -> None:
+        for value in values:
+            self._fake.produce(self.topic, b"key", value, partition=partition, headers=(("name", b"header"),))
+
+    def delete_before(self, offset: int) -> None:
+        self._fake.purge(self.topic, 0, offset)
+
+    def open_transaction(self, value: bytes) -> Callable[[], None]:
+        self.write(value)
+        partition = self._fake.existing[self.topic].partitions[0]
+        partition.open_since = partition.end - 1
+
+        def commit() -> None:
+            partition.open_since = None
+            partition.end += 1  # the marker
+
+        return commit
+
+    def commit_position(self, group: str, offset: int) -> None:
+        self._fake.committed[group, self.topic] = {0: offset}
+
+
+class Real:
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = f"reader-{os.getpid()}-{next(_numbers)}"
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self.cluster = KafkaCluster(bootstrap_servers, deadline_seconds=3.0)
+        self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(10)
+
+    def write(self, *values: bytes, partition: int = 0) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        for value in values:
+            producer.produce(self.topic, value, b"key", partition=partition, headers=[("name", b"header")])
+        assert producer.flush(10) == 0
+
+    def delete_before(self, offset: int) -> None:
+        at = TopicPartition(self.topic, 0, offset)
+        self.admin.delete_records([at])[at].result(10)
+
+    def transaction(self) -> Producer:
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "transactional.id": self.topic})
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        return producer
+
+    def open_transaction(self, value: bytes) -> Callable[[], None]:
+        producer = self.transaction()
+        producer.produce(self.topic, value, b"key", partition=0, headers=[("name", b"header")])
+        assert producer.flush(10) == 0
+        return lambda: producer.commit_transaction(10)
+
+    def commit_position(self, group: str, offset: int) -> None:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
+        consumer.close()
+
+
+@pytest.fixture
+def real(bootstrap_servers: str) -> Iterator[Real]:
+    made = Real(bootstrap_servers)
+    yield made
+    made.admin.delete_topics([made.topic])[made.topic].exception(10)
+
+
+@pytest.fixture(params=["fake", "real"])
+def world(request: pytest.FixtureRequest) -> World:
+    return Fake() if request.param == "fake" else request.getfixturevalue("real")
+
+
+def values(world: World, ranges: Mapping[int, tuple[int, int]]) -> list[bytes | None]:
+    return [value for chunk in world.cluster.read(world.topic, ranges) for value in chunk.values]
+
+
+def settled(world: World) -> Offsets:
+    """The offsets of partition 0 once the markers are written, which the producer does not wait for."""
+    deadline = time.monotonic() + 10
+    while (found := world.cluster.offsets(world.topic)[0]).stable != found.end:
+        assert time.monotonic() < deadline, f"still open: {found}"
+    return found
+
+
+def test_a_record_is_read_whole(world: World) -> None:
+    world.write(b"value", partition=1)
+    (chunk,) = world.cluster.read(world.topic, {1: (0, 1)})
+    (record,) = records_of(chunk)
+    assert (record.partition, record.offset, record.key, record.value) == (1, 0, b"key", b"value")
+    assert record.headers == (("name", b"header"),)
+
+
+def test_a_range_ends_before_its_last_offset(world: World) -> None:
+    world.write(*(b"%d" % n for n in range(10)))
+    assert values(world, {0: (3, 6), 1: (0, 0)}) == [b"3", b"4", b"5"]
+
+
+def test_an_empty_topic(world: World) -> None:
+    assert world.cluster.offsets(world.topic) == {0: Offsets(0, 0, 0), 1: Offsets(0, 0, 0)}
+    assert values(world, {0: (0, 0), 1: (0, 0)}) == []
+
+
+def test_a_purged_topic_is_empty_with_an_end(world: World) -> None:
+    world.write(b"a", b"b")
+    world.delete_before(2)
+    assert world.cluster.offsets(world.topic)[0] == Offsets(2, 2, 2)
+    assert values(world, {0: (2, 2)}) == []
+
+
+def test_deleted_records_are_missed(world: World) -> None:
+    world.write(b"a", b"b", b"c")
+    world.delete_before(2)
+    with pytest.raises(RecordsGone):
+        values(world, {0: (1, 3)})
+
+
+def test_an_open_transaction_is_not_seen_and_shows_in_the_offsets(world: World) -> None:
+    world.write(b"before")
+    commit = world.open_transaction(b"in it")
+    assert world.cluster.offsets(world.topic)[0] == Offsets(0, 1, 2)
+    assert values(world, {0: (0, 1)}) == [b"before"]
+    with pytest.raises(CouldNotLook):
+        values(world, {0: (0, 2)})
+    commit()
+    assert settled(world) == Offsets(0, 3, 3)
+    assert values(world, {0: (0, 3)}) == [b"before", b"in it"]  # the last offset is a marker
+
+
+def test_positions(world: World) -> None:
+    assert world.cluster.positions("nobody", world.topic) == {}
+    world.commit_position(f"group-of-{world.topic}", 7)
+    assert world.cluster.positions(f"group-of-{world.topic}", world.topic) == {0: 7}
+
+
+def test_a_missing_topic(world: World) -> None:
+    assert world.cluster.topics(["not-there"]) == {}
+    with pytest.raises(CouldNotLook, match="not-there does not exist"):
+        world.cluster.offsets("not-there")
+
+
+# -- what only real brokers do
+
+
+def test_aborted_records_and_markers_count_for_nothing(real: Real) -> None:
+    real.write(b"before")
+    producer = real.transaction()
+    for value in (b"aborted", b"too"):
+        producer.produce(real.topic, value, partition=0)
+    producer.flush(10)
+    producer.abort_transaction(10)
+    assert settled(real) == Offsets(0, 4, 4)
+    assert values(real, {0: (0, 4)}) == [b"before"]
+    assert values(real, {0: (1, 4)}) == []
+
+
+def test_positions_inside_a_transaction_are_waited_for(real: Real) -> None:
+    """``require_stable``: neither the old position nor the new one is answered while it is undecided."""
+    group = f"group-of-{real.topic}"
+    real.commit_position(group, 1)
+    producer = real.transaction()
+    consumer = Consumer({"bootstrap.servers": real.bootstrap_servers, "group.id": group})
+    producer.send_offsets_to_transaction([TopicPartition(real.topic, 0, 5)], consumer.consumer_group_metadata(), 10)
+    with pytest.raises(CouldNotLook, match=f"positions of group {group}"):
+        real.cluster.positions(group, real.topic)
+    producer.commit_transaction(10)
+    assert real.cluster.positions(group, real.topic) == {0: 5}
+    consumer.close()
+
+
+def test_records_are_in_the_order_of_their_offsets(real: Real) -> None:
+    for partition in (0, 1):
+        real.write(*(b"%d" % n for n in range(50_000)), partition=partition)
+    seen: dict[int, list[int]] = {0: [], 1: []}
+    for chunk in real.cluster.read(real.topic, {0: (0, 50_000), 1: (10, 40_000)}):
+        for record in records_of(chunk):
+            assert record.value == b"%d" % record.offset
+            seen[record.partition].append(record.offset)
+    assert seen == {0: list(range(50_000)), 1: list(range(10, 40_000))}
+
+
+def test_brokers_that_are_away_are_named_with_how_long_was_tried() -> None:
+    away = KafkaCluster("127.0.0.1:1", deadline_seconds=1.0)
+    with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1.*within 1 s.*Connection refused"):
+        away.offsets("orders")
+    with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1"):
+        away.topics(["orders"])
+    with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1"):
+        list(away.read("orders", {0: (0, 5)}))

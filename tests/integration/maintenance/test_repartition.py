@@ -1,0 +1,406 @@
+"""A move to more partitions on real brokers: nothing lost, nothing doubled, totals unchanged, wherever it dies."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+from pyspark.sql import SparkSession
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Outcome, look
+from streamplan.errors import Refused
+from streamplan.kafka import copying
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.deletion import delete_records
+from streamplan.kafka.topics import apply_topics
+from streamplan.maintenance import repartition as moving
+from streamplan.maintenance.repartition import Move
+from streamplan.maintenance.repartition_plan import held, ledger_group
+from streamplan.maintenance.reset import observe_reset
+from streamplan.maintenance.reset_plan import internal_topics
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.processor_topology import TaskId
+from streamplan.reports.checking import prepare
+from streamplan.reports.results import verified_file
+from streamplan.settings import PROJECT, Settings
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+
+from tests.integration.conftest import NewTopicFactory
+from tests.integration.spark.test_aggregator import read_committed
+from tests.support.transactional_application import TransactionalApplication
+
+QUICK = 0.3
+BEGAN_MS = int(time.time() * 1000) - 3_600_000
+"""Of records: lately, since the brokers look every five minutes for what is older than its topic keeps."""
+
+CHECKED = ("totals", "copartitioning", "repartition", "skew", "topics")
+PASSED = dict.fromkeys(CHECKED, "passed")
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
+
+
+@pytest.fixture
+def before(bootstrap_servers: str, settings: Settings) -> Iterator[TransactionalApplication]:
+    """Two partitions: 200 orders counted, one of them without a key, three records dead-lettered, two of them equal."""
+    app = TransactionalApplication(bootstrap_servers, name=f"moved-{os.getpid()}-{next(_numbers)}")
+    app.create_topics()
+    app.order_many(0, 200)
+    for key, value in ((b"bad", b"not JSON"), (b"bad", b"not JSON"), (b"worse", b"{")):
+        app.produce(app.orders, key, value, timestamp=BEGAN_MS, headers=[("trace", b"7"), ("none", None)])
+    app.produce(app.orders, None, b'{"Id": "order_without_key", "ProductType": 0}', partition=1)
+    app.drain()
+    Path(settings.checkpoints, app.group, "1", "offsets").mkdir(parents=True)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def after(before: TransactionalApplication) -> Iterator[TransactionalApplication]:
+    """The same application, declared with the new topic."""
+    new = f"{before.orders}-v2"
+    app = TransactionalApplication(
+        before.bootstrap_servers, name=before.group, orders=new, partitions=4, moved_from={new: before.orders}
+    )
+    yield app
+    app.close()
+    leftovers = [held(spec).name for spec in internal_topics(app.pipeline)]
+    for future in app.admin.delete_topics(leftovers).values():
+        future.exception(10)
+
+
+def move_of(app: TransactionalApplication, settings: Settings) -> Move:
+    return Move(app.pipeline, app.bootstrap_servers, settings, watched_seconds=QUICK)
+
+
+def moved(app: TransactionalApplication, settings: Settings) -> list[str]:
+    said: list[str] = []
+    move = move_of(app, settings)
+    move.apply(move.observe().written(), say=said.append)
+    return said
+
+
+def outcomes(app: TransactionalApplication, settings: Settings, *, full: bool = False) -> dict[str, str]:
+    found = {}
+    cluster = KafkaCluster(app.bootstrap_servers)
+    for name in CHECKED:
+        check = prepare(name, app.pipeline.name, settings.reports, full=full)
+        result = look(application_of(app.pipeline), check, cluster)
+        found[name] = "passed" if result.outcome is Outcome.PASSED else result.reason
+    return found
+
+
+def whole(message: Message) -> tuple[Any, ...]:
+    return message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ())
+
+
+def verify(before: TransactionalApplication, after: TransactionalApplication, settings: Settings) -> None:
+    """Everything is there once, in its place, and the application goes on."""
+    servers = after.bootstrap_servers
+    old, new = read_committed(servers, before.orders), read_committed(servers, after.orders)
+    assert Counter(map(whole, old)) == Counter(map(whole, new))
+    assert all(m.partition() == partition_for_key(m.key(), 4) for m in new if m.key() is not None)
+    assert len({m.partition() for m in new}) == 4
+    changelog = read_committed(servers, after.changelog)
+    assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 101, b"1": 100}
+    assert all(m.partition() == partition_for_key(m.key(), 4) for m in changelog)
+    assert len(read_committed(servers, after.dead_letters)) == 3
+    cluster = KafkaCluster(servers)
+    names = [spec.name for spec in after.pipeline.topics()]
+    assert {name: topic.partitions for name, topic in cluster.topics(names).items()} == dict.fromkeys(names, 4)
+    for topic in (after.orders, after.repartition):
+        ends = {number: found.end for number, found in cluster.offsets(topic).items()}
+        assert cluster.positions(after.group, topic) == ends
+    assert cluster.read_by(ledger_group(after.pipeline)) == {}
+    assert not cluster.topics([held(spec).name for spec in internal_topics(after.pipeline)])
+    assert not Path(settings.checkpoints, after.group).exists()
+    assert not verified_file(settings.reports, after.pipeline.name).exists()
+    assert outcomes(after, settings) == PASSED
+
+    after.resume()
+    after.order_many(200, 300)
+    after.produce(after.orders, b"bad", b"not JSON either")
+    after.drain()
+    assert after.totals == {b"0": 151, b"1": 150}
+    assert outcomes(after, settings) == PASSED
+    assert outcomes(after, settings, full=True) == PASSED
+    assert move_of(after, settings).observe().done
+
+
+def test_the_streaming_aggregator_goes_on_with_the_state_of_the_changelog(
+    before: TransactionalApplication, after: TransactionalApplication, settings: Settings, spark: SparkSession
+) -> None:
+    moved(after, settings)
+    after.order_many(200, 300)
+    lines: list[str] = []
+    run(
+        spark,
+        Deployment(after.pipeline, after.bootstrap_servers, settings.checkpoints, 1000),
+        available_now=True,
+        trigger_interval_ms=100,
+        stop=threading.Event(),
+        report=lines.append,
+    )
+    changelog = read_committed(after.bootstrap_servers, after.changelog)
+    assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
+    assert any("restored 2 rows" in line for line in lines)
+    assert outcomes(after, settings) == PASSED
+
+
+def test_totals_are_unchanged_and_go_on(
+    before: TransactionalApplication, after: TransactionalApplication, settings: Settings
+) -> None:
+    assert outcomes(before, settings) == PASSED
+    plan = move_of(after, settings).observe()
+    assert [(one.topic, one.to, one.partitions_before, one.partitions) for one in plan.sources] == [
+        (before.orders, after.orders, 2, 4)
+    ]
+    assert {one.topic for one in plan.internal} == {after.repartition, after.changelog, after.dead_letters}
+    assert after.orders not in KafkaCluster(after.bootstrap_servers).topics([after.orders])  # a plan changes nothing
+    said = moved(after, settings)
+    assert f"{before.orders} is left in place" in said[-1]
+    verify(before, after, settings)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_died_at_every_step_and_run_again(
+    before: TransactionalApplication,
+    after: TransactionalApplication,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    """The first run dies at its first step, the second at its second, and so on until one comes to its end."""
+    steps = allowed = 0
+
+    def dying(function: Any) -> Any:
+        def step(*arguments: Any, **more: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps > allowed:
+                if when == "after":
+                    function(*arguments, **more)
+                raise KeyboardInterrupt
+            return function(*arguments, **more)
+
+        return step
+
+    for owner, name in (
+        *((moving, name) for name in ("fence", "apply_specs", "set_positions", "delete_topics", "delete_group")),
+        (copying, "copy_topic"),
+        (copying, "write_all"),
+        (moving.checkpoints, "delete"),
+    ):
+        monkeypatch.setattr(owner, name, dying(getattr(owner, name)))
+    for attempt in itertools.count():
+        steps, allowed = 0, attempt
+        try:
+            moved(after, settings)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert attempt > 5
+    monkeypatch.undo()
+    verify(before, after, settings)
+
+
+COPY = """
+import sys
+from streamplan.kafka.copying import copy_topic
+servers, topic, to, group = sys.argv[1:]
+copy_topic(servers, topic, to, 5, group=group, transactional_id=group, say=print, transaction_records=200)
+"""
+
+
+def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic: NewTopicFactory) -> None:
+    topic, to = new_topic("from"), new_topic("to", partitions=5)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+    for n in range(20_000):
+        producer.produce(topic, b"%d" % n, b"key_%d" % (n % 997), timestamp=BEGAN_MS + n)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    arguments = [sys.executable, "-c", COPY, bootstrap_servers, topic, to, f"{to}-copy"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}
+    cluster = KafkaCluster(bootstrap_servers)
+
+    def copied() -> int:
+        return sum(found.end for found in cluster.offsets(to).values())
+
+    for _ in range(3):
+        seen = copied()
+        process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while copied() < seen + 1000 and process.poll() is None:
+            assert time.monotonic() < deadline
+        assert process.poll() is None, "it ended before it could be killed"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+    done = subprocess.run(arguments, env=environment, stdout=subprocess.DEVNULL, timeout=120, check=False)
+    assert done.returncode == 0
+    new = read_committed(bootstrap_servers, to)
+    assert sorted(int(m.value()) for m in new) == list(range(20_000))
+    assert all(m.partition() == partition_for_key(m.key(), 5) for m in new)
+    by_partition: dict[int, list[int]] = {}
+    for message in new:
+        by_partition.setdefault(message.partition(), []).append(message.timestamp()[1])
+    assert all(timestamps == sorted(timestamps) for timestamps in by_partition.values())  # none comes late
+
+
+def test_what_is_not_processed_is_refused(
+    before: TransactionalApplication, after: TransactionalApplication, settings: Settings
+) -> None:
+    before.order_many(200, 210)
+    with pytest.raises(Refused, match=rf"10 records of {before.orders} are not.*Nothing was changed"):
+        move_of(after, settings).observe()
+    for partition in (0, 1):
+        before.step(TaskId(0, partition))
+    with pytest.raises(Refused, match=rf"10 records of {before.repartition} are not"):
+        move_of(after, settings).observe()
+
+
+def test_a_new_topic_with_records_of_others_is_refused(
+    before: TransactionalApplication, after: TransactionalApplication, settings: Settings
+) -> None:
+    moving.apply_specs(after.bootstrap_servers, "x", [after.pipeline.topics()[0]])
+    after.order_many(900, 901)
+    with pytest.raises(Refused, match=f"{after.orders}: expected missing or empty"):
+        move_of(after, settings).observe()
+
+
+def test_records_that_come_while_it_copies_are_found(
+    before: TransactionalApplication,
+    after: TransactionalApplication,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = copying.copy_topic
+
+    def disturbed(*arguments: Any, **more: Any) -> None:
+        after.order_many(900, 901)
+        copy(*arguments, **more)
+
+    monkeypatch.setattr(copying, "copy_topic", disturbed)
+    with pytest.raises(Refused, match=f"the copy of {before.orders} in {after.orders}.*Someone else"):
+        moved(after, settings)
+    assert outcomes(before, settings) == PASSED  # nothing of the application was touched
+
+
+def test_input_that_was_deleted_in_part_is_refused(
+    before: TransactionalApplication, after: TransactionalApplication, settings: Settings
+) -> None:
+    delete_records(after.bootstrap_servers, before.orders, {0: 3})
+    with pytest.raises(Refused, match=f"{before.orders}-0 begins at offset 3"):
+        move_of(after, settings).observe()
+
+
+def test_purged_repartition_records_do_not_hinder(
+    before: TransactionalApplication, after: TransactionalApplication, settings: Settings
+) -> None:
+    positions = before.cluster.positions(before.group, before.repartition)
+    delete_records(after.bootstrap_servers, before.repartition, {0: positions[0]})
+    moved(after, settings)
+    assert read_committed(after.bootstrap_servers, after.repartition) == []  # what is left in part must not look whole
+    verify(before, after, settings)
+
+
+def test_nothing_declared_and_nothing_to_move_from(
+    before: TransactionalApplication, settings: Settings, bootstrap_servers: str
+) -> None:
+    with pytest.raises(Refused, match=rf"moved_from=\{{'{before.orders}-v2': '{before.orders}'\}}"):
+        move_of(before, settings).observe()
+    new = f"{before.group}-x-orders"
+    nowhere = TransactionalApplication(
+        bootstrap_servers, name=f"{before.group}-x", partitions=4, moved_from={new: "no-such"}
+    )
+    with pytest.raises(Refused, match="topic no-such"):
+        move_of(nowhere, settings).observe()
+
+
+def test_counts_raised_in_place_are_refused_with_the_reason_and_the_safe_way(
+    before: TransactionalApplication, settings: Settings
+) -> None:
+    wider = TransactionalApplication(before.bootstrap_servers, name=before.group, partitions=4)
+    with pytest.raises(Refused) as refusal:
+        apply_topics(before.bootstrap_servers, wider.pipeline)
+    told = str(refusal.value)
+    for part in (
+        f"{before.orders}: partitions: expected 4, observed 2",
+        "keys would move",
+        "its total would be split",
+        f"{wider.pipeline.name}_repartition is the safe way",
+    ):
+        assert part in told
+    assert outcomes(before, settings) == PASSED
+
+
+def test_between_the_steps_neither_deployment_nor_reset_goes_ahead(
+    before: TransactionalApplication,
+    after: TransactionalApplication,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dies(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(moving.checkpoints, "delete", dies)
+        with pytest.raises(KeyboardInterrupt):
+            moved(after, settings)
+    cluster = KafkaCluster(after.bootstrap_servers)
+    assert after.dead_letters not in cluster.topics([after.dead_letters])  # an aggregator refuses without it
+    with pytest.raises(Refused, match=r"are being moved.*Nothing was created"):
+        apply_topics(after.bootstrap_servers, after.pipeline)
+    with pytest.raises(Refused, match="are being moved"):
+        observe_reset(after.pipeline, after.bootstrap_servers, settings, watched_seconds=QUICK)
+    assert move_of(after, settings).observe().begun
+    moved(after, settings)
+    verify(before, after, settings)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_the_application_did_since_is_not_undone(
+    before: TransactionalApplication,
+    after: TransactionalApplication,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    """All was in its place, the run died while it tidied up, the application was started: then the move runs again."""
+    delete_group = moving.delete_group
+
+    def dies(*arguments: Any) -> None:
+        if when == "after":
+            delete_group(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "delete_group", dies)
+        with pytest.raises(KeyboardInterrupt):
+            moved(after, settings)
+    after.resume()
+    after.order_many(200, 300)
+    after.drain()
+    cluster = KafkaCluster(after.bootstrap_servers)
+    positions = {topic: cluster.positions(after.group, topic) for topic in (after.orders, after.repartition)}
+    moved(after, settings)
+    assert {topic: cluster.positions(after.group, topic) for topic in positions} == positions
+    assert not cluster.topics([held(spec).name for spec in internal_topics(after.pipeline)])
+    changelog = read_committed(after.bootstrap_servers, after.changelog)
+    assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
+    assert outcomes(after, settings) == PASSED
+    assert move_of(after, settings).observe().done

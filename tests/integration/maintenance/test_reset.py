@@ -1,0 +1,295 @@
+"""A reset on real brokers: of exactly one application, not while it runs, and right when it died halfway."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from streamplan import processes
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Outcome, look
+from streamplan.cli import main
+from streamplan.cli import reset as console
+from streamplan.errors import Refused, StreamplanError
+from streamplan.maintenance import reset as resetting
+from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset_plan import ResetPlan
+from streamplan.model.status import AggregatorState, AggregatorStatus
+from streamplan.reports.checking import prepare
+from streamplan.reports.results import state_files, verified_file
+from streamplan.reports.status import status_file, write_status
+from streamplan.settings import Settings
+
+from tests.integration.spark.test_aggregator import read_committed
+from tests.support.transactional_application import TransactionalApplication
+
+QUICK = 0.3
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("STREAMPLAN_HOME", str(tmp_path))
+    return Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
+
+
+@pytest.fixture
+def name() -> str:
+    return f"my-app-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def app(bootstrap_servers: str, name: str, settings: Settings) -> Iterator[TransactionalApplication]:
+    application = worked(bootstrap_servers, name, settings)
+    yield application
+    application.close()
+
+
+@pytest.fixture
+def other(bootstrap_servers: str, name: str, settings: Settings) -> Iterator[TransactionalApplication]:
+    """Its names begin with those of ``app``."""
+    application = worked(bootstrap_servers, f"{name}-v1", settings)
+    yield application
+    application.close()
+
+
+def worked(bootstrap_servers: str, name: str, settings: Settings) -> TransactionalApplication:
+    """An application that has counted 100 orders and dead-lettered one, with all that this leaves."""
+    application = TransactionalApplication(bootstrap_servers, name=name)
+    application.create_topics()
+    application.order_many(0, 100)
+    application.produce(application.orders, b"order_bad", b"not JSON")
+    application.drain()
+    Path(settings.checkpoints, name, "1", "offsets").mkdir(parents=True)
+    Path(settings.checkpoints, name, "1", "offsets", "0").write_text("v1")
+    assert totals(application, settings) is Outcome.PASSED
+    return application
+
+
+def totals(app: TransactionalApplication, settings: Settings) -> Outcome:
+    check = prepare("totals", app.pipeline.name, settings.reports)
+    return look(application_of(app.pipeline), check, app.cluster).outcome
+
+
+def plan_of(app: TransactionalApplication, settings: Settings) -> ResetPlan:
+    return observe_reset(app.pipeline, app.bootstrap_servers, settings, watched_seconds=QUICK)
+
+
+def reset(app: TransactionalApplication, settings: Settings, plan: ResetPlan | None = None) -> list[str]:
+    said: list[str] = []
+    plan = plan or plan_of(app, settings)
+    apply_reset(app.pipeline, app.bootstrap_servers, settings, plan, say=said.append, watched_seconds=QUICK)
+    return said
+
+
+def again(app: TransactionalApplication, settings: Settings) -> TransactionalApplication:
+    """The same application, started anew: it begins where the group says, and that is at the beginning."""
+    assert app.cluster.read_by(app.group) == {}
+    fresh = TransactionalApplication(app.bootstrap_servers, name=app.group)
+    fresh.create_topics()
+    fresh.drain()
+    return fresh
+
+
+def test_it_begins_again_and_the_totals_are_those_of_one_reading(
+    app: TransactionalApplication, settings: Settings
+) -> None:
+    plan = plan_of(app, settings)
+    assert plan.topics.keys() == {app.repartition, app.changelog, app.dead_letters}
+    assert all(100 <= plan.topics[topic] <= 110 for topic in (app.repartition, app.changelog))
+    assert set(plan.positions) == {f"{topic}-{n}" for topic in (app.orders, app.repartition) for n in (0, 1)}
+    assert plan.checkpoints == f"{settings.checkpoints}/{app.group}"
+    assert plan.files == (f"{app.pipeline.name}/totals.sqlite",)
+    assert plan.kept == (app.orders,)
+    assert f"topic `{app.changelog}`: at most {plan.topics[app.changelog]} records" in plan.text
+    assert ResetPlan.read(plan.written()) == plan
+    assert verified_file(settings.reports, app.pipeline.name).exists()  # a plan deletes nothing
+
+    said = reset(app, settings, plan)
+    assert any(f"+ {app.changelog} (changelog, 2 partitions)" in line for line in said)
+    for topic in (app.repartition, app.changelog, app.dead_letters):
+        assert read_committed(app.bootstrap_servers, topic) == []
+    assert len(read_committed(app.bootstrap_servers, app.orders)) == 101
+    assert not Path(settings.checkpoints, app.group).exists()
+    assert state_files(settings.reports, app.pipeline.name) == []
+    assert plan_of(app, settings).empty
+
+    fresh = again(app, settings)
+    assert fresh.totals == {b"0": 50, b"1": 50}
+    assert len(read_committed(app.bootstrap_servers, app.dead_letters)) == 1
+    assert totals(fresh, settings) is Outcome.PASSED
+
+
+def test_an_application_whose_name_begins_alike_is_left_alone(
+    app: TransactionalApplication, other: TransactionalApplication, settings: Settings
+) -> None:
+    assert other.group == f"{app.group}-v1"
+    before = {
+        topic: other.cluster.offsets(topic)
+        for topic in (other.orders, other.repartition, other.changelog, other.dead_letters)
+    }
+    positions = other.cluster.read_by(other.group)
+    ids = other.cluster.topic_ids(list(before))
+    text = plan_of(app, settings).text
+    assert "-v1" not in text
+    reset(app, settings)
+    assert {topic: other.cluster.offsets(topic) for topic in before} == before
+    assert other.cluster.read_by(other.group) == positions
+    assert other.cluster.topic_ids(list(before)) == ids
+    assert Path(settings.checkpoints, other.group, "1", "offsets", "0").exists()
+    assert totals(other, settings) is Outcome.PASSED
+
+
+STEPS = ("fence", "delete_group", "delete_topics", "checkpoints.delete", "apply_topics")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_died_halfway_and_run_again(
+    app: TransactionalApplication, settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str, when: str
+) -> None:
+    plan = plan_of(app, settings)
+    owner = resetting.checkpoints if "." in step else resetting
+    done = getattr(owner, attribute := step.rpartition(".")[2])
+
+    def dies(*arguments: object, **more: object) -> None:
+        if when == "after":
+            done(*arguments, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, attribute, dies)
+        with pytest.raises(KeyboardInterrupt):
+            reset(app, settings, plan)
+    reset(app, settings, plan)
+    assert plan_of(app, settings).empty
+    assert again(app, settings).totals == {b"0": 50, b"1": 50}
+
+
+def refused(app: TransactionalApplication, settings: Settings, reason: str) -> None:
+    plan = ResetPlan(app.pipeline.name, app.group, {}, {}, "", (), ())
+    for attempt in (plan_of, lambda app, settings: reset(app, settings, plan)):
+        with pytest.raises(Refused, match=rf"(?s){app.group} at rest.*{reason}.*Nothing was changed"):
+            attempt(app, settings)
+    assert len(read_committed(app.bootstrap_servers, app.changelog)) == 100
+
+
+def test_refused_while_a_run_is_active(app: TransactionalApplication, settings: Settings) -> None:
+    runs = [f"{app.pipeline.name}_aggregator"]
+    with pytest.raises(Refused, match=f"an active run of {runs[0]}"):
+        observe_reset(app.pipeline, app.bootstrap_servers, settings, runs=runs)
+
+
+def test_refused_while_a_registered_aggregator_lives(app: TransactionalApplication, settings: Settings) -> None:
+    job = f"{app.pipeline.name}-aggregator"
+    log = settings.logs / "job.log"
+    process = processes.start(job, ["sleep", "60"], env=os.environ, log_file=log, run_dir=settings.run)
+    try:
+        refused(app, settings, f"the process {job}, pid {process.pid}")
+    finally:
+        processes.stop(process)
+    reset(app, settings)
+
+
+def test_refused_while_an_aggregator_says_that_it_runs(app: TransactionalApplication, settings: Settings) -> None:
+    file = status_file(settings.reports, app.pipeline.name)
+    now = datetime.now(UTC).isoformat()
+    status = AggregatorStatus(AggregatorState.RUNNING, 4711, "elsewhere", now)
+    write_status(file, status)
+    refused(app, settings, "pid 4711 on elsewhere, said running")
+    for over in (replace(status, at="2026-01-01T00:00:00+00:00"), replace(status, state=AggregatorState.STOPPED)):
+        write_status(file, over)
+        assert not plan_of(app, settings).empty
+
+
+def test_refused_while_the_group_has_members(app: TransactionalApplication, settings: Settings) -> None:
+    member = Consumer({"bootstrap.servers": app.bootstrap_servers, "group.id": app.group, "client.id": "of-the-jvm"})
+    member.subscribe([app.orders])
+    try:
+        deadline = time.monotonic() + 60
+        while not member.assignment():
+            assert time.monotonic() < deadline
+            member.poll(0.1)
+        refused(app, settings, f"a member of consumer group {app.group}: of-the-jvm")
+    finally:
+        member.close()
+
+
+def test_refused_while_positions_move(
+    app: TransactionalApplication, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.order_many(100, 110)
+    # Its own time alone: the application's clients sleep, too.
+    watched = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: app.drain()})
+    monkeypatch.setattr("streamplan.maintenance.require_stopped.time", watched)
+    with pytest.raises(Refused, match=rf"the position of group {app.group} in {app.orders}-0 moved from"):
+        plan_of(app, settings)
+
+
+def test_refused_when_there_is_more_than_was_approved(app: TransactionalApplication, settings: Settings) -> None:
+    plan = plan_of(app, settings)
+    app.order_many(100, 110)
+    app.drain()
+    with pytest.raises(Refused, match=rf"(?s)approved.*{app.changelog} has .* records, not .*Nothing was deleted"):
+        reset(app, settings, plan)
+    assert len(read_committed(app.bootstrap_servers, app.changelog)) == 110
+
+
+def test_a_zombie_that_wakes_after_the_reset_is_fenced(app: TransactionalApplication, settings: Settings) -> None:
+    """Its open transaction would commit a position of the life before."""
+    zombie = Producer(
+        {"bootstrap.servers": app.bootstrap_servers, "transactional.id": f"{app.group}-0_0", "log_level": 2}
+    )
+    zombie.init_transactions(30)
+    zombie.begin_transaction()
+    zombie.produce(app.repartition, b"late", b"0", partition=0)
+    assert zombie.flush(10) == 0
+    reset(app, settings)
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(10)
+    assert read_committed(app.bootstrap_servers, app.repartition) == []
+    assert again(app, settings).totals == {b"0": 50, b"1": 50}
+
+
+def test_an_application_that_never_ran(bootstrap_servers: str, name: str, settings: Settings) -> None:
+    nobody = TransactionalApplication(bootstrap_servers, name=name)
+    assert plan_of(nobody, settings).empty
+    reset(nobody, settings)
+    nobody.close()
+
+
+def test_by_command(
+    app: TransactionalApplication,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("streamplan.pipelines.pipeline_named", {app.pipeline.name: app.pipeline}.__getitem__)
+    command = ["reset", "--pipeline", app.pipeline.name, "--bootstrap-servers", app.bootstrap_servers]
+    assert main(command) == 1
+    printed = capsys.readouterr()
+    assert f"topic {app.changelog}: at most" in printed.out
+    assert "--yes" in printed.err
+    monkeypatch.setattr(console, "_agreed", lambda application: False)
+    assert main(command) == 1
+    assert "Nothing was deleted" in capsys.readouterr().out
+    assert not plan_of(app, settings).empty
+    assert main([*command, "--yes"]) == 0
+    assert "is reset" in capsys.readouterr().out
+    assert main([*command, "--yes"]) == 0
+    assert "nothing: there is neither" in capsys.readouterr().out
+
+
+def test_brokers_away(settings: Settings) -> None:
+    from streamplan.pipelines import pipeline_named
+
+    with pytest.raises(StreamplanError, match=r"127\.0\.0\.1:1"):
+        observe_reset(pipeline_named("orders"), "127.0.0.1:1", settings)

@@ -1,0 +1,332 @@
+"""Partition counts and internal topics, compared with what the real Kafka Streams decides and creates."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
+from py4j.protocol import Py4JJavaError
+from streamplan.errors import Refused
+from streamplan.local.jars import KAFKA_STREAMS
+from streamplan.model.copartitioning import copartition_groups, resolve_partition_counts
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topics import TopicRole
+from streamplan.model.windows import TimeWindows
+
+from tests.integration.conftest import NewTopicFactory
+from tests.support.kafka_streams import (
+    STREAMS,
+    Twin,
+    TwinStream,
+    TwinTable,
+    call,
+    cluster,
+    java,
+    properties,
+    running,
+    wait_until_running,
+)
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with java(KAFKA_STREAMS) as jvm:
+        yield jvm
+
+
+@pytest.fixture
+def twin(jvm: Any) -> Twin:
+    return Twin(jvm, "app")
+
+
+@dataclass
+class Answer:
+    """The library's co-partition groups and the counts of its repartition topics, by names in Kafka; or its refusal."""
+
+    groups: set[frozenset[str]] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+    refusal: str = ""
+
+
+def metadata_of(twin: Twin, built: Any) -> Any:
+    """``TopologyMetadata``, from which the assignor works."""
+    jvm = twin.jvm
+    config = jvm.org.apache.kafka.streams.StreamsConfig(
+        properties(jvm, {"application.id": twin.topology.application_id, "bootstrap.servers": "127.0.0.1:1"})
+    )
+    kind = jvm.java.lang.Class.forName(f"{STREAMS}.Topology")
+    builder = kind.getDeclaredField("internalTopologyBuilder")
+    builder.setAccessible(True)
+    metadata = jvm.org.apache.kafka.streams.processor.internals.TopologyMetadata(builder.get(built), config)
+    metadata.buildAndRewriteTopology()
+    return metadata
+
+
+def asked(twin: Twin, external: Mapping[str, int]) -> Answer:
+    """What ``RepartitionTopics.setup`` does, but for creating the topics."""
+    internals = twin.jvm.org.apache.kafka.streams.processor.internals
+    outside = cluster(twin.jvm, external)
+    answer = Answer()
+    try:
+        metadata = metadata_of(twin, twin.build())
+        groups = metadata.copartitionGroups()
+        answer.groups = {frozenset(map(str, group)) for group in groups}
+        enforcer = internals.assignment.CopartitionedTopicsEnforcer("")
+        topics = internals.RepartitionTopics(metadata, None, enforcer, outside, "")
+        found = call(twin.jvm, topics, "computeRepartitionTopicConfig", outside)
+        if not found.isEmpty():
+            call(twin.jvm, topics, "ensureCopartitioning", groups, found, outside)
+    except Py4JJavaError as error:
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        if cause.getClass().getSimpleName() != "TopologyException":
+            raise
+        answer.refusal = str(cause.getMessage())
+    else:
+        answer.counts = {str(name): int(found[name].numberOfPartitions().get()) for name in found}
+    return answer
+
+
+def ours(twin: Twin, external: Mapping[str, int]) -> dict[str, int]:
+    """Of the repartition topics, by their name in Kafka."""
+    counts = resolve_partition_counts(twin.topology, external)
+    return {twin.topology.decorate(topic): counts[topic] for topic in twin.topology.internal_topics}
+
+
+def agreed(twin: Twin, external: Mapping[str, int]) -> list[int]:
+    """The counts of the repartition topics, about which both agree."""
+    counts, answer = ours(twin, external), asked(twin, external)
+    assert (answer.counts, answer.refusal) == (counts, "")
+    return sorted(counts.values())
+
+
+def refused_by_both(twin: Twin, external: Mapping[str, int]) -> str:
+    """The words in which both refuse."""
+    with pytest.raises(Refused) as refused:
+        resolve_partition_counts(twin.topology, external)
+    assert refused.value.subject == asked(twin, external).refusal
+    return refused.value.subject
+
+
+def test_a_repartition_topic_takes_the_count_of_its_source(twin: Twin) -> None:
+    twin.stream("orders").select_key().count("counts")
+    assert agreed(twin, {"orders": 5}) == [5]
+
+
+def test_a_repartition_topic_takes_the_greatest_count_of_its_sources(twin: Twin) -> None:
+    twin.stream("a").merge(twin.stream("b")).select_key().count("counts")
+    assert agreed(twin, {"a": 2, "b": 7}) == [7]
+
+
+def test_a_repartition_topic_takes_the_count_of_the_table_it_is_joined_with(twin: Twin) -> None:
+    twin.stream("orders").select_key().join(twin.table("products")).to("enriched")
+    assert agreed(twin, {"orders": 6, "products": 3}) == [3]
+
+
+def test_repartition_topics_joined_with_each_other_take_the_greatest_count(twin: Twin) -> None:
+    counted = twin.stream("a").select_key().count("counts")
+    twin.stream("b").select_key().join(counted).to("out")
+    assert agreed(twin, {"a": 3, "b": 4}) == [4, 4]
+
+
+def test_an_explicit_count_wins_over_the_others_of_its_group(twin: Twin) -> None:
+    counted = twin.stream("a").repartition("few", 2).count("counts")
+    twin.stream("b").select_key().join(counted).to("out")
+    assert agreed(twin, {"a": 3, "b": 4}) == [2, 2]
+
+
+def test_topics_from_outside_that_disagree_are_refused(twin: Twin) -> None:
+    twin.stream("a").join(twin.table("b")).select_key().count("counts")
+    said = refused_by_both(twin, {"a": 2, "b": 3})
+    assert said == "Invalid topology: Topics not co-partitioned: [{a=2, b=3}]"
+
+
+def test_an_explicit_count_that_disagrees_with_the_table_is_refused(twin: Twin) -> None:
+    twin.stream("a").repartition("own", 5).join(twin.table("b")).to("out")
+    said = refused_by_both(twin, {"a": 2, "b": 3})
+    assert said == (
+        "Invalid topology: Number of partitions [5] of repartition topic [app-own-repartition] "
+        "doesn't match number of partitions [3] of the source topic."
+    )
+
+
+def test_two_explicit_counts_that_disagree_are_refused(twin: Twin) -> None:
+    counted = twin.stream("a").repartition("first", 2).count("counts")
+    twin.stream("b").repartition("second", 3).join(counted).to("out")
+    said = refused_by_both(twin, {"a": 2, "b": 3})
+    assert said == (
+        "Invalid topology: Following topics do not have the same number of partitions: "
+        "[{first-repartition=2, second-repartition=3}]"
+    )
+
+
+def test_two_explicit_counts_that_disagree_beside_one_that_follows_are_refused(twin: Twin) -> None:
+    counted = twin.stream("a").repartition("first", 2).count("counts")
+    other = twin.stream("b").repartition("second", 3)
+    free = twin.stream("c").repartition("third")
+    free.merge(other).join(counted).to("out")
+    said = refused_by_both(twin, {"a": 2, "b": 3, "c": 4})
+    assert said == (
+        "Invalid topology: Following topics do not have the same number of partitions: "
+        "[{app-first-repartition=2, app-second-repartition=3, app-third-repartition=4}]"
+    )
+
+
+# -- many topologies
+
+
+def drawn(jvm: Any, chosen: random.Random) -> tuple[Twin, dict[str, int]]:
+    """A topology of random operations, and partition counts of the topics that it reads."""
+    twin = Twin(jvm, f"app{chosen.randrange(1000)}")
+    names = (f"{chosen.choice('abcdefgh')}{number}" for number in range(1000))
+    few = chosen.sample([1, 2, 3, 4, 6], chosen.choice([1, 2, 2, 3]))
+    external: dict[str, int] = {}
+
+    def topic() -> str:
+        name = next(names)
+        external[name] = chosen.choice(few)
+        return name
+
+    streams: list[TwinStream] = [twin.stream(topic())]
+    tables: list[TwinTable] = []
+    for _ in range(chosen.randint(3, 10)):
+        stream = chosen.choice(streams)
+        match chosen.choice(["stream", "table", "rekey", "rekey", "repartition", "join", "join", "count", "merge"]):
+            case "stream":
+                streams.append(twin.stream(topic()))
+            case "table":
+                tables.append(twin.table(topic()))
+            case "rekey":
+                streams.append(stream.select_key())
+            case "repartition":
+                streams.append(stream.repartition(next(names), chosen.choice([None, None, *few])))
+            case "join":
+                table = chosen.choice(tables) if tables and chosen.random() < 0.7 else twin.table(topic())
+                tables.append(table)
+                streams.append(stream.join(table))
+            case "count":
+                window = TimeWindows("1 minute", "0 seconds") if chosen.random() < 0.3 else None
+                table = stream.count(next(names), window)
+                if window is None:
+                    tables.append(table)
+                    streams.append(table.to_stream())
+            case "merge":
+                other = chosen.choice(streams)
+                if other is not stream:
+                    streams.append(stream.merge(other))
+    return twin, external
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_counts_are_those_of_the_library(jvm: Any, seed: int) -> None:
+    twin, external = drawn(jvm, random.Random(seed))
+    assert not twin.topology.faults
+    answer = asked(twin, external)
+    if answer.refusal:
+        with pytest.raises(Refused) as said:
+            resolve_partition_counts(twin.topology, external)
+    groups = {frozenset(map(twin.topology.decorate, group)) for group in copartition_groups(twin.topology)}
+    if answer.groups != groups:  # it has lost sight of a join
+        assert all(any(theirs <= group for group in groups) for theirs in answer.groups)
+    elif answer.refusal:
+        assert answer.refusal.removeprefix("Invalid topology: ") in said.value.subject
+    elif answer.counts:  # without any it enforces nothing
+        assert ours(twin, external) == answer.counts
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_count_that_depends_on_the_order_of_hash_codes_is_that_of_the_library(jvm: Any, seed: int) -> None:
+    """Behind the join, a repartition topic takes 6 or 3: as the count of the one before it is known by then, or not."""
+    chosen = random.Random(seed)
+    stream, table, store = (chosen.randbytes(chosen.randint(1, 9)).hex() for _ in range(3))
+    twin = Twin(jvm, f"app-{seed}")
+    joined = twin.stream(stream).select_key().join(twin.table(table))
+    joined.count(f"{store}-kept", chosen.choice([None, TimeWindows("1 minute", "3 days")]))
+    joined.select_key().count(store, chosen.choice([None, TimeWindows("1 hour", "40 days")]))
+    counts = agreed(twin, {stream: 6, table: 3})
+    assert counts in ([3, 3], [3, 6])
+
+
+# -- the topics that it creates
+
+
+def overrides(admin: AdminClient, topic: str) -> dict[str, str]:
+    """The configs that were set for this topic when it was created."""
+    (asked_for,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    entries = asked_for.result(30).values()
+    return {entry.name: entry.value for entry in entries if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
+
+
+def created(jvm: Any, twin: Twin, bootstrap_servers: str, state: Path) -> dict[str, tuple[int, dict[str, str]]]:
+    """Partitions and configs of the internal topics that the real application creates; they are deleted again."""
+    application_id = twin.topology.application_id
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    names: list[str] = []
+    try:
+        with running(jvm, twin.build(), bootstrap_servers, application_id, state) as application:
+            wait_until_running(application)  # its tasks are assigned: every topic exists
+            deadline = time.monotonic() + 30
+            while True:  # the brokers hear of them one after the other
+                known = admin.list_topics(timeout=10).topics
+                found = sorted(name for name in known if name.startswith(f"{application_id}-"))
+                if names and found == names:
+                    break
+                names = found
+                assert time.monotonic() < deadline, f"the topics of {application_id} still change after 30 s"
+                time.sleep(0.5)
+            return {name: (len(known[name].partitions), overrides(admin, name)) for name in names}
+    finally:
+        for future in (admin.delete_topics(names) if names else {}).values():
+            future.result(30)
+
+
+def declared(twin: Twin, external: Mapping[str, int]) -> dict[str, tuple[int, dict[str, str]]]:
+    """Partitions and configs of the internal topics of the same topology's pipeline."""
+    first = twin.topology.source_topics[0]
+    data = TestData((first,), lambda n: (first, b"", b""), "Id")
+    specs = Pipeline("twin", twin.topology, "", external, data).topics()
+    return {
+        spec.name: (spec.partitions, dict(spec.configs))
+        for spec in specs
+        if spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
+    }
+
+
+def test_internal_topics_are_those_that_the_library_creates(
+    jvm: Any, bootstrap_servers: str, new_topic: NewTopicFactory, tmp_path: Path
+) -> None:
+    external = {new_topic(name, partitions=count): count for name, count in _OUTSIDE.items()}
+    orders, products, prices, unused, out = external
+    twin = Twin(jvm, f"shop-{uuid.uuid4().hex[:8]}")
+    twin.table(unused)
+    enriched = twin.stream(orders).select_key().join(twin.table(products))
+    enriched.to(out)
+    totals = enriched.repartition("enriched", 3).count("totals")
+    totals.to_stream().repartition("wide", 4).count("minutes", TimeWindows("1 minute", "30 seconds"))
+    twin.stream(prices).select_key().count("daily", TimeWindows("1 day"))
+
+    theirs = created(jvm, twin, bootstrap_servers, tmp_path)
+    assert theirs == declared(twin, external)
+    prefix = twin.topology.application_id
+    assert {name.removeprefix(f"{prefix}-"): partitions for name, (partitions, _) in theirs.items()} == {
+        "KSTREAM-KEY-SELECT-0000000004-repartition": 2,
+        f"{products}-STATE-STORE-0000000005-changelog": 2,
+        "enriched-repartition": 3,
+        "totals-changelog": 3,
+        "wide-repartition": 4,
+        "minutes-changelog": 4,
+        "daily-repartition": 1,
+        "daily-changelog": 1,
+    }
+    assert theirs[f"{prefix}-minutes-changelog"][1]["retention.ms"] == str(60_000 + 30_000 + 86_400_000)
+
+
+_OUTSIDE = {"orders": 3, "products": 2, "prices": 1, "unused": 5, "out": 2}

@@ -1,0 +1,412 @@
+"""The operations of the language on real brokers and Spark, against values worked out by hand.
+
+What the declared pipelines use is compared with the JVM library in test_pipelines; this is about the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from streamplan.kafka.topics import apply_topics
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+
+from tests.integration.spark.test_aggregator import read_committed
+
+_numbers = itertools.count()
+
+SALE = Json("shop string, amount bigint, weight double, paid boolean")
+MINUTE = 60_000
+EPOCH = (int(time.time()) // 60 - 120) * MINUTE
+"""The beginning of a minute, two hours ago: a windowed changelog does not keep what is much older."""
+
+
+class Tried:
+    """A topology with topics of its own. Topic names in it are given their prefix by :meth:`named`."""
+
+    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, *, restoring: bool) -> None:
+        self.restoring = restoring
+        self.name = f"tried-{os.getpid()}-{next(_numbers)}"
+        self.bootstrap_servers, self.checkpoints, self.spark = bootstrap_servers, checkpoints, spark
+        self.topology = Topology(self.name)
+        self.lines: list[str] = []
+        self._pipeline: Pipeline | None = None
+
+    def named(self, topic: str) -> str:
+        return f"{self.name}-{topic}"
+
+    @property
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), 2)
+            self._pipeline = Pipeline(self.name, self.topology, "", topics, TestData((), lambda n: ("", b"", b""), "n"))
+        return self._pipeline
+
+    def create_topics(self) -> None:
+        apply_topics(self.bootstrap_servers, self.pipeline)
+
+    def produce(self, topic: str, records: Sequence[tuple[str | bytes | None, Any, int]]) -> None:
+        """Key, value (as JSON unless bytes or None) and seconds after the epoch of the tests."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
+        refused: list[Any] = []
+        for key, value, second in records:
+            coded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            producer.produce(
+                self.named(topic),
+                coded,
+                key,
+                timestamp=EPOCH + 1000 * second,
+                on_delivery=lambda error, message: refused.append(error) if error else None,
+            )
+        assert producer.flush(10) == 0
+        assert refused == []
+
+    def drain(self) -> None:
+        if self.restoring and self.checkpoints.exists():
+            shutil.rmtree(self.checkpoints)
+        run(
+            self.spark,
+            Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), 1000),
+            available_now=True,
+            trigger_interval_ms=100,
+            stop=threading.Event(),
+            report=self.lines.append,
+        )
+
+    def run_last_again(self, subtopology: int) -> None:
+        """As after a crash between the sink's transaction and Spark's own commit."""
+        commits = self.checkpoints / self.name / str(subtopology) / "commits"
+        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        (commits / str(newest)).unlink()
+        (commits / f".{newest}.crc").unlink(missing_ok=True)
+
+    def read(self, topic: str) -> list[Message]:
+        return read_committed(self.bootstrap_servers, topic)
+
+    def records(self, topic: str) -> list[tuple[str | None, Any]]:
+        """Key and JSON of an output's records, sorted."""
+        return sorted(
+            (
+                (m.key().decode() if m.key() is not None else None, json.loads(m.value()) if m.value() else None)
+                for m in self.read(self.named(topic))
+            ),
+            key=repr,
+        )
+
+    def store(self, store: str) -> dict[str, Any]:
+        """The last value of each key of a changelog."""
+        found = self.read(self.topology.changelog_topic(store))
+        return {m.key().decode(): json.loads(m.value()) if m.value() else None for m in found}
+
+    def letters(self) -> list[tuple[str, str]]:
+        """Topic and reason of each dead letter, sorted."""
+        found = [dict(m.headers()) for m in self.read(self.topology.dead_letter_topic)]
+        topics = [
+            headers.get("streamplan.source.topic", b"").decode().removeprefix(f"{self.name}-") for headers in found
+        ]
+        return sorted(zip(topics, (headers["streamplan.reason"].decode() for headers in found), strict=True))
+
+
+@pytest.fixture(params=[False, True], ids=["checkpoint", "restored"])
+def tried(
+    request: pytest.FixtureRequest, bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> Iterator[Tried]:
+    """Once as it is, and once with all local state deleted before each drain: what comes out is the same."""
+    made = Tried(bootstrap_servers, tmp_path, spark, restoring=request.param)
+    yield made
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
+        future.exception(10)
+
+
+restored = pytest.mark.parametrize("tried", [True], indirect=True, ids=["restored"])
+"""Only so, where the operations with a state of each kind are tried both ways by another test."""
+
+
+def sale(shop: str | None, amount: int | None, weight: float = 1.5, paid: bool = True) -> dict[str, Any]:
+    return {"shop": shop, "amount": amount, "weight": weight, "paid": paid}
+
+
+@restored
+def test_operations_without_state_in_several_branches(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    sales = topology.stream(named("sales"), value=SALE)
+    returns = topology.stream(named("returns"), value=Json("shop string, amount bigint"))
+    negative = returns.map_values({"shop": "shop", "amount": "-amount"})
+    amounts = sales.map_values({"shop": "shop", "amount": "amount"})
+    amounts.merge(negative).peek({"passed": "count(*)", "least": "min(amount)"}).to(named("both"))
+    sales.filter("amount >= 10 and paid").select_key("shop").to(named("large"))
+    sales.map("concat(record.key, '/', shop)", {"double": "2 * amount"}).to(named("mapped"))
+    sales.flat_map("sequence(1, least(amount, 3))", key="shop", value={"step": "element", "of": "amount"}).to(
+        named("steps")
+    )
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 2), 1), ("b", sale("y", 10), 2), ("c", sale("y", 11, paid=False), 3)])
+    tried.produce("sales", [("d", b"no JSON", 4), ("e", {"shop": 5}, 5), (None, sale("z", 20), 6)])
+    tried.produce("returns", [("r", {"shop": "x", "amount": 1}, 7), ("s", None, 8)])
+    tried.drain()
+    amounts_written = [("a", "x", 2), ("b", "y", 10), ("c", "y", 11), (None, "z", 20), ("r", "x", -1)]
+    both = [(key, {"shop": shop, "amount": amount}) for key, shop, amount in amounts_written]
+    assert tried.records("both") == sorted(both, key=repr)
+    assert tried.records("large") == [("y", sale("y", 10)), ("z", sale("z", 20))]
+    mapped = [(None, {"double": 40}), ("a/x", {"double": 4}), ("b/y", {"double": 20}), ("c/y", {"double": 22})]
+    assert tried.records("mapped") == sorted(mapped, key=repr)
+    sold = [("x", 2), ("y", 10), ("y", 11), ("z", 20)]
+    steps = [(shop, {"step": step, "of": of}) for shop, of in sold for step in range(1, min(of, 3) + 1)]
+    assert tried.records("steps") == sorted(steps, key=repr)
+    # Each once, though four branches read them.
+    assert tried.letters() == [
+        ("returns", "the value is null"),
+        ("sales", "shop is not of type string"),
+        ("sales", "the value is not JSON"),
+    ]
+    assert any("passed 5, least -1" in line for line in tried.lines), tried.lines
+
+
+def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
+    grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    folded = {
+        "sales": "count(*)",
+        "known": "count(amount)",
+        "unpaid": "count_if(not paid)",
+        "total": "sum(amount)",
+        "least": "min(amount)",
+        "most": "max(amount)",
+        "mean": "avg(amount)",
+        "lightest": "min_by(shop, weight)",
+        "heaviest": "max_by(shop, weight)",
+        "all": "bool_and(paid)",
+        "any": "bool_or(paid)",
+    }
+    grouped.aggregate(folded, store="folded").to_stream().to(tried.named("shown"))
+    grouped.count(store="counted")  # beside it, on the same grouping
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 4, 2.5), 1), ("a", sale("y", None, 0.5, False), 2), ("b", sale("z", 7), 3)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("w", 9, 9.5), 4), (None, sale("v", 1), 5)])
+    tried.drain()
+    shown = {
+        "sales": 3, "known": 2, "unpaid": 1, "total": 13, "least": 4, "most": 9, "mean": 6.5,
+        "lightest": "y", "heaviest": "w", "all": False, "any": True,
+    }  # fmt: skip
+    last = {m.key().decode(): json.loads(m.value()) for m in tried.read(tried.named("shown"))}
+    assert last["a"] == shown
+    kept = {
+        "mean": {"sum": 13, "count": 2},
+        "lightest": {"value": "y", "by": 0.5},
+        "heaviest": {"value": "w", "by": 9.5},
+    }
+    assert tried.store("folded")["a"] == shown | kept
+    counts = tried.read(tried.topology.changelog_topic("counted"))
+    assert {m.key(): int.from_bytes(m.value(), "big") for m in counts} == {b"a": 3, b"b": 1}
+    assert tried.letters() == [("sales", "the key is null")]  # once for both aggregates
+
+
+def test_reduce_keeps_the_greatest_the_least_and_of_equals_the_later(tried: Tried) -> None:
+    grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    grouped.reduce(max_by="amount", store="greatest")
+    grouped.reduce(min_by="amount", store="least")
+    grouped.reduce(store="latest")
+    tried.create_topics()
+    for second, (shop, amount) in enumerate([("u", 3), ("v", 9), ("w", 9), ("x", 3), ("y", 5)]):
+        tried.produce("sales", [("k", sale(shop, amount), second)])
+        if second in (1, 3):
+            tried.drain()
+    tried.drain()
+    kept = {store: tried.store(store)["k"]["shop"] for store in ("greatest", "least", "latest")}
+    assert kept == {"greatest": "w", "least": "x", "latest": "y"}
+
+
+def test_windows(tried: Tried) -> None:
+    windowed = (
+        tried.topology.stream(tried.named("sales"), value=SALE)
+        .group_by("shop", name="by-shop")
+        .windowed_by(TimeWindows("1 minute", grace="1 hour"))
+    )
+    totals = windowed.aggregate({"total": "sum(amount)"}, store="totals").to_stream()
+    totals.to(tried.named("windowed"))
+    totals.map("concat(record.key, '@', unix_millis(record.window.start))", {"total": "total"}).to(tried.named("plain"))
+    tried.create_topics()
+    tried.produce("sales", [("k", sale("x", 1), 0), ("k", sale("x", 2), 59), ("k", sale("x", 4), 60)])
+    tried.drain()
+    tried.produce("sales", [("k", sale("x", 8), 30), ("k", sale("y", 16), 3700)])  # late, but within grace
+    tried.drain()
+    starts = {start: (EPOCH + start * 1000).to_bytes(8, "big") for start in (0, 60, 3660)}
+    expected = {b"x" + starts[0]: 11, b"x" + starts[60]: 4, b"y" + starts[3660]: 16}
+    changelog = tried.read(tried.topology.changelog_topic("totals"))
+    assert {m.key(): json.loads(m.value())["total"] for m in changelog} == {
+        key + bytes(4): total for key, total in expected.items()
+    }
+    written = tried.read(tried.named("windowed"))
+    assert {m.key(): json.loads(m.value())["total"] for m in written} == expected
+    for message in (*changelog, *written):  # a window lies where its raw key belongs
+        assert message.partition() == partition_for_key(message.key()[:1], 2)
+    plain = {m.key(): json.loads(m.value())["total"] for m in tried.read(tried.named("plain"))}
+    assert plain == {b"%b@%d" % (key[:1], int.from_bytes(key[1:], "big")): total for key, total in expected.items()}
+
+
+def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    owners = topology.table(named("owners"), value=Json("owner string"), key="shop")
+    located = (
+        topology.stream(named("sales"), value=SALE)
+        .select_key("shop")
+        .join(shops, {"shop": "shop", "amount": "amount", "city": "table.city"})
+    )
+    located.left_join(owners).to(named("joined"))
+    located.filter("amount > 100").to(named("large"))
+    owners.to_stream().to(named("copied"))
+    tried.create_topics()
+    tried.produce("shops", [("x", {"city": "Lyon"}, 0), ("x", {"city": "Turin"}, 20), ("x", None, 40)])
+    tried.produce("owners", [("x", {"owner": "Ann"}, 10), ("x", {"owner": 5}, 12)])
+    tried.produce("sales", [("k", sale("x", n), n) for n in (5, 15, 25, 45)] + [("k", sale("unknown", 1), 16)])
+    tried.produce("sales", [("k", sale(None, 1), 17)])
+    tried.drain()
+    tried.produce("shops", [("x", {"city": "Gent"}, 50)])
+    tried.drain()  # known before the sale, in a micro-batch of its own
+    tried.produce("sales", [("k", sale("x", 500), 55)])
+    tried.drain()
+    joined = [
+        ("x", {"shop": "x", "amount": 15, "city": "Lyon", "owner": "Ann"}),
+        ("x", {"shop": "x", "amount": 25, "city": "Turin", "owner": "Ann"}),
+        ("x", {"shop": "x", "amount": 5, "city": "Lyon"}),
+        ("x", {"shop": "x", "amount": 500, "city": "Gent", "owner": "Ann"}),
+    ]
+    assert tried.records("joined") == sorted(joined, key=repr)
+    assert tried.records("large") == [("x", {"shop": "x", "amount": 500, "city": "Gent"})]
+    assert tried.records("copied") == [("x", {"owner": "Ann"})]
+    assert tried.letters() == [
+        ("owners", "owner is not of type string"),
+        ("sales", "shop is missing"),
+    ]
+    before = len(tried.read(tried.named("joined")))
+    tried.run_last_again(max(group.id for group in tried.topology.subtopologies if group.stores))
+    tried.produce("sales", [("k", sale("x", 600), 60)])
+    tried.drain()
+    assert len(tried.read(tried.named("joined"))) == before + 1
+    assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
+
+
+@restored
+def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) -> None:
+    """``KStreamKTableJoinProcessor.maybeDropRecord`` and ``KStreamAggregate`` pass over a null value."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    owners = topology.table(named("owners"), value=Json("owner string"), key="shop")
+    updates = shops.to_stream()
+    updates.left_join(owners).to(named("joined"))
+    updates.repartition(name="updates").group_by_key().count(store="updates")
+    updates.group_by("'all'").count(store="regrouped")
+    updates.to(named("copied"))
+    tried.create_topics()
+    tried.produce("owners", [("x", {"owner": "Ann"}, 0)])
+    tried.produce("shops", [("x", {"city": "Lyon"}, 1), ("x", None, 2), ("y", None, 3)])
+    tried.drain()
+    assert tried.records("joined") == [("x", {"city": "Lyon", "owner": "Ann"})]
+    assert tried.records("copied") == [("x", None), ("x", {"city": "Lyon"}), ("y", None)]
+    counted = {
+        store: {m.key(): int.from_bytes(m.value(), "big") for m in tried.read(topology.changelog_topic(store))}
+        for store in ("updates", "regrouped")
+    }
+    assert counted == {"updates": {b"x": 1}, "regrouped": {b"all": 1}}
+    assert tried.letters() == []
+
+
+@restored
+def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
+    """The table is read long before the two streams, in a micro-batch of its own, and each record meets its row."""
+    topology, named = tried.topology, tried.named
+    amount = Json("amount bigint")
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    both = {"amount": "amount", "city": "table.city"}
+    topology.stream(named("sales"), value=amount).join(shops, both).to(named("sold"))
+    topology.stream(named("returns"), value=amount).left_join(shops, both).to(named("returned"))
+    tried.create_topics()
+    tried.produce("shops", [("x", {"city": f"c{n}"}, 10 * n) for n in range(50)])
+    tried.drain()
+    tried.produce("sales", [("x", {"amount": n}, n) for n in range(500)])
+    tried.drain()
+    tried.produce("returns", [("x", {"amount": n}, n) for n in range(-5, 500, 5)])
+    tried.drain()
+    sold = [("x", {"amount": n, "city": f"c{n // 10}"}) for n in range(500)]
+    assert tried.records("sold") == sorted(sold, key=repr)
+    returned = [("x", {"amount": n} | ({"city": f"c{n // 10}"} if n >= 0 else {})) for n in range(-5, 500, 5)]
+    assert tried.records("returned") == sorted(returned, key=repr)
+
+
+@restored
+def test_the_latest_of_merged_topics_is_told_by_time(tried: Tried) -> None:
+    topology, named = tried.topology, tried.named
+    one = topology.stream(named("one"), value=SALE)
+    grouped = one.merge(topology.stream(named("two"), value=SALE)).group_by_key()
+    grouped.reduce(store="latest")
+    grouped.reduce(max_by="amount", store="greatest")
+    grouped.reduce(min_by="amount", store="least")
+    tried.create_topics()
+    tried.produce("one", [("k", sale(f"one-{n}", 1), n) for n in range(10)] + [("k", sale("null", None), 11)])
+    tried.drain()
+    tried.produce("two", [("k", sale("two-0", 1), 12)])  # at a lower offset than the last of the other
+    tried.drain()
+    kept = {store: tried.store(store)["k"]["shop"] for store in ("latest", "greatest", "least")}
+    assert kept == {"latest": "two-0", "greatest": "two-0", "least": "two-0"}
+
+
+@restored
+def test_a_key_that_is_not_utf8(tried: Tried) -> None:
+    """As bytes it is counted like another; where it must be text it is dead-lettered."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    topology.stream(named("sales"), value=SALE).left_join(shops).to(named("joined"))
+    topology.stream(named("others"), value=SALE).group_by_key().count(store="counted")
+    topology.stream(named("lists"), value=SALE).flat_map("array(1, 2)", key="shop", value={"n": "element"}).to(
+        named("flat")
+    )
+    tried.create_topics()
+    tried.produce("shops", [(b"\xff\xfe", {"city": "Lyon"}, 0)])
+    tried.produce("sales", [(b"\xff\xfe", sale("x", 1), 1)])
+    tried.produce("others", [(b"\xff\xfe", sale("x", 1), 1)])
+    tried.produce("lists", [("k", sale("x", 1), 1), ("k", b"no JSON", 2)])
+    tried.drain()
+    assert tried.records("joined") == []
+    assert {m.key(): m.value() for m in tried.read(topology.changelog_topic("counted"))} == {
+        b"\xff\xfe": (1).to_bytes(8, "big")
+    }
+    assert tried.records("flat") == [("x", {"n": 1}), ("x", {"n": 2})]
+    assert tried.letters() == [
+        ("lists", "the value is not JSON"),
+        ("sales", "the key is not UTF-8"),
+        ("shops", "the key is not UTF-8"),
+    ]
+
+
+def test_an_aggregated_micro_batch_that_is_run_again_writes_nothing_twice(tried: Tried) -> None:
+    tried.topology.stream(tried.named("sales"), value=SALE).group_by_key().aggregate(
+        {"total": "sum(amount)"}, store="totals"
+    ).to_stream().to(tried.named("totals"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 1), (None, sale("x", 1), 2)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("sales", [("a", sale("x", 2), 3)])
+    tried.drain()
+    assert [value["total"] for _, value in tried.records("totals")] == [1, 3]
+    assert tried.store("totals") == {"a": {"total": 3}}
+    assert len(tried.letters()) == 1

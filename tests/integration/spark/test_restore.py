@@ -1,0 +1,250 @@
+"""The aggregator begins again with its checkpoint gone, damaged, old or another's, and the totals are exact."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from pyspark.sql import SparkSession
+from streamplan.errors import Refused, StreamplanError
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.spark.state.state_store import read_state_stores
+
+from tests.integration.spark.test_aggregator import Application, numbered, recount
+
+
+@pytest.fixture
+def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Application]:
+    made = Application(bootstrap_servers, tmp_path / "checkpoints", spark)
+    made.create_topics()
+    yield made
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
+        future.result(30)
+
+
+def drained(application: Application) -> list[str]:
+    """What the aggregator said."""
+    lines: list[str] = []
+    run(
+        application.spark,
+        Deployment(application.pipeline, application.bootstrap_servers, str(application.checkpoints), 500),
+        available_now=True,
+        trigger_interval_ms=100,
+        stop=threading.Event(),
+        report=lines.append,
+    )
+    return lines
+
+
+def checkpoint(application: Application) -> Path:
+    """Of the counting query."""
+    return application.checkpoints / application.topology.application_id / "1"
+
+
+def purge(application: Application) -> None:
+    """All that the repartition topic has."""
+    admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
+    ends = [TopicPartition(application.repartition, partition, -1) for partition in (0, 1)]
+    for future in admin.delete_records(ends).values():
+        future.result(30)
+
+
+def newest(directory: Path) -> Path:
+    return max((file for file in directory.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
+
+
+def leave_in_mid_batch(application: Application) -> None:
+    """As a kill between the transactions of the sink and the commit of Spark: the micro-batch is to be run again."""
+    for subtopology in ("0", "1"):
+        commits = application.checkpoints / application.topology.application_id / subtopology / "commits"
+        last = newest(commits)
+        last.unlink()
+        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def delete_all(application: Application) -> None:
+    shutil.rmtree(application.checkpoints)
+
+
+def delete_all_and_purge(application: Application) -> None:
+    delete_all(application)
+    purge(application)
+
+
+def purge_in_mid_batch(application: Application) -> None:
+    leave_in_mid_batch(application)
+    purge(application)
+
+
+def cut_off_the_plan(application: Application) -> None:
+    offsets = newest(checkpoint(application) / "offsets")
+    (offsets.with_name(f".{offsets.name}.crc")).unlink(missing_ok=True)
+    offsets.write_bytes(offsets.read_bytes()[:-7])
+
+
+def make_it_anothers(application: Application) -> None:
+    file = checkpoint(application) / "streamplan.json"
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "application": "another"}))
+
+
+def forget_every_micro_batch(application: Application) -> None:
+    """As a machine's that was outdone before the first record came, and gets the application back."""
+    for name in ("offsets", "commits", "sources", "state"):
+        shutil.rmtree(checkpoint(application) / name)
+
+
+def bring_an_old_one_back(application: Application) -> None:
+    old = application.checkpoints.with_name("old")
+    shutil.copytree(application.checkpoints, old)
+    application.produce(numbered(2000, 2400))
+    drained(application)
+    shutil.rmtree(application.checkpoints)
+    old.rename(application.checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (delete_all, "it has no checkpoint"),
+        (delete_all_and_purge, "it has no checkpoint"),
+        (purge_in_mid_batch, "its checkpoint does not fit: its unfinished micro-batch reads .* begins at"),
+        (cut_off_the_plan, "its checkpoint is damaged: offsets/[0-9]+ is cut off"),
+        (forget_every_micro_batch, "its checkpoint has no micro-batch"),
+        (make_it_anothers, "its checkpoint is another's: of application another"),
+        (bring_an_old_one_back, "its checkpoint does not fit: it is behind Kafka"),
+    ],
+)
+def test_the_state_is_restored_and_the_totals_are_exact(
+    application: Application, fault: Callable[[Application], None], said: str
+) -> None:
+    application.produce(numbered(0, 2000))
+    drained(application)
+    fault(application)
+    application.produce(numbered(3000, 3101))
+    lines = drained(application)
+    begun = [line for line in lines if line.startswith("sub-topology 1 begins with its changelog topics")]
+    assert len(begun) == 1
+    assert re.search(said, begun[0])
+    assert any("restored 2 rows in" in line for line in lines)
+    assert application.totals() == recount(application.committed(application.orders))
+    store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
+    assert {key.encode(): total for key, total in store.totals.items()} == application.totals()
+    assert not any("begins with" in line for line in drained(application))  # from here on the checkpoint fits
+
+
+def test_without_a_checkpoint_what_was_processed_is_not_read_again(application: Application) -> None:
+    application.produce(numbered(0, 2000))
+    drained(application)
+    delete_all(application)
+    application.produce(numbered(2000, 2101))
+    drained(application)
+    first = newest(checkpoint(application).with_name("0") / "offsets")
+    assert first.name == "0"  # all 2101 would be several micro-batches of 500
+    assert application.totals() == recount(application.committed(application.orders))
+
+
+def test_a_state_that_cannot_be_loaded_is_moved_away_and_restored(application: Application) -> None:
+    application.produce(numbered(0, 2000))
+    drained(application)
+    for file in (checkpoint(application) / "state").rglob("*.changelog"):
+        file.unlink()
+    for file in (checkpoint(application) / "state").rglob("*.zip"):
+        file.unlink()
+    # As a new process, which has none loaded.
+    states: Any = application.spark._jvm.org.apache.spark.sql.execution.streaming.state  # type: ignore[union-attr]
+    getattr(getattr(states, "StateStore$"), "MODULE$").stop()
+    application.produce(numbered(2000, 2010))
+    with pytest.raises(StreamplanError, match=r"the state in its checkpoint cannot be read.* moved to"):
+        drained(application)
+    assert any("restored 2 rows" in line for line in drained(application))
+    assert application.totals() == {b"0": 1005, b"1": 1005}
+
+
+def test_a_changelog_of_which_nothing_is_left_is_an_empty_state(application: Application) -> None:
+    """As of windows that are all over."""
+    application.produce(numbered(0, 10))
+    drained(application)
+    delete_all(application)
+    admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
+    changed = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        application.changelog,
+        incremental_configs=[
+            ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET),
+        ],
+    )
+    for altered in admin.incremental_alter_configs([changed]).values():
+        altered.result(30)
+    ends = [TopicPartition(application.changelog, partition, -1) for partition in (0, 1)]
+    for deleted in admin.delete_records(ends).values():
+        deleted.result(30)
+    application.produce(numbered(10, 14))
+    assert any("restored 0 rows" in line for line in drained(application))
+    store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
+    assert store.totals == {"0": 2, "1": 2}
+
+
+def test_a_changelog_of_something_else_is_refused(application: Application) -> None:
+    application.produce(numbered(0, 10))
+    drained(application)
+    delete_all(application)
+    producer = Producer({"bootstrap.servers": application.bootstrap_servers})
+    producer.produce(application.changelog, b'{"sum": 1}', b"0", 0)
+    assert producer.flush(30) == 0
+    with pytest.raises(Refused, match=r"could not be restored.* a changelog value of a count has 8 bytes"):
+        drained(application)
+
+
+def test_the_older_of_two_aggregators_stops_and_says_so(application: Application, tmp_path: Path) -> None:
+    application.produce(numbered(0, 1000))
+    stop = threading.Event()
+    ended: list[BaseException] = []
+
+    def older() -> None:
+        try:
+            run(
+                application.spark,
+                Deployment(application.pipeline, application.bootstrap_servers, str(application.checkpoints), 500),
+                available_now=False,
+                trigger_interval_ms=100,
+                stop=stop,
+                report=lambda line: None,
+            )
+        except StreamplanError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=older)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 180
+        while application.totals() != {b"0": 500, b"1": 500}:
+            assert time.monotonic() < deadline, f"{application.totals()} after 180 s"
+            assert not ended, ended
+            time.sleep(0.2)
+        application.produce(numbered(1000, 1100))
+        newer = copy(application)
+        newer.checkpoints = tmp_path / "elsewhere"
+        newer.spark = application.spark.newSession()  # a session has one query of a name, and the older one still runs
+        newer.drain()
+        thread.join(60)
+    finally:
+        stop.set()
+        thread.join(60)
+    assert [type(error) for error in ended] == [Refused]
+    assert "a newer aggregator of" in str(ended[0])
+    assert "pid" in str(ended[0])
+    assert application.totals() == {b"0": 550, b"1": 550}
+    assert len(application.committed(application.repartition)) == 1100

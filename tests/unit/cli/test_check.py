@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from streamplan import testing
+from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.check import Check, Observation
+from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.cli import check as console
+from streamplan.cli import main
+from streamplan.model.pipeline import Limits
+from streamplan.pipelines.orders import PIPELINE
+from streamplan.settings import PROJECT
+
+from tests.support.fake_cluster import FakeApplication, FakeCluster
+
+SERVERS = "127.0.0.1:1"
+ANY = ["check", "--bootstrap-servers", SERVERS, "--application-id", "orders-aggregator"]
+FAST = ["--only", "copartitioning,names"]
+"""Checks that a cluster in memory answers as it stands."""
+
+
+@pytest.fixture
+def orders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApplication:
+    """Healthy, and what the command finds at every address."""
+    cluster = FakeCluster()
+    application = FakeApplication(cluster, PIPELINE)
+    for n in range(19):
+        application.order(n)
+    application.drain()
+    for module in (console, testing):
+        monkeypatch.setattr(module, "KafkaCluster", lambda servers: cluster)
+        monkeypatch.setattr(module, "require_reachable", lambda servers: None)
+    monkeypatch.setenv("STREAMPLAN_HOME", str(tmp_path))
+    return application
+
+
+def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:  # type: ignore[type-arg]
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def one_check(monkeypatch: pytest.MonkeyPatch, *observations: Observation, error: CouldNotLook | None = None) -> None:
+    """Instead of the eight."""
+
+    def observe(*_: object) -> tuple[Observation, ...]:
+        if error is not None:
+            raise error
+        return observations
+
+    check = Check("names", "Names", "healthy", observe)
+    for module in (console, testing):
+        monkeypatch.setattr(module, "CHECKS", (check,))
+        monkeypatch.setattr(module, "check_named", lambda name: check)
+
+
+# -- exit status
+
+
+def test_healthy_is_0(orders: FakeApplication, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ANY, *FAST]) == 0
+    printed = capsys.readouterr()
+    assert "orders-aggregator: 1 source, 1 repartition topic, 1 changelog" in printed.out
+    assert [line.split()[:2] for line in printed.out.splitlines() if " passed " in line] == [
+        ["copartitioning", "passed"],
+        ["names", "passed"],
+    ]
+    assert "Looking: Co-partitioning" in printed.err
+
+
+def test_wrong_is_1_and_every_wrong_row_is_printed_whole(
+    orders: FakeApplication, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key in (b"a", b"b", b"c"):
+        for partition in (0, 1):
+            orders.cluster.produce(orders.repartition, key, b"v", partition=partition)
+    assert main([*ANY, *FAST]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    for key in "abc":
+        assert any(line.startswith(f"copartitioning: {orders.repartition}: key '{key}'") for line in lines)
+
+
+def test_what_could_not_be_looked_at_is_2(
+    orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one_check(monkeypatch, error=CouldNotLook("the group", observed="no permission"))
+    assert main(ANY) == 2
+    assert "no permission" in " ".join(capsys.readouterr().out.split())
+
+
+def test_wrong_wins_over_what_could_not_be_looked_at(
+    orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del orders.cluster.existing["orders"]  # lag cannot look
+    orders.cluster.produce(orders.repartition, b"1", b"v", partition=0)
+    assert main([*ANY, "--only", "copartitioning,lag", "--json"]) == 1
+    assert [one["outcome"] for one in answer_of(capsys)["checks"]] == ["failed", "could not look"]
+
+
+def test_no_rows_is_wrong(orders: FakeApplication, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_check(monkeypatch)
+    assert main(ANY) == 1
+
+
+def test_nothing_left_to_look_at_is_2(orders: FakeApplication, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ANY, "--only", "totals"]) == 2
+    assert "left out" in capsys.readouterr().out
+
+
+def test_an_unknown_application_is_2_with_those_near(
+    orders: FakeApplication, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--bootstrap", SERVERS, "--application-id", "orders-agregator"]) == 2
+    assert "Is it orders-aggregator?" in capsys.readouterr().out
+
+
+def test_brokers_away_is_2_with_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (ANY, ["check", "orders", "--bootstrap-servers", SERVERS]):
+        assert main(arguments) == 2
+        printed = capsys.readouterr()
+        assert (printed.out + printed.err).count("Connection refused") == 1
+
+
+def test_brokers_that_go_away_meanwhile_are_not_asked_again(
+    orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = CouldNotLook(f"Kafka at {SERVERS}", observed="refused")
+
+    def stop(method: str) -> None:
+        if method == "offsets":
+            monkeypatch.setattr(console, "require_reachable", gone)
+            raise away
+
+    def gone(servers: str) -> None:
+        raise away
+
+    monkeypatch.setattr(console, "discover", lambda *_, **__: application_of(PIPELINE))
+    orders.cluster.before = stop
+    assert main([*ANY, "--json"]) == 2
+    found = answer_of(capsys)
+    assert [one["check"] for one in found["checks"]] == ["copartitioning"]
+    assert found["reason"] == str(away)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give either"),
+        (["orders", "--application-id", "x"], "give either"),
+        (["orders", "--topology", "f", "--source", "t"], "--source, --topology: a pipeline declares that itself"),
+        (["--application-id", "x", "--store", "s"], "belong to --count"),
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", *arguments])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "copartition"], "check 'copartition': expected copartitioning or"),
+        (["--topology", "/nowhere"], "--topology /nowhere: expected a text file"),
+        (["--key-type", "orders=short"], "expected string or int or long"),
+        (["--key-type", "orders"], "expected TOPIC="),
+        (["--partitioner", "orders=nowhere:place"], "No module named 'nowhere'"),
+        (["--partitioner", "orders=streamplan.model.partitioner:place"], "no attribute 'place'"),
+        (["--partitioner", "orders=streamplan.model.partitioner:LIBRDKAFKA_PARTITIONER"], "expected a function"),
+        (["--count", "orders:ProductType"], "ProductType is not declared"),
+        (["--count", "orders:ProductType", "--value", "ProductType"], "'ProductType' is not a field"),
+        (["--count", "order"], "expected a topic that orders-aggregator reads: orders"),
+    ],
+)
+def test_options_that_do_not_fit_are_2(
+    orders: FakeApplication, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*ANY, *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_pipeline_that_is_not_declared_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "order"]) == 2
+    assert "pipeline 'order': expected orders" in capsys.readouterr().err
+
+
+# -- what it looks at
+
+
+def test_json(orders: FakeApplication, capsys: pytest.CaptureFixture[str]) -> None:
+    orders.cluster.produce(orders.changelog, b"1", bytes(8), partition=0)
+    assert main([*ANY, "--only", "copartitioning,totals", "--json"]) == 1
+    found = answer_of(capsys)
+    (copartitioning,) = found.pop("checks")
+    assert found == {
+        "application_id": "orders-aggregator",
+        "name": "orders-aggregator",
+        "bootstrap_servers": SERVERS,
+        "outcome": "failed",
+        "reason": "",
+        "topics": {
+            "orders": {"role": "source", "partitions": 2},
+            orders.repartition: {"role": "repartition", "partitions": 2},
+            orders.changelog: {"role": "changelog", "partitions": 2},
+        },
+        "notes": [],
+        "left_out": {"totals": "there is no count that can be recounted without an engine"},
+    }
+    assert copartitioning["outcome"] == "failed"
+    rows = [row for row in copartitioning["observations"] if not row["agrees"]]
+    assert {"subject", "expected", "observed", "where", "agrees"} == rows[0].keys()
+    assert rows[1]["subject"] == f"{orders.changelog}: key '1'"
+
+
+def test_json_of_brokers_away(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ANY, "--json"]) == 2
+    found = answer_of(capsys)
+    assert (found["outcome"], found["checks"]) == ("could not look", [])
+    assert "Connection refused" in found["reason"]
+
+
+def test_a_declared_pipeline(orders: FakeApplication, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "orders", "--only", "totals,copartitioning", "--json"]) == 0
+    found = answer_of(capsys)
+    assert [one["check"] for one in found["checks"]] == ["copartitioning", "totals"]  # in their own order
+    assert found["bootstrap_servers"] == "127.0.0.1:9092,127.0.0.1:9192"  # those of `up`
+    assert orders.dead_letters in found["topics"]
+
+
+def test_totals_of_a_count_that_is_told(orders: FakeApplication, capsys: pytest.CaptureFixture[str]) -> None:
+    count = ["--count", "orders:ProductType", "--value", "Id string, ProductType int", "--only", "totals"]
+    assert main([*ANY, *count]) == 0
+    orders.order(20)
+    orders.drain()
+    assert main([*ANY, *count]) == 0  # from the verified cut on
+    orders.cluster.produce(orders.changelog, b"0", (12).to_bytes(8, "big"))
+    assert main([*ANY, *count]) == 1
+    assert "orders-products-quantities[0]: expected 11, observed 12" in capsys.readouterr().out
+    orders.cluster.produce(orders.changelog, b"0", (11).to_bytes(8, "big"))
+    assert main([*ANY, *count, "--full"]) == 0
+
+
+def test_a_count_told_otherwise_begins_anew(orders: FakeApplication) -> None:
+    by_product = [*ANY, "--count", "orders:ProductType", "--value", "Id string, ProductType int", "--only", "totals"]
+    by_id = [*ANY, "--count", "orders:Id", "--value", "Id string, ProductType int", "--only", "totals"]
+    assert main(by_product) == 0
+    assert main(by_id) == 1
+    assert main(by_product) == 0
+
+
+def test_options_reach_the_discovery(
+    orders: FakeApplication, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described = tmp_path / "topology.txt"
+    described.write_text(PIPELINE.topology.describe())
+    more = ["--topology", str(described), "--key-type", f"{orders.repartition}=int", "--source", "orders"]
+    more += ["--partitioner", f"{orders.repartition}=streamplan.model.partitioner:partition_for_key"]
+    assert main([*ANY, *FAST, *more, "--json"]) == 0
+    rows = answer_of(capsys)["checks"][0]["observations"]
+    assert rows[1]["subject"] == f"{orders.changelog}: partitions (sub-topology 1)"
+    # all that lies in it is in the wrong place by this one
+    wrong = ["--partitioner", f"{orders.repartition}=tests.unit.cli.test_check:in_the_last"]
+    assert main([*ANY, *FAST, *wrong]) == 1
+
+
+def in_the_last(key: bytes, partitions: int) -> int:
+    return partitions - 1
+
+
+def test_a_sample_unless_all_is_wanted(
+    orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "Limits", lambda *_: Limits(scanned_records=10))
+    assert main([*ANY, *FAST, "--json"]) == 0
+    assert "a sample out of 19" in json.dumps(answer_of(capsys))
+    assert main([*ANY, *FAST, "--json", "--full"]) == 0
+    assert "a sample" not in json.dumps(answer_of(capsys))
+
+
+def test_it_brings_neither_airflow_nor_spark_nor_great_expectations() -> None:
+    script = (
+        "import sys\n"
+        "from streamplan.cli import main\n"
+        f"assert main({ANY!r}) == 2\n"
+        "slow = {'airflow', 'pyspark', 'great_expectations', 'pyarrow', 'pandas'}\n"
+        "print(slow & {name.split('.')[0] for name in sys.modules})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(PROJECT / "plugins")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr
+
+
+# -- for tests
+
+
+def test_assert_healthy(orders: FakeApplication) -> None:
+    results = testing.assert_healthy(SERVERS, "orders-aggregator", checks=["copartitioning", "names"])
+    assert [result.check for result in results] == ["copartitioning", "names"]
+    testing.assert_healthy(SERVERS, PIPELINE, checks=["copartitioning", "totals"])
+    orders.cluster.produce(orders.repartition, b"1", b"v", partition=0)
+    with pytest.raises(AssertionError) as failed:
+        testing.assert_healthy(SERVERS, "orders-aggregator", checks=["copartitioning", "names"])
+    assert f"copartitioning: {orders.repartition}: key '1'" in str(failed.value)
+    assert len(str(failed.value).splitlines()) >= 3
+
+
+def test_assert_healthy_that_cannot_look(
+    orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TypeError, match="sources: a pipeline declares that itself"):
+        testing.assert_healthy(SERVERS, PIPELINE, sources=["orders"])
+    with pytest.raises(CouldNotLook, match="application other"):
+        testing.assert_healthy(SERVERS, "other")
+    one_check(monkeypatch, error=CouldNotLook("the group", observed="no permission"))
+    with pytest.raises(CouldNotLook, match="no permission"):
+        testing.assert_healthy(SERVERS, "orders-aggregator")
