@@ -21,7 +21,6 @@ from streamplan.spark.placements import TaskWritten
 from streamplan.spark.planning.compiled_plan import ArrowFunction, Replay, map_in_arrow, record
 from streamplan.spark.planning.operators import Finished
 from streamplan.spark.planning.plan import Lowered, lower, number_outputs
-from streamplan.spark.planning.records import consumer_options, from_kafka
 from streamplan.spark.session import CodeGeneration
 from streamplan.spark.sink.transaction import Output, SinkTarget, commit_empty
 from streamplan.spark.sink.writers import (
@@ -32,6 +31,7 @@ from streamplan.spark.sink.writers import (
     ranges_as_text,
     repartition_writer,
 )
+from streamplan.spark.sources import read_stream
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.checkpoint_files import location
 
@@ -232,20 +232,18 @@ def _kept(batch: DataFrame, nothing: DataFrame | None) -> Iterator[DataFrame]:
 
 def _read_stream(spark: SparkSession, deployment: Deployment, subtopology: Subtopology, source: Source) -> DataFrame:
     topic = deployment.pipeline.topology.decorate(source.topic)
-    reader = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", deployment.bootstrap_servers)
-        .options(**consumer_options(deployment.source_partitions))
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")  # a new checkpoint has others: Checkpoint.begin_at
-        .option("failOnDataLoss", True)
-        .option("includeHeaders", True)
-    )
+    # A table is read as far as it goes, so that no record of a stream misses a row that was there before it.
+    max_offsets = None
     if not _is_table(subtopology, source):
-        # A table is read as far as it goes, so that no record of a stream misses a row that was there before it.
         streams = sum(not _is_table(subtopology, other) for other in subtopology.sources)
-        reader = reader.option("maxOffsetsPerTrigger", max(1, deployment.micro_batch(subtopology) // streams))
-    return from_kafka(reader.load())
+        max_offsets = max(1, deployment.micro_batch(subtopology) // streams)
+    return read_stream(
+        spark,
+        deployment.bootstrap_servers,
+        topic,
+        partitions=deployment.source_partitions,
+        max_offsets=max_offsets,
+    )
 
 
 def _is_table(subtopology: Subtopology, source: Source) -> bool:

@@ -30,10 +30,11 @@ from streamplan.model.stateful import aggregations, behind, joins, tables
 from streamplan.serdes.json import Json
 from streamplan.spark.planning.operators import DEAD_LETTER, OUTPUT, Walk, read
 from streamplan.spark.planning.plan import number_outputs
-from streamplan.spark.planning.records import Frame, consumer_options, from_kafka
+from streamplan.spark.planning.records import Frame
 from streamplan.spark.planning.stream_table_join import look_up, looked_up
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.sink.transaction import Output, Placed
+from streamplan.spark.sources import read_batch
 
 NAMED = 20
 """So many wrong keys of an output get a row each; the others are counted."""
@@ -46,17 +47,7 @@ class _Reader:
 
     def read(self, topic: str, ends: Mapping[int, int]) -> DataFrame:
         """Committed records of a topic up to ``ends``, by partition."""
-        ending = json.dumps({topic: {str(partition): end for partition, end in ends.items()}})
-        return from_kafka(
-            self.spark.read.format("kafka")
-            .option("kafka.bootstrap.servers", self.bootstrap_servers)
-            .options(**consumer_options(len(ends)))
-            .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .option("endingOffsets", ending)
-            .option("includeHeaders", True)
-            .load()
-        )
+        return read_batch(self.spark, self.bootstrap_servers, topic, ends)
 
 
 def recount(spark: SparkSession, pipeline: Pipeline, cluster: Cluster, bootstrap_servers: str) -> Iterator[Observation]:

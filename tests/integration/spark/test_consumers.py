@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
-from streamplan.spark.planning.records import consumer_options
+from streamplan.spark.sources import consumer_options
 
 from tests.integration.conftest import NewTopicFactory
 

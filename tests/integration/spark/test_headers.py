@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType
-from streamplan.spark.planning.records import from_kafka
 from streamplan.spark.sink.writers import headers_of
+from streamplan.spark.sources import raw_records
 
 KAFKA = """key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     headers array<struct<key: string, value: binary>>"""
@@ -23,11 +23,11 @@ KAFKA = """key binary, value binary, topic string, partition int, offset bigint,
 )
 def test_headers_come_back_as_they_were(spark: SparkSession, headers: list[tuple[str, bytes | None]]) -> None:
     rows = [(None, None, "t", 0, 0, None, headers or None)]
-    (batch,) = from_kafka(spark.createDataFrame(rows, KAFKA)).select("headers").toArrow().to_batches()
+    (batch,) = raw_records(spark.createDataFrame(rows, KAFKA)).select("headers").toArrow().to_batches()
     assert headers_of(batch["headers"][0]) == headers
 
 
 def test_no_column_is_an_array(spark: SparkSession) -> None:
     """Arrow would look at each row again for each further row of a batch."""
-    records = from_kafka(spark.createDataFrame([], KAFKA))
+    records = raw_records(spark.createDataFrame([], KAFKA))
     assert not [field.name for field in records.schema if isinstance(field.dataType, ArrayType)]

@@ -18,7 +18,8 @@ from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
-from streamplan.spark.planning.records import HEADERS, Frame, read_frame
+from streamplan.spark.planning.records import Frame, read_frame
+from streamplan.spark.sources import HEADERS
 
 
 def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, Frame], *, merged: bool) -> DataFrame:
@@ -35,7 +36,7 @@ def aggregate_again(
 ) -> DataFrame:
     """The same fold, over what the stores held: each key's value contributes what it was made of.
 
-    ``stored``  by the name of a node rows of the columns :data:`streamplan.spark.planning.records.RAW`, each key's last
+    ``stored``  by the name of a node rows of the columns :data:`streamplan.spark.sources.RAW`, each key's last
     """
     types = aggregate(nodes, inputs, merged=merged).schema
     projected = []

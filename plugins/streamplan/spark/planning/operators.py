@@ -32,7 +32,8 @@ from streamplan.model.operations import (
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.serdes.json import MAX_BYTES, Json
 from streamplan.spark.planning.aggregation import aggregate, aggregated, shown
-from streamplan.spark.planning.records import HEADERS, Frame, read_frame, trusted, unread_frame
+from streamplan.spark.planning.records import Frame, read_frame, trusted, unread_frame
+from streamplan.spark.sources import HEADERS
 
 DEAD_LETTER = -1
 """Instead of the number of an output."""

@@ -83,7 +83,7 @@ def lower_again(
 ) -> DataFrame:
     """A plan with the stateful operator of the sub-topology, over what its stores hold instead of records.
 
-    ``stored`` gives the rows of a processor's store, in the columns ``frames.RAW``.
+    ``stored`` gives the rows of a processor's store, in the columns :data:`streamplan.spark.sources.RAW`.
     """
     numbers, _ = number_outputs(pipeline, subtopology)
     held, stores = aggregations(subtopology), tables(subtopology)

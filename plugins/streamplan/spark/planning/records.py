@@ -36,18 +36,7 @@ from streamplan.errors import Refused
 from streamplan.serdes.json import Json
 from streamplan.serdes.json_arrow import ARROW_TYPES, read_rows
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
-
-HEADERS = "string"
-"""As JSON, values in base64; null without any.
-
-Not as Kafka's array: for each row Spark asks how large its Arrow batch has become, and Arrow answers for an array of
-nulls by looking at each of them again. That was three quarters of all that the executors did.
-"""
-
-RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""What is read from Kafka."""
-
-RAW = f"key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers {HEADERS}"
+from streamplan.spark.sources import RAW
 
 _JSON_TYPES: Mapping[type[DataType], str] = {
     StringType: "string",
@@ -168,32 +157,6 @@ class Frame:
 
     def _live(self, column: Column) -> Column:
         return column if self.clean else F.when(F.col("record.reason").isNull(), column)
-
-
-_POLLED_RECORDS = 400_000
-_FETCHED_BYTES = 16 * 1024 * 1024
-
-
-def consumer_options(partitions: int) -> dict[str, str]:
-    """Options of Spark's connector, whoever reads: a query, a recount or a restore.
-
-    ``partitions``  that are read at a time, in all. Spark keeps a consumer for each, with what it has polled and not
-    used yet: to let each poll as much as is best for two of them is more than the heap of an executor when they are 64.
-    """
-    return {
-        "kafka.isolation.level": "read_committed",
-        # At the end of a topic the brokers keep an answer back for so long, 500 ms by default: a micro-batch whose last
-        # offsets are transaction markers waits for it.
-        "kafka.fetch.max.wait.ms": "20",
-        # With each poll Spark asks the brokers for the first and the last offset: as many records as one answer has.
-        "kafka.max.poll.records": str(max(500, _POLLED_RECORDS // partitions)),
-        "kafka.max.partition.fetch.bytes": str(max(1024 * 1024, _FETCHED_BYTES // partitions)),
-    }
-
-
-def from_kafka(records: DataFrame) -> DataFrame:
-    """The columns :data:`RAW` of records that Spark's connector read with ``includeHeaders``."""
-    return records.withColumn("headers", F.to_json("headers")).select(*RAW_COLUMNS)
 
 
 def read_frame(raw: DataFrame, serde: Json, *, table: bool = False) -> Frame:

@@ -13,8 +13,8 @@ from streamplan.model.stateful import tables
 from streamplan.serdes.json import Json
 from streamplan.spark.planning.operators import Walk, read
 from streamplan.spark.planning.plan import number_outputs
-from streamplan.spark.planning.records import RAW
 from streamplan.spark.session import open_session
+from streamplan.spark.sources import RAW
 
 
 def faults(pipelines: Sequence[Pipeline]) -> list[Fault]:

@@ -22,7 +22,7 @@ from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stateful import joins
 from streamplan.serdes.json import Json
 from streamplan.spark.planning.plan import lower_again
-from streamplan.spark.planning.records import HEADERS, RAW_COLUMNS, consumer_options
+from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch
 from streamplan.spark.state.checkpoint import Checkpoint
 
 SLICE = 1_000_000
@@ -156,20 +156,10 @@ def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster)
 
 
 def _read(spark: SparkSession, bootstrap_servers: str, one: _Slice) -> DataFrame:
-    def offsets(side: int) -> str:
-        listed = ", ".join(f'"{number}": {extent[side]}' for number, extent in sorted(one.ranges.items()))
-        return f'{{"{one.topic}": {{{listed}}}}}'
-
-    reader = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
-        .options(**consumer_options(len(one.ranges)))
-        .option("subscribe", one.topic)
-        .option("startingOffsets", offsets(0))
-        .option("endingOffsets", offsets(1))
-        .option("failOnDataLoss", True)
-    )
-    return reader.load().select(F.lit(one.store).alias("store"), "key", "value", "partition", "offset", "timestamp")
+    starts = {partition: first for partition, (first, _) in one.ranges.items()}
+    ends = {partition: until for partition, (_, until) in one.ranges.items()}
+    records = read_batch(spark, bootstrap_servers, one.topic, ends, starts)
+    return records.select(F.lit(one.store).alias("store"), "key", "value", "partition", "offset", "timestamp")
 
 
 def _last(rows: DataFrame) -> DataFrame:
