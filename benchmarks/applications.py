@@ -22,8 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from confluent_kafka import Producer
-from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.errors import StreamplanError
+from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
 from streamplan.local.jars import KAFKA_STREAMS, SPARK, pyspark_home, require
@@ -154,7 +153,7 @@ class Positions:
         """Whether every position is at or past these. A brokers' answer that does not come is a no."""
         try:
             at = {topic: self._cluster.positions(self._group, topic) for topic in self._topics}
-        except CouldNotLook:
+        except (BrokersUnavailable, CouldNotLook):
             return False
         return all(at[topic].get(number, -1) >= end for (topic, number), end in ends.items())
 
@@ -165,7 +164,7 @@ class Positions:
                 for topic in self._topics
                 for number, found in self._cluster.offsets(topic).items()
             )
-        except CouldNotLook:
+        except (BrokersUnavailable, CouldNotLook):
             return 10**9
 
     def wait_until_steady(self, lag: int, seconds: float = 600) -> None:

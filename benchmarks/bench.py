@@ -51,8 +51,7 @@ from applications import (
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from meters import Meter, Totals, percentile
-from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.errors import StreamplanError
+from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.settings import PROJECT
@@ -265,7 +264,7 @@ def committed(cluster: KafkaCluster, topic: str) -> int:
     """
     try:
         return sum(found.stable for found in cluster.offsets(topic).values())
-    except CouldNotLook:
+    except (BrokersUnavailable, CouldNotLook):
         return 0
 
 

@@ -38,7 +38,7 @@ from bench import (
 )
 from counted_orders import APPLICATION_ID, counted
 from meters import Meter, Totals, percentile
-from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.spark.submit import LOCAL_MASTER
@@ -120,7 +120,7 @@ def measure(system: str, bootstrap_servers: str, home: Path, case: Case) -> Poin
                 for topic in ("orders", repartition)
                 for number, found in cluster.offsets(topic).items()
             )
-        except CouldNotLook:
+        except (BrokersUnavailable, CouldNotLook):
             return False
 
     with removed_afterwards(bootstrap_servers, application_id, job):

@@ -12,8 +12,8 @@ from pathlib import Path
 from streamplan.checks import copartitioning, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook
-from streamplan.errors import StreamplanError
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.counting import count_batch
 from streamplan.reports.results import Recounted, verified_file
@@ -43,7 +43,7 @@ def main() -> int:
         try:
             cluster = DistributedCluster(spark, args.bootstrap_servers)
             found = Recounted(rows(args.check, args.pipeline, cluster, args.reports))
-        except CouldNotLook as error:
+        except (BrokersUnavailable, CouldNotLook) as error:
             found = Recounted((), could_not_look=str(error))
         found.write(args.output)
         for row in found.rows:

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.errors import StreamplanError
+from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.checking import contents
@@ -35,7 +34,7 @@ def main() -> int:
             before = contents(application_of(pipeline), cluster)
             rows = tuple(recount(spark, pipeline, cluster, args.bootstrap_servers))
             found = Recounted(rows, at=at, contents=before)
-        except CouldNotLook as error:
+        except (BrokersUnavailable, CouldNotLook) as error:
             found = Recounted((), could_not_look=str(error))
         found.write(args.output)
         for row in found.rows:

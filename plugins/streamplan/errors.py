@@ -28,5 +28,13 @@ def _restore(kind: type[StreamplanError], subject: str, expected: str, observed:
     return kind(subject, expected=expected, observed=observed, remedy=remedy)
 
 
+class CouldNotLook(StreamplanError):
+    """A check could not decide, for example because there is nothing to compare. It neither passed nor failed."""
+
+
+class BrokersUnavailable(StreamplanError):
+    """Kafka gave no usable answer within a deadline: no broker accepts connections, or the brokers answer an error."""
+
+
 class Refused(StreamplanError):
     """A request that would be wrong however often it is tried again (exit status 78, no retry in Airflow)."""

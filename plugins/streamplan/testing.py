@@ -20,7 +20,7 @@ from streamplan.checks import CHECKS, check_named, left_out
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import CheckResult, Outcome, look, sentence
-from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka.brokers import require_reachable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
@@ -37,14 +37,19 @@ def assert_healthy(
     Raises ``AssertionError``; or :class:`CouldNotLook` when nothing is wrong and a check could not look. Returns what
     was seen.
     """
-    require_reachable(bootstrap_servers)
+    if more and isinstance(application, Pipeline):
+        raise TypeError(f"{', '.join(more)}: a pipeline declares that itself")
     cluster = KafkaCluster(bootstrap_servers)
-    if isinstance(application, Pipeline):
-        if more:
-            raise TypeError(f"{', '.join(more)}: a pipeline declares that itself")
-        subject = application_of(application)
-    else:
-        subject = discover(cluster, application, **more)
+    try:
+        require_reachable(bootstrap_servers)
+        if isinstance(application, Pipeline):
+            subject = application_of(application)
+        else:
+            subject = discover(cluster, application, **more)
+    except BrokersUnavailable as error:
+        raise CouldNotLook(
+            error.subject, expected=error.expected, observed=error.observed, remedy=error.remedy
+        ) from error
     chosen = [check_named(name) for name in checks] or [
         check for check in CHECKS if check.name not in left_out(subject)
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamplan.checks.framework.cluster import Chunk, CouldNotLook, Offsets, Record, RecordsGone, Result
+from streamplan.checks.framework.cluster import Chunk, Offsets, Record, RecordsGone, Result
 from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.errors import CouldNotLook
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import ObservedTopic, resolve_configs

@@ -20,8 +20,7 @@ from streamplan.airflow.triggers import ProcessedTrigger
 from streamplan.checks import check_named
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome
-from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.errors import Refused
+from streamplan.errors import CouldNotLook, Refused
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import Settings
 

@@ -11,7 +11,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streamplan import processes
-from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook
 
 GRACE_SECONDS = 20.0
 
@@ -122,7 +122,7 @@ class ProcessedTrigger(BaseTrigger):
                     state = f"{topic}: {behind:,} offsets before the end"
                     if not behind:
                         break
-                except CouldNotLook as error:
+                except (BrokersUnavailable, CouldNotLook) as error:
                     state = str(error)
                 if time.time() > min(self.deadline, moved + STALLED_SECONDS):
                     alive = any(

@@ -12,9 +12,10 @@ from typing import TypeVar
 from streamplan.checks.discovery.changelogs import resolve_policy
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, existing
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook, RecordsGone
+from streamplan.checks.framework.cluster import Cluster, RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.checks.framework.log_cleaner import Columns, CompactionRules, Pile, examine
+from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, same_value, words
 
 CLEANER_PATIENCE = Patience(seconds=60.0, interval=5.0)

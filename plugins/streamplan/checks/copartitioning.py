@@ -10,7 +10,8 @@ from zlib import crc32
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, existing
-from streamplan.checks.framework.cluster import Chunk, Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.checks.framework.cluster import Chunk, Cluster, Offsets, RecordsGone
+from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicSpec
 
 LOOKS = 3

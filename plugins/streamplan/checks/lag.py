@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from streamplan.checks.framework.application import Application, Tasks
 from streamplan.checks.framework.check import Check, Observation, existing, limit
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.errors import CouldNotLook
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
 
 LAG_PATIENCE = Patience(seconds=90.0, interval=0.25)

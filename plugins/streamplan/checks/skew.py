@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, existing
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
+from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec
 
 LOOKED_AT = 100_000

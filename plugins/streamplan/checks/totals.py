@@ -13,9 +13,10 @@ from functools import partial
 
 from streamplan.checks.framework.application import Aggregation, Application
 from streamplan.checks.framework.check import Check, Observation, existing
-from streamplan.checks.framework.cluster import Chunk, Cluster, CouldNotLook, Record, RecordsGone, records_of
+from streamplan.checks.framework.cluster import Chunk, Cluster, Record, RecordsGone, records_of
 from streamplan.checks.framework.consistent_cut import Patience, take_cut
 from streamplan.checks.framework.verified import Held, Kept, NothingKept, Positions, Verified
+from streamplan.errors import CouldNotLook
 from streamplan.serdes.json import Rejected
 
 LOOKS = 3

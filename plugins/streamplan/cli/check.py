@@ -34,9 +34,8 @@ from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import Aggregation, Application, Partitioner, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome, look, sentence
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.cli.tables import checks_table
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.kafka.brokers import require_reachable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Limits
@@ -197,7 +196,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
         with progress.status("Looking") as status:
             _look(report, options, status.update if progress.is_terminal else progress.print)
-    except CouldNotLook as error:
+    except (BrokersUnavailable, CouldNotLook) as error:
         report.unasked = " ".join(str(error).split())
     except StreamplanError as error:  # wrong usage: 1 would say that a check failed
         progress.print(str(error), style="red")

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import aggregations
 from streamplan.checks.framework.check import Outcome
-from streamplan.checks.framework.cluster import CouldNotLook, records_of
+from streamplan.checks.framework.cluster import records_of
 from streamplan.checks.totals import Look
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
@@ -89,7 +89,7 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
         _show_failures(rest, deploy, run_id, console)
     try:
         _show_outcome(stack, pipeline, console)
-    except CouldNotLook as error:
+    except (BrokersUnavailable, CouldNotLook) as error:
         console.print(f"Could not look at the outcome: {error}", style="yellow")
         return 1
     results = read_latest(stack.settings.reports, pipeline.name)

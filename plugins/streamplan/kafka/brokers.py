@@ -10,7 +10,7 @@ from typing import Any, Never, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.errors import BrokersUnavailable
 
 ANSWER_SECONDS = 10.0
 """How long one answer is waited for. Long enough for the election of a leader or of a group's coordinator."""
@@ -64,7 +64,7 @@ def ask(
     """The answer to ``question``, asked again while the cluster is electing a leader or loading a coordinator.
 
     ``question`` is given the seconds that are left and raises ``KafkaException``. ``reopen`` gives it another client.
-    Raises :class:`CouldNotLook`.
+    Raises :class:`BrokersUnavailable`.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -95,8 +95,8 @@ def is_fenced(error: BaseException) -> bool:
 
 
 def raise_no_answer(error: BaseException, question: str, bootstrap_servers: str, seconds: float) -> Never:
-    """Raise :class:`CouldNotLook` for an error of the client, with what each address says to a plain connection."""
-    raise CouldNotLook(
+    """Raise :class:`BrokersUnavailable` for a client's error, with what each address answers to a plain connection."""
+    raise BrokersUnavailable(
         f"Kafka at {bootstrap_servers}, asked for {question}",
         expected=f"an answer within {seconds:g} s",
         observed=f"{_reason(error)} ({'; '.join(map(_probe, bootstrap_servers.split(',')))})",
@@ -105,10 +105,10 @@ def raise_no_answer(error: BaseException, question: str, bootstrap_servers: str,
 
 
 def require_reachable(bootstrap_servers: str) -> None:
-    """Raise :class:`CouldNotLook` at once when no address takes a connection: a client would try until its deadline."""
+    """Raise :class:`BrokersUnavailable` at once when no address accepts a connection (clients wait their deadline)."""
     answers = [_probe(address) for address in bootstrap_servers.split(",")]
     if not any(answer.endswith(_ACCEPTS) for answer in answers):
-        raise CouldNotLook(
+        raise BrokersUnavailable(
             f"Kafka at {bootstrap_servers}",
             expected="a broker that accepts connections",
             observed="; ".join(answers),

@@ -20,7 +20,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from streamplan.checks.framework.cluster import Chunk, CouldNotLook, Headers, Offsets, RecordsGone, Result
+from streamplan.checks.framework.cluster import Chunk, Headers, Offsets, RecordsGone, Result
+from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Answer, admin_client, ask, client_config, raise_no_answer
 from streamplan.kafka.topics import brokers_of, observe_topics

@@ -46,7 +46,7 @@ def observe_topics(
 ) -> dict[str, ObservedTopic]:
     """Those of ``names`` that exist. Creates nothing.
 
-    Raises :class:`streamplan.checks.framework.check.CouldNotLook` when the brokers do not answer within the deadline.
+    Raises :class:`streamplan.errors.BrokersUnavailable` when the brokers do not answer within the deadline.
     """
     client = admin if admin is not None else admin_client(bootstrap_servers)
     return dict(_observe(client, bootstrap_servers, names, deadline_seconds).topics)

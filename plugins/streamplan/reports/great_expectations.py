@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, look, sentence
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.errors import CouldNotLook
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.reports.results import write_result
 from streamplan.settings import Settings

@@ -18,8 +18,8 @@ from typing import Any
 
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.totals import StoreTotals
+from streamplan.errors import CouldNotLook
 from streamplan.reports.status import status_file
 
 _HISTORY = "history.jsonl"

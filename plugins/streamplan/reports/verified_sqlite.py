@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.framework.verified import Held, Verified
+from streamplan.errors import CouldNotLook
 
 LOCK_SECONDS = 30.0
 """Two looks that end together take turns."""

@@ -21,8 +21,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook
+from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import Cut, Patience, take_cut
+from streamplan.errors import CouldNotLook
 from streamplan.model.operations import Aggregate, Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from streamplan.checks import CHECKS, compaction, lag, topics, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome, look, sentence
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.brokers import EmbeddedKafka
 from streamplan.model.processor_topology import TaskId
@@ -495,7 +495,7 @@ def test_healthy_oddities(application: App) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_brokers_away(check: Check) -> None:
     away = KafkaCluster("127.0.0.1:1", deadline_seconds=0.5)
-    with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1.*Connection refused"):
+    with pytest.raises(BrokersUnavailable, match=r"127\.0\.0\.1:1.*Connection refused"):
         list(check.observe(application_of(PIPELINE), away))
 
 

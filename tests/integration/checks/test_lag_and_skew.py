@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 from streamplan.checks import lag, skew
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.lag import LAG_PATIENCE
+from streamplan.errors import CouldNotLook
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.jars import KAFKA_STREAMS

@@ -11,7 +11,8 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone, records_of
+from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone, records_of
+from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka.cluster import KafkaCluster
 
 from tests.support.fake_cluster import FakeCluster
@@ -197,7 +198,7 @@ def test_positions_inside_a_transaction_are_waited_for(real: Real) -> None:
     producer = real.transaction()
     consumer = Consumer({"bootstrap.servers": real.bootstrap_servers, "group.id": group})
     producer.send_offsets_to_transaction([TopicPartition(real.topic, 0, 5)], consumer.consumer_group_metadata(), 10)
-    with pytest.raises(CouldNotLook, match=f"positions of group {group}"):
+    with pytest.raises(BrokersUnavailable, match=f"positions of group {group}"):
         real.cluster.positions(group, real.topic)
     producer.commit_transaction(10)
     assert real.cluster.positions(group, real.topic) == {0: 5}
@@ -217,9 +218,9 @@ def test_records_are_in_the_order_of_their_offsets(real: Real) -> None:
 
 def test_brokers_that_are_away_are_named_with_how_long_was_tried() -> None:
     away = KafkaCluster("127.0.0.1:1", deadline_seconds=1.0)
-    with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1.*within 1 s.*Connection refused"):
+    with pytest.raises(BrokersUnavailable, match=r"127\.0\.0\.1:1.*within 1 s.*Connection refused"):
         away.offsets("orders")
-    with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(BrokersUnavailable, match=r"127\.0\.0\.1:1"):
         away.topics(["orders"])
     with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1"):
         list(away.read("orders", {0: (0, 5)}))

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from streamplan.checks import copartitioning, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import look
-from streamplan.checks.framework.cluster import Chunk, CouldNotLook, RecordsGone
+from streamplan.checks.framework.cluster import Chunk, RecordsGone
+from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.reports.results import Recounted

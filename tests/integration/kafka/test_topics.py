@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.errors import Refused
+from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.topics import apply_topics, format_plan, observe_topics
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
@@ -119,6 +118,6 @@ def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_server
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:1,localhost:2"])
 def test_brokers_away(address: str) -> None:
-    with pytest.raises(CouldNotLook, match=r"within 0\.5 s.*Connection refused") as error:
+    with pytest.raises(BrokersUnavailable, match=r"within 0\.5 s.*Connection refused") as error:
         apply_topics(address, PIPELINE, deadline_seconds=0.5)
     assert address in str(error.value)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.errors import CouldNotLook
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData

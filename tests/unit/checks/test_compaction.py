@@ -7,8 +7,9 @@ import pytest
 from streamplan.checks import compaction
 from streamplan.checks.framework.application import Application, Tasks, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
+from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines import enriched, pageviews

@@ -8,8 +8,9 @@ import pytest
 from streamplan.checks import lag
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
-from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
+from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits
 from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.pipelines import enriched

@@ -4,7 +4,7 @@ import pytest
 from streamplan.checks import repartition
 from streamplan.checks.framework.application import Application, Tasks, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import CouldNotLook
+from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines.orders import PIPELINE
 

@@ -8,7 +8,8 @@ import pytest
 from streamplan.checks import skew
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
-from streamplan.checks.framework.cluster import CouldNotLook, RecordsGone
+from streamplan.checks.framework.cluster import RecordsGone
+from streamplan.errors import CouldNotLook
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.pipelines import PIPELINES, wide

@@ -8,8 +8,8 @@ import pytest
 from streamplan.checks import compaction, copartitioning, names, repartition, topics
 from streamplan.checks.framework.application import Application, Tasks, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines import enriched, pageviews
 from streamplan.pipelines.orders import PIPELINE

@@ -6,8 +6,8 @@ import pytest
 from streamplan.checks import totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.totals import StoreTotals
+from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
 
 from tests.support.fake_cluster import IMPATIENT, FakeApplication, FakeCluster

@@ -9,9 +9,9 @@ import pytest
 from streamplan import testing
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, Observation
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.cli import check as console
 from streamplan.cli import main
+from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.settings import PROJECT

@@ -18,8 +18,8 @@ from typing import TypeVar
 from streamplan.checks.discovery.counts import CountOf, resolve_aggregation
 from streamplan.checks.discovery.stored_keys import resolve_key_form
 from streamplan.checks.framework.application import Application, Partitioner, Tasks
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook
-from streamplan.errors import Refused
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.errors import CouldNotLook, Refused
 from streamplan.model.description import DescribedSubtopology, read_description, topics_of
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits

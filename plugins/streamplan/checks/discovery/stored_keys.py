@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from streamplan.checks.framework.application import Partitioner
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook, Offsets, RecordsGone
+from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
+from streamplan.errors import CouldNotLook
 
 LOOKED_AT = 200
 """So many of the first offsets of each partition."""

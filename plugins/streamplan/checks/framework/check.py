@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.model.topics import ObservedTopic
 
 
@@ -76,7 +77,7 @@ def look(application: Application, check: Check, cluster: Cluster) -> CheckResul
         observations = tuple(check.observe(application, cluster))
         healthy = bool(observations) and all(row.agrees for row in observations)
         outcome, reason = Outcome.PASSED if healthy else Outcome.FAILED, explain(observations)
-    except CouldNotLook as error:
+    except (BrokersUnavailable, CouldNotLook) as error:
         outcome, reason = Outcome.COULD_NOT_LOOK, " ".join(str(error).split())
     return CheckResult(application.name, check.name, outcome, reason, at, observations)
 

@@ -6,14 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from streamplan.errors import StreamplanError
+from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-
-
-class CouldNotLook(StreamplanError):
-    """The question could not be asked: brokers away, a deadline passed, no permission. Neither passed nor failed."""
 
 
 class RecordsGone(CouldNotLook):
@@ -76,7 +72,11 @@ def records_of(chunk: Chunk) -> Iterator[Record]:
 
 
 class Cluster(Protocol):
-    """Read-only. Every method has a deadline and raises :class:`CouldNotLook` past it or when a topic is missing."""
+    """Read-only. Every method has a deadline.
+
+    Raises :class:`CouldNotLook` when a topic is missing or records do not come, and
+    :class:`streamplan.errors.BrokersUnavailable` when Kafka does not answer.
+    """
 
     def names(self) -> Sequence[str]:
         """Of all topics."""

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamplan.checks.framework.cluster import Cluster, CouldNotLook
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.errors import CouldNotLook
 
 
 @dataclass(frozen=True)

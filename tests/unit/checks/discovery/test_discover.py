@@ -10,8 +10,7 @@ from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover, own_topics
 from streamplan.checks.framework.application import Application, Tasks
 from streamplan.checks.framework.check import Observation, Outcome, look
-from streamplan.checks.framework.cluster import CouldNotLook
-from streamplan.errors import Refused
+from streamplan.errors import CouldNotLook, Refused
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.topics import TopicRole
 from streamplan.pipelines.orders import PIPELINE

@@ -12,9 +12,9 @@ import pytest
 from streamplan.checks import totals
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import CouldNotLook
 from streamplan.checks.framework.verified import Held, Verified
 from streamplan.checks.totals import count_chunk
+from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.counting import count_batch
 from streamplan.reports.verified_sqlite import KeptFile
