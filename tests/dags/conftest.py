@@ -5,27 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.airflow_home import DAGS, HOME, VARIABLES
+
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
-
-PROJECT = Path(__file__).resolve().parents[2]
-DAGS = PROJECT / "dags"
-HOME = Path(tempfile.mkdtemp(prefix="streamplan airflow "))
-VARIABLES = {
-    "AIRFLOW_HOME": str(HOME),
-    "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
-    "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
-    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-    "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
-    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
-    "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(HOME / "logs"),
-}
 
 # A collected file may import Airflow before any fixture runs.
 assert "airflow.settings" not in sys.modules, "Airflow was imported before its settings were made"

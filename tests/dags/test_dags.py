@@ -19,8 +19,9 @@ from streamplan.airflow.supervised_job import SupervisedJobOperator
 from streamplan.checks import CHECKS
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES
+from streamplan.settings import PROJECT
 
-from tests.dags.conftest import DAGS, PROJECT
+from tests.support.airflow_home import DAGS
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

@@ -36,7 +36,7 @@ from streamplan.airflow.supervised_job import (
 from streamplan.airflow.triggers import ProcessTrigger
 from streamplan.settings import PROJECT, Settings
 
-from tests.dags.conftest import VARIABLES
+from tests.support.airflow_home import VARIABLES
 
 JOB = "a-job"
 SLEEPER = "import time; time.sleep(600)"

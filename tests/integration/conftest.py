@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,25 +14,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from streamplan import processes
-from streamplan.local.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
+from streamplan.kafka.topics import apply_topics
+from streamplan.local.brokers import EmbeddedKafka
 from streamplan.local.jars import SPARK, pyspark_home, require
 from streamplan.local.java import require_java
-from streamplan.local.ports import Ports
-from streamplan.settings import PROJECT, Settings
+from streamplan.settings import PROJECT
 from streamplan.spark.session import open_session
 from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
 
-NewTopicFactory = Callable[..., str]
-
-
-def embedded_kafka(home: Path, say: Callable[[str], None] = lambda text: None) -> EmbeddedKafka:
-    """Brokers in ``home``, not started; whoever starts them calls ``down``."""
-    # Below the range from which the kernel takes the ports of clients.
-    base = random.randrange(15_000, 30_000, 10)
-    ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
-    assert CONTROLLER in ports
-    settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
-    return EmbeddedKafka(settings, Ports(home / "stack.json", ports), say=say)
+from tests.support.aggregator_process import ORDERS, Aggregator
+from tests.support.brokers import NewTopicFactory, embedded_kafka
 
 
 @pytest.fixture(scope="session")
@@ -120,3 +110,18 @@ def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[Sp
         gateway.proc.stdin.close()
         gateway.proc.wait(30)
         SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture
+def aggregator(
+    bootstrap_servers: str, tmp_path: Path, spark_environment: Mapping[str, str], spark_jars: Path
+) -> Iterator[Aggregator]:
+    apply_topics(bootstrap_servers, ORDERS)
+    made = Aggregator(bootstrap_servers, tmp_path, spark_environment, spark_jars)
+    yield made
+    made.kill()
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.delete_topics([spec.name for spec in ORDERS.topics()]).values():
+        future.exception(10)
+    for future in admin.delete_consumer_groups([ORDERS.topology.application_id]).values():
+        future.exception(10)

@@ -30,6 +30,7 @@ from streamplan.pipelines.orders import PIPELINE, order
 from streamplan.settings import PROJECT
 
 from tests.support.transactional_application import TransactionalApplication, Written
+from tests.support.waiting import eventually
 
 SET, DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 NAMES = [check.name for check in CHECKS]
@@ -115,13 +116,6 @@ def alter_brokers(application: App, entry: ConfigEntry) -> None:
     for broker in application.admin.list_topics(timeout=10).brokers:
         resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
         application.admin.incremental_alter_configs([resource])[resource].result(10)
-
-
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
 
 
 def add_partition(application: App, topic: str) -> None:

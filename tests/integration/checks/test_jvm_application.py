@@ -43,13 +43,11 @@ from streamplan.serdes.json import Json
 from streamplan.settings import PROJECT
 from streamplan.testing import assert_healthy
 
-from tests.integration.conftest import NewTopicFactory
-from tests.integration.model.test_oracle_partitions import asked, drawn
-from tests.integration.spark import test_pipelines
-from tests.integration.spark.test_pipelines import Callback, Library, order_key, raw
-from tests.support.kafka_streams import STREAMS, properties, state_of
-
-jvm = test_pipelines.jvm
+from tests.support.brokers import NewTopicFactory
+from tests.support.kafka_streams import STREAMS
+from tests.support.partition_counts import asked, drawn
+from tests.support.streams_library import Callback, Library, order_key, raw, started
+from tests.support.waiting import eventually
 
 ORDER = "Id string, ProductType int"
 GUARANTEES = ["at_least_once", "exactly_once_v2"]
@@ -147,13 +145,6 @@ class Running:
         self.streams = None
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
-
-
 @contextmanager
 def flowing(application: Running, count: int = 10, interval: float = 0.05) -> Iterator[None]:
     """Orders come all the time."""
@@ -174,50 +165,6 @@ def flowing(application: Running, count: int = 10, interval: float = 0.05) -> It
         stop.set()
         thread.join(60)
     assert not failed
-
-
-@contextmanager
-def started(library: Library, built: Any, bootstrap_servers: str, state: Path, **config: str) -> Iterator[Any]:
-    kafka_streams = library.jvm.org.apache.kafka.streams.KafkaStreams(
-        built,
-        properties(
-            library.jvm,
-            {
-                "application.id": library.application_id,
-                "bootstrap.servers": bootstrap_servers,
-                "state.dir": str(state),
-                "commit.interval.ms": "200",
-                "auto.offset.reset": "earliest",
-                "default.key.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",
-                "default.value.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",
-                **{name.replace("_", "."): value for name, value in config.items()},
-            },
-        ),
-    )
-    faults: list[str] = []
-    handler = library.jvm.org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler
-
-    def handle(fault: Any) -> Any:
-        while fault is not None:
-            faults.append(str(fault.toString()))
-            fault = fault.getCause()
-        return handler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
-    kafka_streams.setUncaughtExceptionHandler(
-        Callback(f"{STREAMS}.errors.StreamsUncaughtExceptionHandler", handle=handle)
-    )
-    try:
-        kafka_streams.start()
-        eventually(lambda: bool(faults) or state_of(kafka_streams) == "RUNNING", "running")
-        assert not faults
-        yield kafka_streams
-    finally:
-        kafka_streams.close(library.jvm.java.time.Duration.ofSeconds(30))
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        made = [name for name in admin.list_topics(timeout=10).topics if name.startswith(f"{library.application_id}-")]
-        futures = [*admin.delete_topics(made).values()] if made else []
-        for future in (*futures, *admin.delete_consumer_groups([library.application_id]).values()):
-            future.exception(10)
 
 
 Placing = Callable[[bytes, bytes, int], int]

@@ -31,7 +31,7 @@ from streamplan.pipelines.orders import order
 from streamplan.reports.status import read_status
 from streamplan.serdes.json import Json
 
-from tests.integration.spark.test_crash import ORDERS, Aggregator, await_condition
+from tests.support.aggregator_process import ORDERS, Aggregator, await_condition
 from tests.support.kafka_streams import java, properties, wait_until_running
 from tests.support.transactional_application import TransactionalApplication
 
@@ -378,21 +378,6 @@ def _stay_healthy(subject: Application, cluster: KafkaCluster, repartition: str)
 
 
 # -- our aggregator
-
-
-@pytest.fixture
-def aggregator(
-    bootstrap_servers: str, tmp_path: Path, spark_environment: Mapping[str, str], spark_jars: Path
-) -> Iterator[Aggregator]:
-    apply_topics(bootstrap_servers, ORDERS)
-    made = Aggregator(bootstrap_servers, tmp_path, spark_environment, spark_jars)
-    yield made
-    made.kill()
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.delete_topics([spec.name for spec in ORDERS.topics()]).values():
-        future.exception(10)
-    for future in admin.delete_consumer_groups([ORDERS.topology.application_id]).values():
-        future.exception(10)
 
 
 def test_the_aggregator_says_how_it_is(aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path) -> None:

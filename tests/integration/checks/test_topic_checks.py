@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,11 @@ from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.topics import TopicRole, TopicSpec
 
-from tests.integration.checks.test_jvm_application import started
-from tests.integration.conftest import NewTopicFactory
-from tests.integration.spark import test_pipelines
-from tests.integration.spark.test_pipelines import Callback, Library, raw
+from tests.support.brokers import NewTopicFactory
 from tests.support.kafka_streams import STREAMS
+from tests.support.streams_library import Callback, Library, raw, started
 from tests.support.transactional_application import TransactionalApplication
-
-jvm = test_pipelines.jvm
+from tests.support.waiting import eventually
 
 SET, DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 ONE_LOOK = Patience(seconds=0.0)
@@ -42,13 +39,6 @@ def alter(bootstrap_servers: str, kind: ResourceType, name: str, **configs: str 
     ]
     resource = ConfigResource(kind, name, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(10)
-
-
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
 
 
 # -- changelogs of the library

@@ -13,7 +13,7 @@ from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics
 from streamplan.pipelines import pipeline_named
 
-from tests.integration.spark.test_aggregator import read_committed
+from tests.support.records import read_committed
 
 
 def test_plan_measures_the_load_of_each_stream_task(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:

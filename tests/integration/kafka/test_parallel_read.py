@@ -24,7 +24,7 @@ from streamplan.reports.results import Recounted
 from streamplan.settings import PROJECT
 from streamplan.spark.distributed_cluster import DistributedCluster
 
-from tests.integration.conftest import NewTopicFactory
+from tests.support.brokers import NewTopicFactory
 from tests.support.transactional_application import TransactionalApplication
 
 RECORDS = 30_000

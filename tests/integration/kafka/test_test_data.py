@@ -11,26 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, Producer
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.test_data import next_number, produce
-from streamplan.model.pipeline import Pipeline, TestData
-from streamplan.model.topology import Topology
-from streamplan.pipelines.orders import ORDER, order
+from streamplan.model.pipeline import Pipeline
+from streamplan.settings import PROJECT
 
-from tests.integration.spark.test_aggregator import read_committed
-
-PROJECT = Path(__file__).resolve().parents[3]
-
-
-def pipeline_of(topic: str) -> Pipeline:
-    """The orders pipeline on a topic of its own."""
-    topology = Topology(f"app-{topic}")
-    topology.stream(topic, value=ORDER).group_by("ProductType", name="q").count(store="s")
-    return Pipeline("orders", topology, "", {topic: 2}, TestData((topic,), lambda n: (topic, *order(n)), "Id"))
+from tests.support.orders_pipeline import pipeline_of
+from tests.support.records import read_committed
 
 
 def write(pipeline: Pipeline, bootstrap_servers: str, **extent: int) -> None:
@@ -76,7 +66,7 @@ def test_records_of_others_in_the_tail_do_not_disturb(bootstrap_servers: str, ne
 _KILLED = """
 import sys, threading
 from streamplan.kafka.test_data import produce
-from tests.integration.kafka.test_test_data import pipeline_of
+from tests.support.orders_pipeline import pipeline_of
 produce(pipeline_of(sys.argv[1]), sys.argv[2], until=int(sys.argv[3]), rate=40_000, stop=threading.Event(),
         progress=lambda number, until: print(number, flush=True))
 """
@@ -103,7 +93,7 @@ def test_each_number_once_after_kills_at_any_moment(
 _JOB = """
 import sys
 from jobs import producer
-from tests.integration.kafka.test_test_data import pipeline_of
+from tests.support.orders_pipeline import pipeline_of
 producer.pipeline_named = lambda topic: pipeline_of(topic)
 sys.exit(producer.main())
 """

@@ -19,7 +19,8 @@ from streamplan.local.brokers import NODES, EmbeddedKafka
 from streamplan.local.jars import BROKERS, directory_of, fetch, require
 from streamplan.local.ports import LOOPBACK, Ports, is_free
 
-from tests.integration.conftest import embedded_kafka
+from tests.support.brokers import embedded_kafka
+from tests.support.processes import kill, listening
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +38,6 @@ def pids(kafka: EmbeddedKafka) -> dict[int, int]:
     return {node: ref.pid for node in NODES if (ref := kafka.process(node)) is not None}
 
 
-def kill(pid: int) -> None:
-    """SIGKILL, and wait until it has gone: with all its threads, and reaped."""
-    process = psutil.Process(pid)
-    process.kill()
-    process.wait(timeout=20)
-
-
 def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
     faults: list[object] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all", "delivery.timeout.ms": 30_000})
@@ -59,13 +53,6 @@ def read(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes | None]:
         return [message.value() for message in consumer.consume(count, timeout=30)]
     finally:
         consumer.close()
-
-
-def listening(pid: int) -> set[str]:
-    """The addresses on which a process and its children listen."""
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    connections = [connection for process in family for connection in process.net_connections("tcp")]
-    return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
 
 
 def test_two_brokers_serve_on_loopback_alone(own_kafka: EmbeddedKafka) -> None:

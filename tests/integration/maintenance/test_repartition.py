@@ -37,8 +37,8 @@ from streamplan.settings import PROJECT, Settings
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 
-from tests.integration.conftest import NewTopicFactory
-from tests.integration.spark.test_aggregator import read_committed
+from tests.support.brokers import NewTopicFactory
+from tests.support.records import read_committed
 from tests.support.transactional_application import TransactionalApplication
 
 QUICK = 0.3

@@ -28,7 +28,7 @@ from streamplan.reports.results import state_files, verified_file
 from streamplan.reports.status import status_file, write_status
 from streamplan.settings import Settings
 
-from tests.integration.spark.test_aggregator import read_committed
+from tests.support.records import read_committed
 from tests.support.transactional_application import TransactionalApplication
 
 QUICK = 0.3

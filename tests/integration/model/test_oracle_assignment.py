@@ -28,7 +28,7 @@ from streamplan.model.topology import Topology
 from streamplan.pipelines import PIPELINES
 from streamplan.serdes.json import Json
 
-from tests.integration.conftest import NewTopicFactory
+from tests.support.brokers import NewTopicFactory
 from tests.support.kafka_streams import (
     Twin,
     cluster,

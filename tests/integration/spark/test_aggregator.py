@@ -3,140 +3,31 @@
 from __future__ import annotations
 
 import gc
-import itertools
-import json
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.task_ownership import Application as ClaimedApplication
-from streamplan.kafka.task_ownership import Claimed
-from streamplan.kafka.topics import apply_topics
-from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import ORDER, order
-from streamplan.spark.aggregator import run, trigger_interval_of
-from streamplan.spark.query import Deployment
+from streamplan.spark.aggregator import trigger_interval_of
 from streamplan.spark.sink.transaction import Output, Placed, SinkTarget, TaskTransaction
 from streamplan.spark.sink.writers import output_writer, repartition_writer
 from streamplan.spark.state.state_store import read_state_stores
 
-_numbers = itertools.count()
-
-
-class Application:
-    """The orders topology under names of its own, so that tests do not meet on the shared brokers."""
-
-    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession) -> None:
-        number = next(_numbers)
-        self.bootstrap_servers = bootstrap_servers
-        self.checkpoints = checkpoints
-        self.spark = spark
-        self.orders = f"orders-{number}"
-        self.topology = Topology(f"app-{number}")
-        self.topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
-        self.pipeline = Pipeline(
-            name=f"app{number}",
-            topology=self.topology,
-            description="",
-            topic_partitions={self.orders: 2},
-            test_data=TestData((self.orders,), lambda n: (self.orders, *order(n)), "Id"),
-        )
-        self.repartition = self.topology.decorate("quantities-repartition")
-        self.changelog = self.topology.changelog_topic("totals")
-        self.dead_letter = self.topology.dead_letter_topic
-
-    def create_topics(self) -> None:
-        apply_topics(self.bootstrap_servers, self.pipeline)
-
-    def produce(self, records: Sequence[tuple[bytes | None, bytes | None]], **more: Any) -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "partitioner": "murmur2_random",
-                "message.max.bytes": 4_000_000,
-                "compression.type": "lz4",
-                "queue.buffering.max.messages": 1_000_000,
-            }
-        )
-        for key, value in records:
-            producer.poll(0)
-            producer.produce(self.orders, key=key, value=value, **more)
-        assert producer.flush(30) == 0
-
-    def drain(self, *, max_offsets: int = 500_000, stop: threading.Event | None = None) -> None:
-        deployment = Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), max_offsets)
-        run(
-            self.spark,
-            deployment,
-            available_now=True,
-            trigger_interval_ms=100,
-            stop=stop or threading.Event(),
-            report=lambda line: None,
-        )
-
-    def claim(self) -> Claimed:
-        """As a starting aggregator does."""
-        application = ClaimedApplication(self.pipeline, self.bootstrap_servers, transaction_timeout_ms=60_000)
-        return application.claim({0: False, 1: False})
-
-    def committed(self, topic: str) -> list[Message]:
-        """Every committed record, by a consumer that shares no code with the product."""
-        return read_committed(self.bootstrap_servers, topic)
-
-    def totals(self) -> dict[bytes, int]:
-        """The last value of each key in the changelog."""
-        return {m.key(): int.from_bytes(m.value(), "big", signed=True) for m in self.committed(self.changelog)}
-
-    def lag(self, topic: str) -> int:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": self.topology.application_id})
-        try:
-            positions = consumer.committed([TopicPartition(topic, partition) for partition in (0, 1)], 10)
-            return sum(consumer.get_watermark_offsets(at, 10)[1] - at.offset for at in positions)
-        finally:
-            consumer.close()
-
-
-def read_committed(bootstrap_servers: str, topic: str) -> list[Message]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "test-reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        found: list[Message] = []
-        ended: set[int | None] = set()
-        deadline = time.monotonic() + 30
-        while len(ended) < len(partitions):
-            assert time.monotonic() < deadline, f"no end of {topic} within 30 s"
-            messages = consumer.consume(10_000, 0.1)
-            ended |= {message.partition() for message in messages if message.error()}
-            found += [message for message in messages if not message.error()]
-        return found
-    finally:
-        consumer.close()
-
-
-def recount(orders: Sequence[Message]) -> Counter[bytes]:
-    return Counter(b"%d" % json.loads(message.value())["ProductType"] for message in orders)
+from tests.support.orders_application import Application, numbered
 
 
 @pytest.fixture
@@ -146,10 +37,6 @@ def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> 
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
         future.exception(10)
-
-
-def numbered(first: int, last: int) -> list[tuple[bytes | None, bytes | None]]:
-    return [order(n) for n in range(first, last)]
 
 
 def test_nineteen_orders_are_ten_jackets_and_nine_shirts(application: Application) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from streamplan.spark.sources import consumer_options
 
-from tests.integration.conftest import NewTopicFactory
+from tests.support.brokers import NewTopicFactory
 
 PARTITIONS = 32
 RECORDS = 60_000

@@ -31,10 +31,8 @@ from streamplan.pipelines.orders import order
 from streamplan.reports.status import read_migrations, read_status, status_file
 from streamplan.settings import PROJECT, Settings
 
-from tests.integration.spark.test_aggregator import read_committed
-from tests.integration.spark.test_crash import CHANGELOG, ORDERS, REPARTITION, Aggregator, aggregator, await_condition
-
-aggregator = aggregator  # the fixture, which also removes topics and group
+from tests.support.aggregator_process import CHANGELOG, ORDERS, REPARTITION, Aggregator, await_condition
+from tests.support.records import read_committed
 
 TASKS = {"0_0", "0_1", "1_0", "1_1"}
 INSTANCES = 3

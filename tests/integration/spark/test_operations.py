@@ -28,7 +28,7 @@ from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 
-from tests.integration.spark.test_aggregator import read_committed
+from tests.support.records import read_committed
 
 _numbers = itertools.count()
 

@@ -17,21 +17,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway
 from streamplan.kafka.topics import apply_topics
-from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES
 
-from tests.integration.spark.test_aggregator import read_committed
-from tests.integration.spark.test_crash import Aggregator, await_condition
-from tests.support.kafka_streams import STREAMS, java, properties
+from tests.support.aggregator_process import Aggregator, await_condition
+from tests.support.kafka_streams import STREAMS, properties
+from tests.support.records import read_committed
+from tests.support.streams_library import (
+    Callback,
+    KeyOf,
+    Library,
+    PartitionOf,
+    Record,
+    fields,
+    java_with_callbacks,
+    order_key,
+    raw,
+    text,
+)
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -42,13 +51,6 @@ among the records in every run alike."""
 STEP_MS = 100
 MAX_OFFSETS = 500
 """Of a micro-batch, so that there are several before the kill and after it."""
-
-
-class Record(NamedTuple):
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
 
 
 # -- what is produced
@@ -87,29 +89,6 @@ class Expected:
     every: dict[str, dict[bytes, list[dict[str, Any]]]] = field(default_factory=dict)
 
 
-PartitionOf = Callable[[bytes, int], int]
-"""The partition of a key, among so many."""
-
-KeyOf = Callable[[bytes | None, bytes | None], bytes | None]
-"""The key by which a record is grouped. None: it is left out. ValueError: it cannot be processed."""
-
-
-def fields(value: bytes | None, **kinds: type) -> dict[str, Any]:
-    """The fields of a JSON value; ValueError where it is none, or a field is of another type."""
-    found = json.loads(value or b"")
-    if not isinstance(found, dict):
-        raise ValueError("not an object")
-    if any(type(found.get(name)) not in (kind, type(None)) for name, kind in kinds.items()):
-        raise ValueError("a field of another type")
-    return found
-
-
-def text(found: str | None) -> bytes:
-    if found is None:
-        raise ValueError("the key is missing")
-    return found.encode()
-
-
 def regrouped(records: Iterable[Record], key_of: KeyOf) -> Expected:
     expected = Expected()
     for record in records:
@@ -138,77 +117,6 @@ def counted(changelog: str, key_of: KeyOf) -> Callable[[Sequence[Record]], Expec
 # -- the same with the library
 
 
-class Callback:
-    """An object that the JVM takes for one of an interface of Java, and calls back."""
-
-    def __init__(self, interface: str, **methods: Callable[..., Any]) -> None:
-        self.Java = SimpleNamespace(implements=[interface])
-        vars(self).update(methods)
-
-
-def raw(data: Any) -> bytes | None:
-    return None if data is None else bytes(data)
-
-
-class Library:
-    """Declares a topology with the real ``StreamsBuilder``. Keys and values are bytes, functions are Python's.
-
-    What our pipelines dead-letter would stop it, so it skips that in its own two ways: a value that cannot be read is
-    refused by a deserializer in front of ``LogAndContinueExceptionHandler``, and a record that a mapper gives no key is
-    dropped before a repartition topic.
-    """
-
-    def __init__(self, jvm: Any, application_id: str) -> None:
-        self.jvm = jvm
-        self.application_id = application_id
-        self.builder = jvm.org.apache.kafka.streams.StreamsBuilder()
-        self.serdes = jvm.org.apache.kafka.common.serialization.Serdes
-        self.bytes = self.serdes.ByteArray()
-
-    def option(self, kind: str, method: str, *arguments: Any) -> Any:
-        """``Grouped.with(…)`` and its like, whose names are reserved words."""
-        return getattr(getattr(self.jvm.org.apache.kafka.streams.kstream, kind), method)(*arguments)
-
-    def consumed(self, **kinds: type) -> Any:
-        def deserialize(*arguments: Any) -> bytes | None:
-            value = raw(arguments[-1])
-            if value is not None:  # deletes from a table, and is dropped by a stream
-                fields(value, **kinds)
-            return value
-
-        reader = Callback(
-            "org.apache.kafka.common.serialization.Deserializer",
-            configure=lambda *_: None,
-            close=lambda: None,
-            deserialize=deserialize,
-        )
-        return self.option("Consumed", "with", self.bytes, self.serdes.serdeFrom(self.bytes.serializer(), reader))
-
-    def stream(self, topic: str, **kinds: type) -> Any:
-        return self.builder.stream(topic, self.consumed(**kinds))
-
-    def grouped(self, stream: Any, key_of: KeyOf, name: str | None) -> Any:
-        def apply(key: Any, value: Any) -> bytes | None:
-            try:
-                return key_of(raw(key), raw(value))
-            except ValueError:
-                return None
-
-        names = [] if name is None else [name]
-        grouped = self.option("Grouped", "with", *names, self.bytes, self.bytes)
-        return stream.groupBy(Callback(f"{STREAMS}.kstream.KeyValueMapper", apply=apply), grouped)
-
-    def stored(self, store: str) -> Any:
-        return self.option("Materialized", "as", store)
-
-    def to(self, stream: Any, topic: str) -> None:
-        """Into a topic of its own, so that it can be compared with ours."""
-        stream.to(self.output(topic), self.option("Produced", "with", self.bytes, self.bytes))
-
-    def output(self, topic: str) -> str:
-        return f"{self.application_id}-{topic}"
-
-
 # -- one of each for every pipeline
 
 
@@ -219,13 +127,6 @@ class Case:
     records: Callable[[Pipeline, PartitionOf], list[Record]]
     recount: Callable[[Sequence[Record]], Expected]
     declare: Callable[[Library], None]
-
-
-def order_key(key: bytes | None, value: bytes | None) -> bytes:
-    kind = fields(value, Id=str, ProductType=int).get("ProductType")
-    if kind not in (0, 1):
-        raise ValueError("missing, or not allowed")
-    return b"%d" % kind
 
 
 def declare_orders(library: Library) -> None:
@@ -480,18 +381,8 @@ COUNTING = ("orders", "users", "wide", "skewed", "pageviews")
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    """The library's JVM, which can call us back."""
-    with java(KAFKA_STREAMS) as started:
-        gateway = JavaGateway(
-            # Else each header that a deserializer is called with would be reported as forgotten, one by one.
-            gateway_parameters=GatewayParameters(port=started._gateway_client.port, enable_memory_management=False),
-            callback_server_parameters=CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True),
-        )
-        client = gateway.java_gateway_server.getCallbackClient()
-        port = gateway.get_callback_server().get_listening_port()
-        gateway.java_gateway_server.resetCallbackClient(client.getAddress(), port)
-        yield gateway.jvm
-        gateway.shutdown_callback_server()
+    with java_with_callbacks() as jvm:
+        yield jvm
 
 
 def partitioner(jvm: Any) -> PartitionOf:

@@ -21,7 +21,8 @@ from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.state.state_store import read_state_stores
 
-from tests.integration.spark.test_aggregator import Application, numbered, recount
+from tests.support.orders_application import Application, numbered
+from tests.support.records import recount
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.results import read_latest
 
-from tests.integration.spark.test_aggregator import read_committed
+from tests.support.records import read_committed
 
 ORDERS = pipeline_named("orders")
 DEPLOY_SECONDS = 240.0

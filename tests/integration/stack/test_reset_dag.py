@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -15,21 +14,14 @@ from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 
-from tests.integration.spark.test_aggregator import read_committed
-from tests.integration.stack.test_deploy import DEPLOY_SECONDS
+from tests.support.records import read_committed
+from tests.support.waiting import eventually
 
 ORDERS = pipeline_named("orders")
 GROUP = ORDERS.topology.application_id
 CHANGELOG = ORDERS.topology.changelog_topic("orders-products-quantities")
 SECONDS = 420.0
 READ_SECONDS = 5.0
-
-
-def eventually(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {SECONDS:g} s"
-        time.sleep(0.5)
 
 
 def totals(stack: Stack) -> dict[bytes, int]:
@@ -50,7 +42,7 @@ def asked(rest: AirflowRest, run: str) -> str:
         assert states["plan"] != "failed", rest.task_log("orders_reset", run, "plan")
         return states["approval"] == "awaiting_input"
 
-    eventually("the question", is_asked)
+    eventually(is_asked, "the question", SECONDS)
     question = rest.asked("orders_reset", run, "approval")
     assert question is not None
     assert question["options"] == ["Approve", "Reject"]
@@ -78,7 +70,9 @@ def stop_aggregator(stack: Stack, rest: AirflowRest) -> None:
     for run in rest.runs("orders_aggregator"):
         if run["state"] == "running":
             rest.set_run_state("orders_aggregator", run["dag_run_id"], "failed")
-    eventually("the aggregator has gone", lambda: not any("aggregator" in state.name for state in stack.states()))
+    eventually(
+        lambda: not any("aggregator" in state.name for state in stack.states()), "the aggregator has gone", SECONDS
+    )
 
 
 def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
@@ -119,7 +113,7 @@ def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_
 
     def deployed(records: int) -> None:
         run = rest.trigger("orders_deploy", {"records": records})
-        state = rest.wait("orders_deploy", run, deadline_seconds=2 * DEPLOY_SECONDS)
+        state = rest.wait("orders_deploy", run, deadline_seconds=2 * SECONDS)
         assert state == "success", rest.task_states("orders_deploy", run)
 
     deployed(19)

@@ -15,7 +15,7 @@ from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.ports import LOOPBACK
 from streamplan.local.stack import Stack
 
-from tests.integration.local.test_brokers import kill, listening
+from tests.support.processes import kill, listening
 
 BROKERS = ["kafka-1", "kafka-2"]
 
