@@ -31,7 +31,6 @@ from streamplan.local.ports import Ports
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Limits, Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.reports.counting import count_batch
 from streamplan.reports.verified_sqlite import KeptFile
 from streamplan.serdes.json import Json
 
@@ -135,7 +134,7 @@ def measure(filled: Filled, directory: Path) -> None:
     kept = KeptFile(directory / f"{records}.sqlite")
 
     def recount(full: bool) -> Iterable[Observation]:
-        return totals.observe(application, filled.cluster, kept=kept, full=full, count=count_batch)
+        return totals.observe(application, filled.cluster, kept=kept, full=full)
 
     report(
         "co-partitioning, all records",

@@ -10,12 +10,10 @@ import sys
 import time
 from multiprocessing import Process
 
-import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.pipelines import pipeline_named
 from streamplan.serdes.json import Json
-from streamplan.serdes.json_arrow import select_keys
 
 COMMIT_SECONDS = 0.1
 
@@ -54,7 +52,7 @@ def run(servers: str, group: str, output: str, number: int) -> None:
             if not messages:
                 continue
             values = [message.value() for message in messages]
-            found = select_keys(pa.array(values, pa.binary()), source.value, "ProductType")
+            found = source.value.key_column("ProductType", values)
             for key, value, message in zip(found.keys.to_pylist(), values, messages, strict=True):
                 produce(output, value, key, -1, None, None, message.timestamp()[1])
             producer.poll(0)

@@ -15,7 +15,6 @@ from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.counting import count_batch
 from streamplan.reports.results import Recounted, verified_file
 from streamplan.reports.verified_sqlite import KeptFile
 from streamplan.spark.distributed_cluster import DistributedCluster
@@ -26,7 +25,7 @@ def rows(check: str, pipeline: str, cluster: Cluster, reports: Path) -> tuple[Ob
     application = application_of(pipeline_named(pipeline))
     if check == "totals":
         kept = KeptFile(verified_file(reports, pipeline))
-        return tuple(totals.observe(application, cluster, kept=kept, full=True, count=count_batch))
+        return tuple(totals.observe(application, cluster, kept=kept, full=True))
     return tuple(copartitioning.observe(application.without_bounds(), cluster))
 
 

@@ -7,7 +7,7 @@ news, and input that was verified may be deleted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,7 +17,6 @@ from streamplan.checks.framework.cluster import Chunk, Cluster, Record, RecordsG
 from streamplan.checks.framework.consistent_cut import Patience, take_cut
 from streamplan.checks.framework.verified import Held, Kept, NothingKept, Positions, Verified
 from streamplan.errors import CouldNotLook
-from streamplan.serdes.json import Rejected
 
 LOOKS = 3
 """Compaction and purging may take records away between a cut and reading up to it; a real fault is there each time."""
@@ -36,19 +35,17 @@ class Counts:
     rejected: Sequence[int]
 
 
-CountChunk = Callable[[Aggregation, Chunk], Counts]
-
-
 def count_chunk(aggregation: Aggregation, chunk: Chunk) -> Counts:
-    """The reference: record by record. ``reports.counting`` does the same by the batch."""
-    counts: Counter[bytes] = Counter()
-    rejected = []
-    for row, record in enumerate(records_of(chunk)):
-        try:
-            counts[aggregation.key_of(record)] += 1
-        except Rejected:
-            rejected.append(row)
-    return Counts(counts, rejected)
+    """The records of a chunk of the source by the key that :meth:`Aggregation.key_of` gives each."""
+    serde, field = aggregation.serde, aggregation.field
+    if serde is not None and field is not None:
+        column = serde.key_column(field, chunk.values)
+        return Counts(column.counts(), sorted(column.rejected))
+    rejected = set(serde.decode_column(chunk.values).rejected) if serde is not None else set()
+    keys = chunk.keys
+    rejected |= {row for row, key in enumerate(keys) if key is None} if None in keys else set()
+    counted = keys if not rejected else [key for row, key in enumerate(keys) if row not in rejected]
+    return Counts(Counter(key for key in counted if key is not None), sorted(rejected))
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,6 @@ def observe(
     kept: Kept | None = None,
     full: bool = False,
     store: StoreTotals | None = None,
-    count: CountChunk = count_chunk,
     patience: Patience | None = None,
 ) -> Iterable[Observation]:
     """Recount what has come since the last verified cut and compare; exact, also while the stream runs.
@@ -189,7 +185,7 @@ def observe(
             remedy="Run jobs/recount.py, as the task totals does.",
         )
     for aggregation in application.aggregations:
-        look = Look(aggregation, cluster, kept or NothingKept(), count, patience or Patience(), store)
+        look = Look(aggregation, cluster, kept or NothingKept(), patience or Patience(), store)
         yield from look.rows(full=full)
 
 
@@ -198,14 +194,11 @@ def check_with(
     kept: Kept | None = None,
     full: bool = False,
     store: StoreTotals | None = None,
-    count: CountChunk = count_chunk,
 ) -> Check:
     """The same check with what :func:`observe` may be given."""
     return replace(
         CHECK,
-        observe=lambda application, cluster: observe(
-            application, cluster, kept=kept, full=full, store=store, count=count
-        ),
+        observe=lambda application, cluster: observe(application, cluster, kept=kept, full=full, store=store),
     )
 
 
@@ -216,7 +209,6 @@ class Look:
     aggregation: Aggregation
     cluster: Cluster
     kept: Kept = field(default_factory=NothingKept)
-    count: CountChunk = count_chunk
     patience: Patience = field(default_factory=Patience)
     store: StoreTotals | None = None
 
@@ -369,9 +361,7 @@ class Look:
         counts: Counter[bytes] = Counter()
         rejected: set[tuple[int, int]] = set()
         ranges = {number: (since.get(number, 0), last) for number, last in until.items()}
-        for by_key, those in self.cluster.fold(
-            self.aggregation.source, ranges, partial(_count_all, self.aggregation, self.count)
-        ):
+        for by_key, those in self.cluster.fold(self.aggregation.source, ranges, partial(_count_all, self.aggregation)):
             counts.update(by_key)
             rejected |= those
         return Counts(counts, ()), rejected
@@ -424,13 +414,11 @@ class Look:
         return not plain
 
 
-def _count_all(
-    aggregation: Aggregation, count: CountChunk, chunks: Iterator[Chunk]
-) -> tuple[Counter[bytes], set[tuple[int, int]]]:
+def _count_all(aggregation: Aggregation, chunks: Iterator[Chunk]) -> tuple[Counter[bytes], set[tuple[int, int]]]:
     counts: Counter[bytes] = Counter()
     rejected: set[tuple[int, int]] = set()
     for chunk in chunks:
-        found = count(aggregation, chunk)
+        found = count_chunk(aggregation, chunk)
         counts.update(found.by_key)
         if found.rejected:
             offsets = chunk.offsets

@@ -39,7 +39,7 @@ from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, Streamp
 from streamplan.kafka.brokers import require_reachable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Limits
-from streamplan.model.topics import TopicRole
+from streamplan.model.topics import SERIALIZED_KEY_TYPES, TopicRole
 from streamplan.serdes.json import Json
 from streamplan.settings import Settings
 
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 STATUS = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_LOOK: 2}
-
-KEY_TYPES = ("string", "int", "long")
 
 _ANY = {
     "source": "--source",
@@ -141,7 +139,7 @@ def register(commands: Subparsers) -> None:
         action="append",
         default=[],
         metavar="TOPIC=TYPE",
-        help=f"how keys of the topic are shown: {', '.join(KEY_TYPES)}",
+        help=f"how keys of the topic are shown: {', '.join(SERIALIZED_KEY_TYPES)}",
     )
     any_application.add_argument(
         "--partition-share",
@@ -266,8 +264,8 @@ class _Discovered:
         self._partitioners = {topic: _function(given) for topic, given in _pairs("--partitioner", options.partitioner)}
         self._key_types = dict(_pairs("--key-type", options.key_type))
         for topic, given in self._key_types.items():
-            if given not in KEY_TYPES:
-                raise Refused(f"--key-type {topic}={given}", expected=" or ".join(KEY_TYPES))
+            if given not in SERIALIZED_KEY_TYPES:
+                raise Refused(f"--key-type {topic}={given}", expected=" or ".join(SERIALIZED_KEY_TYPES))
         usual = Limits()
         self._limits = Limits(
             usual.partition_share if options.partition_share is None else options.partition_share, options.lag_seconds
@@ -292,14 +290,13 @@ class _Discovered:
     def prepare(self, name: str) -> Check:
         if name != totals.CHECK.name:
             return check_named(name)
-        from streamplan.reports.counting import count_batch  # brings pyarrow
         from streamplan.reports.verified_sqlite import KeptFile
 
         (aggregation,) = self._aggregations
         # Of a store that was counted otherwise before, nothing is verified.
         version = zlib.crc32(repr(aggregation).encode())
         path = Settings.from_environment().reports / self._id / f"totals-{version:08x}.sqlite"
-        return totals.check_with(kept=KeptFile(path), full=self._full, count=count_batch)
+        return totals.check_with(kept=KeptFile(path), full=self._full)
 
 
 def _count_of(options: argparse.Namespace) -> CountOf:

@@ -23,7 +23,6 @@ from streamplan.local.stack import Stack
 from streamplan.model.operations import Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES, pipeline_named
-from streamplan.reports.counting import count_batch
 from streamplan.reports.results import read_latest, read_state_store, verified_file
 from streamplan.reports.verified_sqlite import KeptFile
 from streamplan.settings import Settings
@@ -154,7 +153,7 @@ def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     counted = aggregations(pipeline)
     for aggregation in counted:
         kept = KeptFile(verified_file(stack.settings.reports, pipeline.name))
-        look = Look(aggregation, cluster, kept, count_batch, store=store)
+        look = Look(aggregation, cluster, kept, store=store)
         console.print(totals_table(look.totals()))
     if not counted:
         _show_stores(pipeline, cluster, console)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from streamplan.model.diagnostics import Where
 from streamplan.model.java_collections import hash_order, string_hash
 from streamplan.model.operations import Aggregate, Count, Join, Operation, Reduce, TableSource
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Source:
     name: str
     topic: str
     where: Where
-    value: Json | None = None
+    value: Serde | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from streamplan.model.diagnostics import Fault, Where, here, name_fault
 from streamplan.model.operations import Join, NullKeyFilter, Operation
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 
 Written: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
 
@@ -125,14 +125,14 @@ class StreamsGraph:
 
         return self.add(GraphNode(name, write, where), *parents)
 
-    def source(self, name: str, topic: str, value: Json) -> GraphNode:
+    def source(self, name: str, topic: str, value: Serde) -> GraphNode:
         self._take(name)
         self._read(topic, _STREAM)
         source = Source(name, topic, here(), value)
         return self.add(GraphNode(name, lambda before: [(source, ())], source.where, source=source))
 
     def table_source(
-        self, source_name: str, name: str, topic: str, value: Json, operation: Callable[[], Operation]
+        self, source_name: str, name: str, topic: str, value: Serde, operation: Callable[[], Operation]
     ) -> GraphNode:
         where = here()
         self._take(source_name)

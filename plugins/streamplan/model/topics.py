@@ -52,6 +52,9 @@ DEAD_LETTER_CONFIGS = {
 
 _KEY_BYTES = {"int": 4, "long": 8}
 
+SERIALIZED_KEY_TYPES = ("string", *_KEY_BYTES)
+"""How a topic's keys can be written: as text, or as one of Java's serializers writes a number."""
+
 
 @dataclass(frozen=True)
 class TopicSpec:

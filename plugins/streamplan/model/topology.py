@@ -9,7 +9,7 @@ from streamplan.model.kstream import KStream, KTable
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import StreamsGraph
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 
 
 class Topology:
@@ -23,13 +23,13 @@ class Topology:
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         self._graph = StreamsGraph()
-        self._values: dict[str, Json] = {}
+        self._values: dict[str, Serde] = {}
         if fault := name_fault(application_id):
             self._graph.fault(f"application id: {fault}", "Choose a legal name")
 
     # -- the language
 
-    def stream(self, topic: str, *, value: Json, key: str | None = None, name: str | None = None) -> KStream:
+    def stream(self, topic: str, *, value: Serde, key: str | None = None, name: str | None = None) -> KStream:
         """A stream of the records of ``topic``.
 
         ``value``  reads the values
@@ -40,7 +40,7 @@ class Topology:
         return KStream(self._graph, source, fields, key, frozenset({source.name}))
 
     def table(
-        self, topic: str, *, value: Json, key: str | None = None, store: str | None = None, name: str | None = None
+        self, topic: str, *, value: Serde, key: str | None = None, store: str | None = None, name: str | None = None
     ) -> KTable:
         """A table of the last value of each key of ``topic``, a compacted topic; a null value deletes its key.
 
@@ -67,7 +67,7 @@ class Topology:
 
         return KTable(graph, node, fields, key, frozenset({source}), None, store_name, materialize)
 
-    def _read(self, topic: str, value: Json) -> tuple[str, ...] | None:
+    def _read(self, topic: str, value: Serde) -> tuple[str, ...] | None:
         if fault := name_fault(topic):
             self._graph.fault(fault, "Choose a legal name")
         if self._values.setdefault(topic, value) != value:

@@ -12,7 +12,6 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Outcome
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.totals import StoreTotals
-from streamplan.reports.counting import count_batch
 from streamplan.reports.results import Recounted, read_latest, verified_file
 from streamplan.reports.status import read_status, status_file
 from streamplan.reports.verified_sqlite import KeptFile
@@ -21,9 +20,7 @@ from streamplan.reports.verified_sqlite import KeptFile
 def prepare(name: str, pipeline: str, reports: Path, *, full: bool = False, store: StoreTotals | None = None) -> Check:
     """The check of that name. ``full`` recounts everything; ``store`` is what the state store held."""
     if name == totals.CHECK.name:
-        return totals.check_with(
-            kept=KeptFile(verified_file(reports, pipeline)), full=full, store=store, count=count_batch
-        )
+        return totals.check_with(kept=KeptFile(verified_file(reports, pipeline)), full=full, store=store)
     if name == lag.CHECK.name:
         return lag.check_with(read_status(status_file(reports, pipeline)))
     return check_named(name)

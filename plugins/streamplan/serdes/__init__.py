@@ -1,0 +1,1 @@
+"""How the bytes of a record's value are read and written."""

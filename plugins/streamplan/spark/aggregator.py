@@ -19,7 +19,7 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.topics import observe_topics
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topology import Topology
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 from streamplan.spark.ownership import Ownership
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.query import Deployment, Query, Written, plan_query
@@ -146,13 +146,13 @@ def run(
     return progress
 
 
-def _plan(spark: SparkSession, deployment: Deployment) -> tuple[list[Query], dict[str, Json]]:
+def _plan(spark: SparkSession, deployment: Deployment) -> tuple[list[Query], dict[str, Serde]]:
     """Every query, in flow order, and the serdes of the repartition topics.
 
     Raises :class:`Refused` with every fault that Spark finds in the declaration.
     """
     queries: list[Query] = []
-    schemas: dict[str, Json] = {}
+    schemas: dict[str, Serde] = {}
     try:
         for subtopology in in_flow_order(deployment.pipeline.topology):
             queries.append(plan_query(spark, deployment, subtopology, schemas))

@@ -16,7 +16,7 @@ from streamplan.kafka.task_ownership import Claimed
 from streamplan.model.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
-from streamplan.serdes.json import KEY_TYPES, Json
+from streamplan.serdes.serde import Serde, is_key_field
 from streamplan.spark.placements import TaskWritten
 from streamplan.spark.planning.compiled_plan import ArrowFunction, Replay, map_in_arrow, record
 from streamplan.spark.planning.operators import Finished
@@ -95,7 +95,7 @@ class Query:
 
     subtopology: Subtopology
     topics: Sequence[str]
-    schemas: Mapping[str, Json]
+    schemas: Mapping[str, Serde]
     writer: Callable[[Claimed, Callable[[Written], None]], DataStreamWriter]
 
 
@@ -117,7 +117,7 @@ class _Plan:
 
 
 def plan_query(
-    spark: SparkSession, deployment: Deployment, subtopology: Subtopology, schemas: Mapping[str, Json]
+    spark: SparkSession, deployment: Deployment, subtopology: Subtopology, schemas: Mapping[str, Serde]
 ) -> Query:
     """Raises what Spark says of an expression. ``schemas``: the serdes of the repartition topics that it reads."""
     pipeline = deployment.pipeline
@@ -193,7 +193,7 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology, rekey: _Rekey, raw: 
     """Records go to the writer as they come from Kafka, and it selects their keys."""
     (source,) = subtopology.sources
     (topic,) = pipeline.source_topics(subtopology)
-    schemas = {sink.topic: Json(rekey.value.schema) for sink in subtopology.sinks if sink.internal}
+    schemas = {sink.topic: rekey.value.unrestricted() for sink in subtopology.sinks if sink.internal}
     _, outputs = number_outputs(pipeline, subtopology)
     streaming = raw(source).withColumn("timestamp", F.unix_millis("timestamp")).drop("topic")
     writer = partial(repartition_writer, topic=topic, serde=rekey.value, key=rekey.field)
@@ -255,7 +255,7 @@ def _is_table(subtopology: Subtopology, source: Source) -> bool:
 
 @dataclass(frozen=True)
 class _Rekey:
-    value: Json
+    value: Serde
     field: str
 
 
@@ -265,8 +265,8 @@ def _rekey(subtopology: Subtopology) -> _Rekey | None:
     Keys are then selected where records are written, without a second way through Python and a shuffle.
     """
     match subtopology.sources, subtopology.operations, subtopology.sinks:
-        case ((Source(value=Json() as value),), (KeySelect(key=key), NullKeyFilter()), (_,)):
-            if value.fields.get(key) in KEY_TYPES:
+        case ((Source(value=value),), (KeySelect(key=key), NullKeyFilter()), (_,)):
+            if value is not None and is_key_field(value, key):
                 return _Rekey(value, key)
     return None
 

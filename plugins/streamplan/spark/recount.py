@@ -28,7 +28,7 @@ from streamplan.model.operations import Aggregate, Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology
 from streamplan.model.stateful import aggregations, behind, joins, tables
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import DEAD_LETTER, OUTPUT, Walk, read
 from streamplan.spark.planning.plan import number_outputs
 from streamplan.spark.planning.records import Frame
@@ -95,7 +95,7 @@ def _refuse_gaps(topics: Sequence[str], cluster: Cluster, configs: Mapping[str, 
 
 
 def _expected(
-    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Json], reader: _Reader, cut: Cut
+    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], reader: _Reader, cut: Cut
 ) -> DataFrame:
     """Rows of the columns ``walk.OUTPUT`` that the inputs demand."""
     numbers, _ = number_outputs(pipeline, subtopology)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from streamplan.serdes.json import Json, Rejected, key_of
+from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Undecodable, key_of
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 
@@ -38,7 +39,7 @@ def test_the_key_is_the_text_of_the_field(value: bytes) -> None:
     ],
 )
 def test_rejected_with_the_reason(value: bytes | None, reason: str) -> None:
-    with pytest.raises(Rejected) as rejection:
+    with pytest.raises(Undecodable) as rejection:
         key_of(ORDER, "ProductType", value)
     assert str(rejection.value) == reason
 
@@ -52,7 +53,7 @@ def test_text_is_utf_8() -> None:
 
 
 def test_a_value_too_large_for_the_next_topic_is_rejected() -> None:
-    with pytest.raises(Rejected, match="larger than 20 bytes"):
+    with pytest.raises(Undecodable, match="larger than 20 bytes"):
         key_of(Json("Id string", max_bytes=20), "Id", b'{"Id": "0123456789"}')
 
 

@@ -6,8 +6,8 @@ import random
 
 import pyarrow as pa
 import pytest
-from streamplan.serdes.json import Json, Rejected, key_of
-from streamplan.serdes.json_arrow import read_rows, select_keys
+from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Undecodable, key_of
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 OTHER = Json("Id string, paid boolean, total bigint")
@@ -74,12 +74,12 @@ VALUES: list[bytes | None] = [
 def reference(serde: Json, field: str, value: bytes | None) -> tuple[bytes | None, str | None]:
     try:
         return key_of(serde, field, value), None
-    except Rejected as rejection:
+    except Undecodable as rejection:
         return None, str(rejection)
 
 
 def deserialized(serde: Json, field: str, values: list[bytes | None]) -> list[tuple[bytes | None, str | None]]:
-    found = select_keys(pa.array(values, pa.binary()), serde, field)
+    found = serde.key_column(field, pa.array(values, pa.binary()))
     return [(key, found.rejected.get(row)) for row, key in enumerate(found.keys.to_pylist())]
 
 
@@ -140,14 +140,14 @@ def test_mutated_documents_are_read_as_the_reference_reads_them() -> None:
 
 
 def rows(serde: Json, values: list[bytes | None]) -> list[tuple[object, str | None]]:
-    found = read_rows(pa.array(values, pa.binary()), serde)
+    found = serde.decode_column(pa.array(values, pa.binary()))
     return [(row, found.rejected.get(number)) for number, row in enumerate(found.fields.to_pylist())]
 
 
 def row(serde: Json, value: bytes | None) -> tuple[object, str | None]:
     try:
-        return serde.read(value), None
-    except Rejected as rejection:
+        return serde.decode(value), None
+    except Undecodable as rejection:
         return None, str(rejection)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from streamplan.checks.framework.application import Aggregation, Tasks
 from streamplan.errors import Refused
 from streamplan.model.topics import TopicRole
-from streamplan.serdes.json import KEY_TYPES, Json
+from streamplan.serdes.serde import KEY_FIELD_TYPES, Serde
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class CountOf:
 
     source: str
     field: str | None = None
-    value: Json | None = None
+    value: Serde | None = None
     store: str | None = None
 
     def __post_init__(self) -> None:
         if self.field is None:
             return
         found = self.value.fields.get(self.field) if self.value else None
-        if found not in KEY_TYPES:
+        if found not in KEY_FIELD_TYPES:
             raise Refused(
                 f"the count of {self.source} by {self.field}",
-                expected=f"a declared field of type {', '.join(KEY_TYPES)}",
+                expected=f"a declared field of type {', '.join(KEY_FIELD_TYPES)}",
                 observed=f"{self.field} {found}" if found else f"{self.field} is not declared",
                 remedy=f'Declare the fields of the values, as in "{self.field} string, Amount double".',
             )

@@ -16,7 +16,7 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.topics import TopicRole, TopicSpec
-from streamplan.serdes.json import KEY_TYPES, Json, Rejected, key_of
+from streamplan.serdes.serde import Serde, Undecodable, is_key_field, key_of, label_of
 
 Partitioner = Callable[[bytes, int], int]
 """The partition of a key among so many partitions."""
@@ -49,7 +49,7 @@ class Aggregation:
     application_id: str
     subtopology: int
     source: str
-    serde: Json | None
+    serde: Serde | None
     field: str | None
     repartition: str
     store: str
@@ -60,18 +60,17 @@ class Aggregation:
     def label(self, key: bytes) -> str:
         """``orders-products-quantities[0] Jackets``."""
         text = key.decode("utf-8", "backslashreplace")
-        allowed = self.serde.allowed if self.serde else {}
-        labels = {str(value): label for value, label in allowed.get(self.field or "", {}).items()}
-        return f"{self.store}[{text}] {labels.get(text, '')}".rstrip()
+        label = label_of(self.serde, self.field, text) if self.serde else ""
+        return f"{self.store}[{text}] {label}".rstrip()
 
     def key_of(self, record: Record) -> bytes:
-        """The key that a record of the source is counted by, or :class:`Rejected`."""
+        """The key that a record of the source is counted by, or :class:`Undecodable`."""
         if self.serde is not None and self.field is not None:
             return key_of(self.serde, self.field, record.value)
         if self.serde is not None:
-            self.serde.read(record.value)
+            self.serde.decode(record.value)
         if record.key is None:
-            raise Rejected("the key is null")
+            raise Undecodable("the key is null")
         return record.key
 
 
@@ -155,14 +154,12 @@ def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
         case _:
             return ()
     match upstream.sources, upstream.operations, downstream.operations:
-        case (Source(value=Json() as serde),), (NullKeyFilter(),), (Count(store=store, window=None),):
+        case (Source(value=serde),), (NullKeyFilter(),), (Count(store=store, window=None),):
+            if serde is None:
+                return ()
             name = None
-        case (
-            (Source(value=Json() as serde),),
-            (KeySelect(key=key), NullKeyFilter()),
-            (Count(store=store, window=None),),
-        ):
-            if serde.fields.get(key) not in KEY_TYPES:
+        case (Source(value=serde),), (KeySelect(key=key), NullKeyFilter()), (Count(store=store, window=None),):
+            if serde is None or not is_key_field(serde, key):
                 return ()
             name = key
         case _:

@@ -102,7 +102,9 @@ def aggregated(number: int, node: Processor, batch: DataFrame, before: Frame) ->
     ]
     if _window(node):
         record.append(F.col("window"))
-    return Frame(data.select(*fields, F.struct(*record).alias("record")), raw=True, clean=True, keyed=True)
+    serde = before.serde if isinstance(operation, Reduce) else None
+    rows = data.select(*fields, F.struct(*record).alias("record"))
+    return Frame(rows, raw=True, clean=True, keyed=True, serde=serde)
 
 
 def shown(node: Processor, frame: Frame) -> Frame:

@@ -30,7 +30,7 @@ from streamplan.model.operations import (
     ToStream,
 )
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.serdes.json import MAX_BYTES, Json
+from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, aggregated, shown
 from streamplan.spark.planning.records import Frame, read_frame, trusted, unread_frame
 from streamplan.spark.sources import HEADERS
@@ -64,7 +64,7 @@ class Finished:
 
     rows: tuple[DataFrame, ...]
     observations: tuple[tuple[str, Observation], ...] = ()
-    schemas: Mapping[str, Json] = field(default_factory=dict)
+    schemas: Mapping[str, Serde] = field(default_factory=dict)
 
 
 class Walk:
@@ -77,7 +77,7 @@ class Walk:
         self.subtopology = subtopology
         self.rows: list[DataFrame] = []
         self.observations: list[tuple[str, Observation]] = []
-        self.schemas: dict[str, Json] = {}
+        self.schemas: dict[str, Serde] = {}
         """Of the repartition topics that are written."""
         self._outputs = outputs
         self._faults = faults
@@ -190,7 +190,7 @@ class Walk:
             self.schemas[sink.topic] = frame.schema
         size = F.coalesce(F.octet_length("record.key"), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
         if not frame.keyed or not frame.raw:  # else it came through such a topic before
-            frame = frame.rejecting(size > MAX_BYTES, f"value and key are larger than {MAX_BYTES} bytes")
+            frame = frame.rejecting(size > MAX_BYTES, too_large(MAX_BYTES))
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
@@ -218,7 +218,7 @@ class Walk:
         return "the key is null"
 
 
-def read(subtopology: Subtopology, source: Source, schemas: Mapping[str, Json], raw: DataFrame) -> Frame:
+def read(subtopology: Subtopology, source: Source, schemas: Mapping[str, Serde], raw: DataFrame) -> Frame:
     """The frame of a source. Values of our own topics that nobody looks at are not read."""
     after = [node for node in subtopology.processors if source.name in subtopology.predecessors[node.name]]
     if source.value is not None:

@@ -24,7 +24,7 @@ from streamplan.model.operations import Aggregate, Count, FlatMap, KeySelect, Ma
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.stateful import aggregations, behind, joins, tables
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.aggregation import aggregate, aggregate_again, aggregated, shown
 from streamplan.spark.planning.operators import Finished, Walk, read
 from streamplan.spark.planning.records import Frame
@@ -48,7 +48,7 @@ class Lowered:
 
 
 def lower(
-    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Json], raw: Callable[[Source], DataFrame]
+    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Callable[[Source], DataFrame]
 ) -> Lowered:
     """``raw`` gives the records of a source's topic; ``schemas`` has the serdes of the repartition topics."""
     numbers, outputs = number_outputs(pipeline, subtopology)
@@ -78,7 +78,7 @@ def lower(
 def lower_again(
     pipeline: Pipeline,
     subtopology: Subtopology,
-    schemas: Mapping[str, Json],
+    schemas: Mapping[str, Serde],
     stored: Callable[[Processor], DataFrame],
 ) -> DataFrame:
     """A plan with the stateful operator of the sub-topology, over what its stores hold instead of records.

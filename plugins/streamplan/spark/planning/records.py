@@ -33,12 +33,13 @@ from pyspark.sql.types import (
 )
 
 from streamplan.errors import Refused
-from streamplan.serdes.json import Json
-from streamplan.serdes.json_arrow import ARROW_TYPES, read_rows
+from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.internal import repartition_serde, value_expression
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.sources import RAW
 
-_JSON_TYPES: Mapping[type[DataType], str] = {
+_FIELD_TYPES: Mapping[type[DataType], str] = {
     StringType: "string",
     IntegerType: "int",
     LongType: "bigint",
@@ -51,13 +52,15 @@ _JSON_TYPES: Mapping[type[DataType], str] = {
 class Frame:
     """``raw``: the value was not changed since it was read, so that its bytes go on as they are.
 
-    ``clean``: no record is rejected; ``keyed``: none is without a key.
+    ``clean``: no record is rejected; ``keyed``: none is without a key. ``serde``: reads the value where it is ``raw``;
+    None for the value of a state store.
     """
 
     data: DataFrame
     raw: bool
     clean: bool = False
     keyed: bool = False
+    serde: Serde | None = None
 
     @property
     def fields(self) -> list[str]:
@@ -68,23 +71,25 @@ class Frame:
         """The value in bytes."""
         if self.raw:
             return F.col("record.value")
-        return F.to_json(F.struct(*(F.col(f"`{name}`") for name in self.fields))).cast("binary")
+        return F.expr(value_expression(self.fields))
 
     @property
-    def schema(self) -> Json:
+    def schema(self) -> Serde:
         """The serde of a topic that the values are written to and read from again.
 
-        Raises :class:`Refused` for a field of a type that does not come back from JSON as what it was.
+        Raises :class:`Refused` for a field of a type that does not come back from such a topic as what it was.
         """
+        if self.raw and self.serde is not None:
+            return self.serde.unrestricted()
         kinds = {field.name: field.dataType for field in self.data.schema.fields if field.name != "record"}
-        strange = {name: kind for name, kind in kinds.items() if type(kind) not in _JSON_TYPES}
+        strange = {name: kind for name, kind in kinds.items() if type(kind) not in _FIELD_TYPES}
         wrong = [f"{name} is of type {kind.simpleString()}" for name, kind in strange.items()]
         if wrong:
             raise Refused(
                 f"a repartition topic cannot carry that {', '.join(wrong)}",
-                remedy=f"Cast it before to one of {', '.join(_JSON_TYPES.values())}.",
+                remedy=f"Cast it before to one of {', '.join(_FIELD_TYPES.values())}.",
             )
-        return Json(", ".join(f"{name} {_JSON_TYPES[type(kind)]}" for name, kind in kinds.items()))
+        return repartition_serde({name: _FIELD_TYPES[type(kind)] for name, kind in kinds.items()})
 
     def with_record(self, record: Column) -> Frame:
         return replace(self, data=self.data.withColumn("record", record))
@@ -116,7 +121,7 @@ class Frame:
         record = F.col("record") if key is None else self._rekeyed(key)
         made = [self._live(F.expr(expression)).alias(name) for name, expression in columns]
         data = self.data.select(*made, record.alias("record"))
-        return replace(self, data=data, raw=False, keyed=self.keyed and key is None)
+        return replace(self, data=data, raw=False, keyed=self.keyed and key is None, serde=None)
 
     def with_key(self, key: str) -> Frame:
         return replace(self.with_record(self._rekeyed(key)), keyed=False)
@@ -152,18 +157,23 @@ class Frame:
         return replace(self, data=rows).select(columns, key)
 
     def union(self, other: Frame) -> Frame:
-        raw = self.raw and other.raw
-        return Frame(self.data.unionByName(other.data), raw, self.clean and other.clean, self.keyed and other.keyed)
+        raw = self.raw and other.raw and _format(self.serde) == _format(other.serde)
+        clean, keyed = self.clean and other.clean, self.keyed and other.keyed
+        return Frame(self.data.unionByName(other.data), raw, clean, keyed, self.serde if raw else None)
 
     def _live(self, column: Column) -> Column:
         return column if self.clean else F.when(F.col("record.reason").isNull(), column)
 
 
-def read_frame(raw: DataFrame, serde: Json, *, table: bool = False) -> Frame:
+def _format(serde: Serde | None) -> str | None:
+    return None if serde is None else serde.format
+
+
+def read_frame(raw: DataFrame, serde: Serde, *, table: bool = False) -> Frame:
     """The records of a topic. ``raw`` has the columns :data:`RAW`. In a ``table`` a null value is no fault."""
     fields = ", ".join(f"`{name}`: {kind}" for name, kind in serde.fields.items())
     read = map_in_arrow(raw, _reader(serde, table), f"{RAW}, fields struct<{fields}>, reason string")
-    return Frame(read.select("fields.*", _record(read, F.col("reason")).alias("record")), raw=True)
+    return Frame(read.select("fields.*", _record(read, F.col("reason")).alias("record")), raw=True, serde=serde)
 
 
 def unread_frame(raw: DataFrame) -> Frame:
@@ -191,21 +201,17 @@ def _record(data: DataFrame, reason: Column) -> Column:
     )
 
 
-def _reader(serde: Json, table: bool) -> ArrowFunction:
-    kind = pa.struct([(name, ARROW_TYPES[of]) for name, of in serde.fields.items()])
+def _reader(serde: Serde, table: bool) -> ArrowFunction:
+    kind = struct_type(serde.fields)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             values = batch["value"]
-            if table and values.null_count:
-                rows = read_rows(values.fill_null(b"{}"), serde)
-            else:
-                rows = read_rows(values, serde)
-            reasons: list[str | None] = [None] * batch.num_rows
-            for row, reason in rows.rejected.items():
-                reasons[row] = reason
-            columns = [*batch.columns, rows.fields.cast(kind), pa.array(reasons, pa.string())]
-            if table:
+            decoded = serde.decode_column(values)
+            reasons = [decoded.rejected.get(row) for row in range(batch.num_rows)]
+            columns = [*batch.columns, decoded.fields.cast(kind), pa.array(reasons, pa.string())]
+            if table:  # A null value deletes its key.
+                columns[-1] = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), columns[-1])
                 columns[-1] = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), columns[-1])
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason"])
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from streamplan.model.diagnostics import Fault, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.stateful import tables
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import Walk, read
 from streamplan.spark.planning.plan import number_outputs
 from streamplan.spark.session import open_session
@@ -28,15 +28,15 @@ def faults(pipelines: Sequence[Pipeline]) -> list[Fault]:
         spark.stop()
 
 
-def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Json]:
+def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Serde]:
     """The serdes of the repartition topics, or :class:`Refused` with every fault that Spark finds."""
     schemas, found = _walk(spark, pipeline)
     refuse(f"pipeline {pipeline.name!r}", found)
     return schemas
 
 
-def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Json], list[Fault]]:
-    schemas: dict[str, Json] = {}
+def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], list[Fault]]:
+    schemas: dict[str, Serde] = {}
     found: list[Fault] = []
     nothing = spark.createDataFrame([], RAW)
     waiting = list(pipeline.topology.subtopologies)
@@ -62,5 +62,5 @@ def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Json], lis
     return schemas, found
 
 
-def _known(pipeline: Pipeline, topic: str, schemas: dict[str, Json]) -> bool:
+def _known(pipeline: Pipeline, topic: str, schemas: dict[str, Serde]) -> bool:
     return topic not in pipeline.topology.internal_topics or topic in schemas

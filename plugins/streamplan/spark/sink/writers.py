@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from streamplan.errors import Refused, StreamplanError
-from streamplan.serdes.json import Json
-from streamplan.serdes.json_arrow import select_keys
+from streamplan.serdes.serde import Serde
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.transaction import DeadLetter, Headers, Output, SinkTarget, TaskTransaction
 
@@ -91,7 +90,7 @@ class _Tasks:
         )
 
 
-def repartition_writer(target: SinkTarget, topic: str, serde: Json, key: str) -> ArrowFunction:
+def repartition_writer(target: SinkTarget, topic: str, serde: Serde, key: str) -> ArrowFunction:
     """Re-key the records of ``topic`` by a field and write them as they are to the one output.
 
     Takes ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``, straight from Kafka.
@@ -117,8 +116,8 @@ def repartition_writer(target: SinkTarget, topic: str, serde: Json, key: str) ->
     return write
 
 
-def _rekey(rows: pa.RecordBatch, topic: str, partition: int, account: _Account, serde: Json, field: str) -> None:
-    found = select_keys(rows["value"], serde, field)
+def _rekey(rows: pa.RecordBatch, topic: str, partition: int, account: _Account, serde: Serde, field: str) -> None:
+    found = serde.key_column(field, rows["value"])
     if found.rejected:
         reasons = [found.rejected.get(row) for row in range(rows.num_rows)]
         rejected = pc.is_in(pa.array(range(rows.num_rows)), pa.array(list(found.rejected), pa.int64()))

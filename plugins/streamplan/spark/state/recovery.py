@@ -10,7 +10,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import Claimed
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.start_point import STORES, Start, resolve_start
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 from streamplan.spark.query import Deployment, Query
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.restore import restore
@@ -36,7 +36,7 @@ def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, s
 def prepare_checkpoint(
     spark: SparkSession,
     deployment: Deployment,
-    schemas: Mapping[str, Json],
+    schemas: Mapping[str, Serde],
     claimed: Claimed,
     query: Query,
     report: Callable[[str], None],

@@ -20,7 +20,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.stateful import joins
-from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.plan import lower_again
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch
 from streamplan.spark.state.checkpoint import Checkpoint
@@ -63,7 +63,7 @@ def restore(
     spark: SparkSession,
     pipeline: Pipeline,
     subtopology: Subtopology,
-    schemas: Mapping[str, Json],
+    schemas: Mapping[str, Serde],
     *,
     bootstrap_servers: str,
     checkpoint: Checkpoint,
@@ -104,7 +104,7 @@ def _fold(
     spark: SparkSession,
     pipeline: Pipeline,
     subtopology: Subtopology,
-    schemas: Mapping[str, Json],
+    schemas: Mapping[str, Serde],
     directory: str,
     checkpoint: Checkpoint,
 ) -> None:

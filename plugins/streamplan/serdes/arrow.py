@@ -1,0 +1,115 @@
+"""What serdes have in common when they read whole Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamplan.serdes.serde import Serde, Undecodable, missing, too_large
+
+ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+}
+"""The Arrow type of each of :data:`streamplan.serdes.serde.FIELD_TYPES`."""
+
+
+@dataclass(frozen=True)
+class DecodedColumn:
+    """A column of values that was read.
+
+    ``fields``: struct array as long as the column, null where a value cannot be read; ``rejected``: row to reason.
+    """
+
+    fields: pa.StructArray
+    rejected: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """The keys of a column of values.
+
+    ``keys``: binary array as long as the column, null where a record has no key; ``rejected``: row to reason.
+    """
+
+    keys: pa.Array
+    rejected: Mapping[int, str]
+
+    def counts(self) -> dict[bytes, int]:
+        """The number of records of each key. Rejected records are in none of them."""
+        counted = self.keys.value_counts()
+        numbers = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
+        return {key: number for key, number in numbers if key is not None}
+
+
+def struct_type(fields: Mapping[str, str]) -> pa.StructType:
+    """The Arrow type of a value with these fields."""
+    return pa.struct([(name, ARROW_TYPES[field_type]) for name, field_type in fields.items()])
+
+
+def binary_array(values: pa.Array | Sequence[bytes | None]) -> pa.Array:
+    """The values as an Arrow array."""
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.binary())
+
+
+def decode_each(serde: Serde, values: pa.Array) -> DecodedColumn:
+    """Reads a binary array value by value: the reference, and the way of a format without a faster one."""
+    decoded: list[dict[str, object] | None] = []
+    rejected: dict[int, str] = {}
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            decoded.append(serde.decode(value))
+        except Undecodable as error:
+            decoded.append(None)
+            rejected[row] = str(error)
+    return DecodedColumn(pa.array(decoded, struct_type(serde.fields)), rejected)
+
+
+def decode_again(serde: Serde, values: pa.Array, column: pa.StructArray, rows: Sequence[int]) -> DecodedColumn:
+    """``column`` with these rows, in ascending order, read anew by the reference."""
+    if not rows:
+        return DecodedColumn(column, {})
+    again = decode_each(serde, values.take(pa.array(rows, pa.int64())))
+    positions = list(range(len(column)))
+    for number, row in enumerate(rows):
+        positions[row] = len(column) + number
+    fields = pa.concat_arrays([column, again.fields]).take(pa.array(positions, pa.int64()))
+    return DecodedColumn(fields, {rows[number]: reason for number, reason in again.rejected.items()})
+
+
+def encode_each(serde: Serde, values: pa.StructArray) -> pa.Array:
+    """Writes a struct array value by value."""
+    return pa.array([None if value is None else serde.encode(value) for value in values.to_pylist()], pa.binary())
+
+
+def key_column(serde: Serde, field: str, values: pa.Array | Sequence[bytes | None]) -> KeyColumn:
+    """The keys that grouping by ``field`` gives these values; see :func:`streamplan.serdes.serde.key_of`."""
+    values = binary_array(values)
+    decoded = serde.decode_column(values)
+    rejected = dict(decoded.rejected)
+    keys = pc.struct_field(decoded.fields, field).cast(pa.string()).cast(pa.binary())
+    if keys.null_count:
+        rejected = {row: rejected.get(row, missing(field)) for row in true_rows(pc.is_null(keys))}
+    if longest(values) + longest(keys) > serde.max_bytes:
+        size = pc.add(pc.binary_length(values), pc.binary_length(keys))  # null, and so not too large, without a key
+        beyond = pc.greater(size, serde.max_bytes).fill_null(False)
+        rejected |= dict.fromkeys(true_rows(beyond), too_large(serde.max_bytes))
+        keys = pc.if_else(beyond, pa.scalar(None, pa.binary()), keys)
+    return KeyColumn(keys, rejected)
+
+
+def true_rows(mask: pa.Array) -> list[int]:
+    """The rows in which ``mask`` is true, in ascending order."""
+    rows: list[int] = pc.indices_nonzero(mask.fill_null(False)).to_pylist() if pc.any(mask).as_py() else []
+    return rows
+
+
+def longest(values: pa.Array) -> int:
+    """The bytes of the longest value."""
+    return int(pc.max(pc.binary_length(values)).as_py() or 0)

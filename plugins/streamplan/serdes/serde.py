@@ -1,0 +1,138 @@
+"""The protocol of a serde: how the bytes of a record's value become fields, and fields bytes.
+
+Operations and checks know this protocol only. A new format is one more module beside this one, with a class that
+implements :class:`Serde`; :mod:`streamplan.serdes.json` is the first. This module imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamplan.serdes.arrow import DecodedColumn, KeyColumn
+
+Value: TypeAlias = Mapping[str, Any]
+"""The fields of a value by their names. A field that is absent or null is None."""
+
+FIELD_TYPES = ("string", "int", "bigint", "double", "boolean")
+"""The types of fields, in the words of Spark's DDL."""
+
+KEY_FIELD_TYPES = ("string", "int", "bigint", "boolean")
+"""The types of fields that can become a key: each value has one text, the same in Spark as in Python.
+
+A double has many texts.
+"""
+
+MAX_BYTES = 1_048_000
+"""The bytes of key and value that fit, uncompressed and with headers, into a topic's ``max.message.bytes``.
+
+The brokers' default of it is 1048588.
+"""
+
+
+class Undecodable(ValueError):
+    """A value that cannot be read. ``str()`` is the reason, as it stands in the dead-letter record."""
+
+
+class Serde(Protocol):
+    """Reads and writes the values of a topic.
+
+    An implementation is a frozen dataclass. So equal declarations are equal, ``repr()`` shows the whole declaration,
+    and it can be pickled: Spark sends it to its workers. A method that needs pyarrow imports it, so that importing a
+    declaration does not import pyarrow.
+    """
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Field name to type, one of :data:`FIELD_TYPES`. Raises ValueError where the declaration is wrong."""
+
+    @property
+    def allowed(self) -> Mapping[str, Mapping[Any, str]]:
+        """For a field the values that are allowed, each with its label. A field without an entry takes any value."""
+
+    @property
+    def max_bytes(self) -> int:
+        """The most bytes that a value and its new key may have together."""
+
+    @property
+    def format(self) -> str:
+        """Names the encoding: serdes of equal formats read each other's bytes, each its own fields of them."""
+
+    def unrestricted(self) -> Serde:
+        """The same without :attr:`allowed`, for a topic of ours: its values were judged before they were written."""
+
+    def decode(self, data: bytes | None) -> dict[str, Any]:
+        """Reads one value: every declared field, None where it is absent or null.
+
+        Raises:
+            Undecodable: The bytes are no such value, or a field has a type or a value that is not allowed.
+        """
+
+    def encode(self, value: Value) -> bytes:
+        """Writes one value. Raises ValueError where the format has no such value."""
+
+    def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
+        """Reads the values of many records. Agrees with :meth:`decode` for each record.
+
+        Args:
+            values: A binary Arrow array or a sequence, one value a record, nulls allowed.
+        """
+
+    def encode_column(self, values: pa.StructArray) -> pa.Array:
+        """Writes a struct array of the declared fields as a binary array. A null stays null."""
+
+    def key_column(self, field: str, values: pa.Array | Sequence[bytes | None]) -> KeyColumn:
+        """The keys that grouping by ``field`` gives these values. Agrees with :func:`key_of` for each record."""
+
+    def spark_expression(self, columns: Sequence[str]) -> str | None:
+        """The Spark SQL expression that writes the columns of these names as a value in bytes; None without one."""
+
+
+def is_key_field(serde: Serde, field: str | None) -> bool:
+    """Whether grouping by this field can be done without Spark: the text of each value is known."""
+    return field is not None and serde.fields.get(field) in KEY_FIELD_TYPES
+
+
+def key_text(value: Any) -> str:
+    """The text of a field's value as Spark casts it to a string, for the types in :data:`KEY_FIELD_TYPES`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def key_of(serde: Serde, field: str, data: bytes | None) -> bytes:
+    """The key that grouping by ``field`` gives a record: the text of the field, in UTF-8.
+
+    Args:
+        serde: Reads the record's value.
+        field: A field of one of the types :data:`KEY_FIELD_TYPES`.
+        data: The record's value in bytes.
+
+    Raises:
+        Undecodable: The value cannot be read, the field is absent or null, or key and value together are too large for
+            the repartition topic.
+    """
+    value = serde.decode(data)[field]
+    if value is None:
+        raise Undecodable(missing(field))
+    key = key_text(value).encode()
+    if len(key) + len(data or b"") > serde.max_bytes:
+        raise Undecodable(too_large(serde.max_bytes))
+    return key
+
+
+def label_of(serde: Serde, field: str | None, key: str) -> str:
+    """The label of the allowed value of ``field`` whose text is ``key``; empty without one."""
+    labels = {str(value): label for value, label in serde.allowed.get(field or "", {}).items()}
+    return labels.get(key, "")
+
+
+def missing(field: str) -> str:
+    """The reason of a record without the field that its key is made of."""
+    return f"{field} is missing"
+
+
+def too_large(max_bytes: int) -> str:
+    """The reason of a record that the next topic would refuse."""
+    return f"value and key are larger than {max_bytes} bytes"
