@@ -155,7 +155,7 @@ def prepare_java(sets):
     if subprocess.call([PYTHON, "-m", "streamplan.local.jars", *sets], env=env, cwd=PROJECT) != 0:
         raise Failed("Java or its jars are missing: the line above says what to do.")
     # Does nothing when it is there; without it Spark starts some seconds later.
-    subprocess.call([PYTHON, "-m", "streamplan.spark.submit"], env=env, cwd=PROJECT)
+    subprocess.call([PYTHON, "-m", "streamplan.spark.class_archive"], env=env, cwd=PROJECT)
 
 
 def main():

@@ -23,15 +23,15 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
+from streamplan.java import require_java
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
-from streamplan.local.jars import KAFKA_STREAMS, SPARK, pyspark_home, require
-from streamplan.local.java import require_java
+from streamplan.local.jars import KAFKA_STREAMS, SPARK, require
 from streamplan.local.ports import Ports
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import PROJECT, Settings
-from streamplan.spark.submit import spark_submit_configs
+from streamplan.spark.submit import spark_submit_configs, submit_environment
 
 ORDERS = pipeline_named("orders")
 STORE = "orders-products-quantities"
@@ -216,15 +216,7 @@ def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *
         *options,
         *(str(script), *arguments),
     ]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(PROJECT / "plugins"),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(pyspark_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_HOME": str(require_java(os.environ)),
-    }
-    return Job(argv, environment, home / f"{script.stem}.log")
+    return Job(argv, submit_environment(os.environ, local=True), home / f"{script.stem}.log")
 
 
 def aggregator(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -16,11 +15,9 @@ from pyspark.sql import SparkSession
 from streamplan import processes
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.brokers import EmbeddedKafka
-from streamplan.local.jars import SPARK, pyspark_home, require
-from streamplan.local.java import require_java
-from streamplan.settings import PROJECT
+from streamplan.local.jars import SPARK, require
 from streamplan.spark.session import open_session
-from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
+from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_environment
 
 from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, embedded_kafka
@@ -79,14 +76,7 @@ def spark_jars() -> Path:
 @pytest.fixture(scope="session")
 def spark_environment() -> Mapping[str, str]:
     """The environment of a spark-submit: our Python, our package, loopback."""
-    return {
-        **os.environ,
-        "PYTHONPATH": str(PROJECT / "plugins"),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(pyspark_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_HOME": str(require_java(os.environ)),
-    }
+    return submit_environment(os.environ, local=True)
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from typing import Any
 import py4j.protocol
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from streamplan.java import require_java
 from streamplan.local.jars import JarSet, require
-from streamplan.local.java import require_java
 from streamplan.model.kstream import KStream, KTable
 from streamplan.model.topology import Topology
 from streamplan.model.windows import TimeWindows

@@ -8,7 +8,6 @@ API server, which stops them when nobody watches (see strays).
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 import zipfile
@@ -29,7 +28,7 @@ from streamplan.errors import Refused
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.status import status_file
 from streamplan.settings import PROJECT, Settings
-from streamplan.spark.submit import spark_submit_configs
+from streamplan.spark.submit import spark_submit_configs, submit_environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -249,12 +248,8 @@ def job_file(name: str) -> str:
 
 def job_environment() -> dict[str, str]:
     """The environment of a job: ours without Airflow's settings and secrets, spark-submit of our Python first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
-    bin_directory = str(Path(sys.executable).parent)
-    kept["PATH"] = os.pathsep.join([bin_directory, kept.get("PATH", os.defpath)])
-    kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROJECT / "plugins"), kept.get("PYTHONPATH", "")]))
-    kept.setdefault("PYSPARK_PYTHON", shutil.which("python", path=kept["PATH"]) or sys.executable)
-    return kept
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
+    return submit_environment(inherited)
 
 
 def _zipped_package(settings: Settings) -> Path:

@@ -22,11 +22,10 @@ from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.files import write_atomically
 from streamplan.local.airflow_rest import AirflowRest
-from streamplan.local.jars import SPARK, pyspark_home, require
-from streamplan.local.java import require_java
+from streamplan.local.jars import SPARK, require
 from streamplan.local.ports import LOOPBACK, Ports
 from streamplan.settings import PROJECT, Settings
-from streamplan.spark.submit import LOCAL_MASTER
+from streamplan.spark.submit import LOCAL_MASTER, local_spark_variables
 
 # The two log servers would listen on every address. Here the API server reads the log files itself.
 PROCESSES: dict[str, tuple[str, ...]] = {
@@ -246,12 +245,7 @@ class EmbeddedAirflow:
             "STREAMPLAN_JARS": str(settings.jars or require(SPARK, self._outer)),
             "STREAMPLAN_INSTANCES": str(settings.instances or ""),
             "PYTHONPATH": str(PROJECT / "plugins"),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            # Left alone, spark-submit looks for it and stumbles over a space in the path.
-            "SPARK_HOME": str(pyspark_home()),
-            "SPARK_LOCAL_IP": LOOPBACK,
-            "JAVA_HOME": str(require_java(self._outer)),
+            **local_spark_variables(self._outer),
             "SCARF_ANALYTICS": "false",
             "DO_NOT_TRACK": "1",
             "GX_ANALYTICS_ENABLED": "False",

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.files import write_atomically
+from streamplan.java import require_java
 from streamplan.local.jars import BROKERS, require
-from streamplan.local.java import require_java
 from streamplan.local.ports import LOOPBACK, Ports
 from streamplan.settings import Settings
 

@@ -8,7 +8,6 @@ repository root than Maven Central. Run as a module, it fetches the sets named a
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import subprocess
 import sys
@@ -22,8 +21,9 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from streamplan.errors import StreamplanError
-from streamplan.local.java import find_java, install_java, require_java
+from streamplan.java import find_java, install_java, require_java
 from streamplan.settings import Settings
+from streamplan.spark.submit import pyspark_home
 
 FETCH_SECONDS = 600
 
@@ -161,14 +161,6 @@ def _module(jars: JarSet) -> str:
   </dependencies>
 </ivy-module>
 """
-
-
-def pyspark_home() -> Path:
-    """PySpark's directory, which is also its ``SPARK_HOME``. Found without the second that importing it takes."""
-    spec = importlib.util.find_spec("pyspark")
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        return Path(location)
-    raise StreamplanError("PySpark", expected="installed", observed="not found", remedy="Run `make setup`.")
 
 
 def _ivy_jar() -> Path:

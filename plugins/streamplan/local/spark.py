@@ -21,10 +21,9 @@ import psutil
 
 from streamplan import processes
 from streamplan.errors import StreamplanError
-from streamplan.local.jars import pyspark_home
-from streamplan.local.java import require_java
 from streamplan.local.ports import LOOPBACK, Ports
 from streamplan.settings import Settings
+from streamplan.spark.submit import local_spark_variables, pyspark_home
 
 MASTER = "spark-master"
 MASTER_UI = "spark-master-ui"
@@ -196,9 +195,7 @@ class EmbeddedSpark:
         kept = {key: value for key, value in self._outer.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
         environment = {
             **kept,
-            "SPARK_HOME": str(pyspark_home()),
-            "JAVA_HOME": str(require_java(self._outer)),
-            "SPARK_LOCAL_IP": LOOPBACK,
+            **local_spark_variables(self._outer),
             "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
             "SPARK_MASTER_OPTS": f"-Dspark.worker.timeout={self._worker_timeout_seconds}",
             # What applications leave in the work directory is removed, an hour after they have ended.

@@ -12,8 +12,8 @@ import pyarrow
 import pytest
 from pyspark.sql import SparkSession
 from streamplan.errors import StreamplanError
+from streamplan.spark import class_archive, training
 from streamplan.spark import submit as spark_submit
-from streamplan.spark import training
 from streamplan.spark.session import CodeGeneration, generate_code
 
 
@@ -52,10 +52,10 @@ def test_an_archive_that_cannot_be_made_is_told_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
-    monkeypatch.setattr(spark_submit, "TRAINING_SECONDS", 0.5)
+    monkeypatch.setattr(class_archive, "TRAINING_SECONDS", 0.5)
     log = tmp_path / "logs" / "classes.log"
     with pytest.raises(StreamplanError, match=r"classes\.log"):
-        spark_submit.make_class_archive(os.environ, log)
+        class_archive.make_class_archive(os.environ, log)
     assert log.exists()
     assert list(spark_submit.class_archive().parent.iterdir()) == []
 

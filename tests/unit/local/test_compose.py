@@ -23,8 +23,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from streamplan import settings
-from streamplan.local import java
+from streamplan import java, settings
 from streamplan.local.brokers import HEAP, NODES, SERVER_PROPERTIES
 from streamplan.local.jars import BROKERS, JAR_SETS
 
