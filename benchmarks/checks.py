@@ -16,20 +16,20 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from streamplan.checks import copartitioning, totals
+from streamplan.checks.copartitioning import CopartitioningCheck
 from streamplan.checks.framework.application import Application, application_of
-from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.check import Check, Observation
+from streamplan.checks.totals import TotalsCheck
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
 from streamplan.local.ports import Ports
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
-from streamplan.model.pipeline import Limits, Pipeline, TestData
+from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.reports.verified_sqlite import KeptFile
 from streamplan.serdes.json import Json
@@ -129,25 +129,27 @@ def report(what: str, records: int, rounds: list[tuple[float, float]]) -> None:
 
 def measure(filled: Filled, directory: Path) -> None:
     records = filled.written
-    unbounded = Limits(scanned_records=10**12)
-    application: Application = replace(filled.application, limits=unbounded)
     kept = KeptFile(directory / f"{records}.sqlite")
 
-    def recount(full: bool) -> Iterable[Observation]:
-        return totals.observe(application, filled.cluster, kept=kept, full=full)
+    def observe(check: Check) -> tuple[float, float]:
+        return timed(lambda: check.observe(filled.application, filled.cluster))
+
+    placement = CopartitioningCheck(full=True)
+    recount = TotalsCheck(full=True, verified=kept)
+    news = TotalsCheck(verified=kept)
 
     report(
         "co-partitioning, all records",
         records,
-        [timed(lambda: copartitioning.observe(application, filled.cluster)) for _ in range(ROUNDS)],
+        [observe(placement) for _ in range(ROUNDS)],
     )
-    report("totals, full recount", records, [timed(lambda: recount(True)) for _ in range(ROUNDS)])
+    report("totals, full recount", records, [observe(recount) for _ in range(ROUNDS)])
     rounds = []
     for _ in range(ROUNDS):
         filled.process(NEWS)
-        rounds.append(timed(lambda: recount(False)))
+        rounds.append(observe(news))
     report(f"totals, the news behind {records:,}", NEWS, rounds)
-    report(f"totals, no news behind {records:,}", 0, [timed(lambda: recount(False)) for _ in range(ROUNDS)])
+    report(f"totals, no news behind {records:,}", 0, [observe(news) for _ in range(ROUNDS)])
 
 
 def delete(bootstrap_servers: str, application: Application) -> None:

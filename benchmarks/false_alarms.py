@@ -12,13 +12,13 @@ import sys
 import time
 from collections import Counter
 
-from streamplan.checks import checks_of
+from streamplan.checks import scheduled_checks
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Outcome, look
+from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.checking import prepare
+from streamplan.reports.checking import check_context
 from streamplan.settings import Settings
 
 
@@ -39,9 +39,9 @@ def main() -> None:
 
     begun, before = time.perf_counter(), written()
     for run in range(options.runs):
-        for check in checks_of(application):
+        for check in scheduled_checks(application):
             since = time.perf_counter()
-            found = look(application, prepare(check.name, application.name, settings.reports), cluster)
+            found = run_check(application, check.configure(check_context(application, settings.reports)), cluster)
             seconds.setdefault(check.name, []).append(time.perf_counter() - since)
             outcomes[check.name, str(found.outcome)] += 1
             if found.outcome is not Outcome.PASSED:
@@ -49,7 +49,7 @@ def main() -> None:
         sys.stderr.write(f"\r{run + 1} of {options.runs} runs")
     took, offsets = time.perf_counter() - begun, written() - before
     sys.stdout.write(f"\n{offsets:,} offsets of {source} in {took:.0f} s: {offsets / took:,.0f}/s\n")
-    for check in checks_of(application):
+    for check in scheduled_checks(application):
         counts = ", ".join(f"{count} {outcome}" for (name, outcome), count in outcomes.items() if name == check.name)
         median, most = statistics.median(seconds[check.name]), max(seconds[check.name])
         sys.stdout.write(f"{check.name:<16} {counts:<24} median {median:.2f} s, at most {most:.2f} s\n")

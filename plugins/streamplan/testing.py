@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamplan.checks import CHECKS, check_named, left_out
+from streamplan.checks import CHECKS, check_named, not_applicable
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import CheckResult, Outcome, look, sentence
+from streamplan.checks.framework.check import CheckResult, Outcome, run_check, sentence
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka.brokers import require_reachable
 from streamplan.kafka.cluster import KafkaCluster
@@ -50,10 +50,9 @@ def assert_healthy(
         raise CouldNotLook(
             error.subject, expected=error.expected, observed=error.observed, remedy=error.remedy
         ) from error
-    chosen = [check_named(name) for name in checks] or [
-        check for check in CHECKS if check.name not in left_out(subject)
-    ]
-    results = [look(subject, check, cluster) for check in chosen]
+    inapplicable = not_applicable(subject)
+    chosen = [check_named(name) for name in checks] or [check for check in CHECKS if check.name not in inapplicable]
+    results = [run_check(subject, check, cluster) for check in chosen]
     wrong = [
         f"{result.check}: {line}"
         for result in results

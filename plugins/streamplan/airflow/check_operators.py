@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,9 @@ from streamplan.airflow.connections import bootstrap_servers
 from streamplan.airflow.data_docs import DataDocsLink
 from streamplan.airflow.supervised_job import job_environment, job_file, seconds_for, spark_hook
 from streamplan.airflow.triggers import ProcessedTrigger
-from streamplan.checks import check_named
+from streamplan.checks import check_named, scheduled_checks
 from streamplan.checks.framework.application import Application, application_of
-from streamplan.checks.framework.check import Check, CheckResult, Outcome
+from streamplan.checks.framework.check import Check, CheckResult, Outcome, RecordedCheck, SparkJob
 from streamplan.errors import CouldNotLook, Refused
 from streamplan.pipelines import pipeline_named
 from streamplan.settings import Settings
@@ -168,7 +167,9 @@ class RecountOperator(SparkJobOperator):
         from streamplan.reports.checking import recounted_before
         from streamplan.reports.results import recount_file
 
-        skip_when_passed_lately(context, replace(check_named("totals"), every_minutes=RECOUNT_MINUTES), self.pipeline)
+        for check in scheduled_checks(application_of(pipeline_named(self.pipeline))):
+            if SparkJob.RECOUNT in check.spark_jobs(application_of(pipeline_named(self.pipeline))):
+                skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
         output = recount_file(Settings.from_environment().reports, self.pipeline, self.dag_id)
         if _is_on_schedule(context):
             application = application_of(pipeline_named(self.pipeline))
@@ -179,17 +180,14 @@ class RecountOperator(SparkJobOperator):
         self._run("recount", output, "--bootstrap-servers", bootstrap_servers())
 
 
-DISTRIBUTED = ("copartitioning", "totals")
-"""Checks that Spark's executors can share."""
-
-
-def skip_when_passed_lately(context: Context, check: Check, pipeline: str) -> None:
-    """On a schedule alone: who triggers a run wants to know."""
+def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, minutes: int | None = None) -> None:
+    """On a schedule alone: who triggers a run wants to know. ``minutes`` stands in for ``check.every_minutes``."""
     from streamplan.reports.checking import passed_lately
 
-    passed = passed_lately(check, pipeline, Settings.from_environment().reports)
+    minutes = check.every_minutes if minutes is None else minutes
+    passed = passed_lately(check.name, pipeline, Settings.from_environment().reports, minutes=minutes)
     if _is_on_schedule(context) and passed is not None:
-        raise AirflowSkipException(f"{check.name} passed at {passed}: it is looked at every {check.every_minutes} min")
+        raise AirflowSkipException(f"{check.name} passed at {passed}: it is looked at every {minutes} min")
 
 
 def _is_on_schedule(context: Context) -> bool:
@@ -215,20 +213,17 @@ class CheckOperator(SparkJobOperator):
     """Runs one check. Green only when it passed; failed and could not look are told apart.
 
     The reason is the first line of the log and stands in XCom; all rows are in the Data Docs. ``with_state_store``
-    compares with what the state store held when it was last read, too; ``recounted`` takes the rows of the
-    task ``recount`` before it. On a schedule a check that reads much is skipped while its last pass is young. With the
-    parameter ``full`` everything is looked at, by Spark where it is more than one machine should read.
+    compares with what the state store held when it was last read, too. On a schedule a check that reads much is
+    skipped while its last pass is young. With the parameter ``full`` everything is looked at, by Spark where it is
+    more than one machine should read.
     """
 
     operator_extra_links = (DataDocsLink(),)
 
-    def __init__(
-        self, *, pipeline: str, check: str, with_state_store: bool = False, recounted: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, pipeline: str, check: str, with_state_store: bool = False, **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
         self.check = check
         self.with_state_store = with_state_store
-        self.recounted = recounted
 
     def execute(self, context: Context) -> dict[str, str | None]:
         from streamplan.reports.great_expectations import run_check
@@ -240,21 +235,28 @@ class CheckOperator(SparkJobOperator):
         return self._tell(context, result)
 
     def _prepared(self, context: Context, application: Application, settings: Settings) -> Check:
-        from streamplan.reports.checking import prepare, unbounded
-        from streamplan.reports.results import Recounted, read_state_store, recount_file
+        from streamplan.reports.checking import check_context
+        from streamplan.reports.results import Recounted, recount_file
 
-        skip_when_passed_lately(context, check_named(self.check), self.pipeline)
+        check = check_named(self.check)
+        skip_when_passed_lately(context, check, self.pipeline)
         full = bool(context["params"].get("full"))
-        store = read_state_store(settings.reports, self.pipeline) if self.with_state_store else None
-        check = prepare(self.check, self.pipeline, settings.reports, full=full, store=store)
-        rows = recount_file(settings.reports, self.pipeline, self.dag_id)
-        if full and not self.recounted and self.check in DISTRIBUTED and _is_large(application):
-            rows = rows.with_name(f"{self.dag_id}-{self.check}.json")
+        recounted = recount_file(settings.reports, self.pipeline, self.dag_id)
+        by_spark = SparkJob.RECOUNT in check.spark_jobs(application)
+        if full and not by_spark and check.distributed and _is_large(application):
+            rows = recounted.with_name(f"{self.dag_id}-{self.check}.json")
             arguments = ("--check", self.check, "--reports", str(settings.reports))
             self._run("check", rows, "--bootstrap-servers", bootstrap_servers(), *arguments)
-        elif not self.recounted:
-            return unbounded(check) if full else check
-        return replace(check, observe=lambda application, cluster: Recounted.read(rows).observe())
+            return RecordedCheck(check, lambda: Recounted.read(rows).observe())
+        return check.configure(
+            check_context(
+                application,
+                settings.reports,
+                full=full,
+                with_state_store=self.with_state_store,
+                recounted=recounted if by_spark else None,
+            )
+        )
 
     def _tell(self, context: Context, result: CheckResult) -> dict[str, str | None]:
         line = f"{result.outcome}: {result.reason}"

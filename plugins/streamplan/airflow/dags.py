@@ -21,8 +21,9 @@ from streamplan.airflow.maintenance_operators import PurgeOperator
 from streamplan.airflow.notifications import Announcement, Notifier
 from streamplan.airflow.pipeline_dag import dag_of
 from streamplan.airflow.supervised_job import AggregatorOperator, ProducerOperator
-from streamplan.checks import checks_of
+from streamplan.checks import scheduled_checks
 from streamplan.checks.framework.application import aggregations, application_of
+from streamplan.checks.framework.check import SparkJob
 from streamplan.model.pipeline import Pipeline
 
 _OPINION = {
@@ -206,7 +207,7 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
             )
         },
     ) as dag:
-        _check_tasks(pipeline, with_state_store=False, notifiers=notifiers)
+        tasks = _check_tasks(pipeline, with_state_store=False, notifiers=notifiers)
         if pipeline.topology.repartition_topics:
             purge = PurgeOperator(
                 task_id="purge",
@@ -214,31 +215,36 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
                 execution_timeout=timedelta(minutes=5),
                 doc_md="Deletes repartition records that are counted and verified. Skipped when there are none.",
             )
-            dag.get_task("totals") >> purge
+            [
+                tasks[check.name] for check in scheduled_checks(application_of(pipeline)) if check.stores_verified_cut
+            ] >> purge
     return dag
 
 
-def _check_tasks(pipeline: Pipeline, *, with_state_store: bool, notifiers: Sequence[Notifier] = ()) -> None:
-    """``totals`` recounts by itself what needs no engine for that, else behind a task ``recount`` on Spark."""
-    counted = bool(aggregations(pipeline))
-    for check in checks_of(application_of(pipeline)):
-        is_totals = check.name == "totals"
+def _check_tasks(
+    pipeline: Pipeline, *, with_state_store: bool, notifiers: Sequence[Notifier] = ()
+) -> dict[str, CheckOperator]:
+    """A task for each check, by its name; behind a task ``recount`` where only Spark can compute the totals anew."""
+    application = application_of(pipeline)
+    tasks = {}
+    for check in scheduled_checks(application):
         announce = [Announcement(pipeline.name, check.name, notifiers)] if notifiers else None
+        jobs = check.spark_jobs(application)
         task = CheckOperator(
             task_id=check.name,
             pipeline=pipeline.name,
             check=check.name,
-            with_state_store=with_state_store and is_totals and counted,
-            recounted=is_totals and not counted,
+            with_state_store=with_state_store and SparkJob.STATE_STORE in jobs,
             retries=1,  # for could not look; a failed check fails at once
             retry_delay=timedelta(seconds=10),
             execution_timeout=timedelta(minutes=15),
-            outlets=[totals_asset(pipeline)] if is_totals else [],
+            outlets=[totals_asset(pipeline)] if check.stores_verified_cut else [],
             on_success_callback=announce,
             on_failure_callback=announce,
             doc_md=f"**{check.title}.** {check.healthy}",
         )
-        if is_totals and not counted:
+        tasks[check.name] = task
+        if SparkJob.RECOUNT in jobs:
             recount = RecountOperator(
                 task_id="recount",
                 pipeline=pipeline.name,
@@ -248,6 +254,7 @@ def _check_tasks(pipeline: Pipeline, *, with_state_store: bool, notifiers: Seque
                 doc_md="Computes every sub-topology anew from its input, with a Spark job of its own.",
             )
             recount >> task
+    return tasks
 
 
 def _production_params(*, endless: bool) -> dict[str, Param]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from streamplan.checks.discovery.changelogs import resolve_policy
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, Observation, existing
+from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
 from streamplan.checks.framework.cluster import Cluster, RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.checks.framework.log_cleaner import Columns, CompactionRules, Pile, examine
@@ -48,39 +48,60 @@ def is_judged(spec: TopicSpec) -> bool:
     return spec.role is TopicRole.CHANGELOG or (spec.role is TopicRole.SOURCE and compacted)
 
 
-def observe(
-    application: Application,
-    cluster: Cluster,
-    *,
-    patience: Patience = CLEANER_PATIENCE,
-    now: Callable[[], float] = time.time,
-) -> Iterable[Observation]:
-    """The policy of every changelog and table, then what lies in each of its partitions."""
-    specs = [spec for spec in application.topics if is_judged(spec)]
-    if not specs:
-        raise CouldNotLook(
-            f"{application.application_id} has nothing that is compacted",
-            expected="a changelog or a table",
-            observed="none",
-        )
-    observed = existing(cluster, [spec.name for spec in specs])
-    rows: list[Observation] = []
-    written = False
-    for spec in specs:
-        topic = observed[spec.name]
-        expected = _expected(application, cluster, spec, topic)
-        configs = list(_configs(topic, expected))
-        rows += configs
-        offsets = cluster.offsets(spec.name)
-        if any(found.end for found in offsets.values()):
-            written = True
-            if "compact" in words(expected["cleanup.policy"]) and configs[0].agrees:
-                most = max(application.limits.scanned_records // len(offsets), 1)
-                rows += _piles(cluster, topic, sorted(offsets), most, patience, now)
-    if not written and all(row.agrees for row in rows):
-        listed = ", ".join(observed)
-        raise CouldNotLook(f"the compaction of {listed}", expected="at least 1 record", observed="none")
-    return rows
+@dataclass(frozen=True)
+class CompactionCheck(Check):
+    """Looks at the policy of every changelog and table, then at the records of each of its partitions."""
+
+    name = "compaction"
+    title = "Changelog compaction"
+    healthy = (
+        "Every changelog has the cleanup policy that its store needs, a table's topic is compacted, and superseded"
+        " records go when the topic's own configs say so: those outside the active segment, once they are more than"
+        " min.cleanable.dirty.ratio of it or older than max.compaction.lag.ms."
+    )
+    every_minutes = 60
+
+    full: bool = False
+    patience: Patience = CLEANER_PATIENCE
+    now: Callable[[], float] = time.time
+
+    def applies_to(self, application: Application) -> NotApplicable | None:
+        """Require a changelog, or a topic that is declared to be a table."""
+        return None if any(map(is_judged, application.topics)) else NotApplicable("there is no changelog or table")
+
+    def configure(self, context: CheckContext) -> Check:
+        """Take whether to read every record."""
+        return replace(self, full=context.full)
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe the configs and the superseded records of compacted topics; see :class:`Check`."""
+        specs = [spec for spec in application.topics if is_judged(spec)]
+        if not specs:
+            raise CouldNotLook(
+                f"{application.application_id} has nothing that is compacted",
+                expected="a changelog or a table",
+                observed="none",
+            )
+        if self.full:
+            application = application.without_bounds()
+        observed = existing(cluster, [spec.name for spec in specs])
+        rows: list[Observation] = []
+        written = False
+        for spec in specs:
+            topic = observed[spec.name]
+            expected = _expected(application, cluster, spec, topic)
+            configs = list(_configs(topic, expected))
+            rows += configs
+            offsets = cluster.offsets(spec.name)
+            if any(found.end for found in offsets.values()):
+                written = True
+                if "compact" in words(expected["cleanup.policy"]) and configs[0].agrees:
+                    most = max(application.limits.scanned_records // len(offsets), 1)
+                    rows += _piles(cluster, topic, sorted(offsets), most, self.patience, self.now)
+        if not written and all(row.agrees for row in rows):
+            listed = ", ".join(observed)
+            raise CouldNotLook(f"the compaction of {listed}", expected="at least 1 record", observed="none")
+        return rows
 
 
 def _expected(application: Application, cluster: Cluster, spec: TopicSpec, topic: ObservedTopic) -> Mapping[str, str]:
@@ -177,12 +198,4 @@ def _again(look: Callable[[], Looked]) -> Looked:
     return look()
 
 
-CHECK = Check(
-    name="compaction",
-    title="Changelog compaction",
-    healthy="Every changelog has the cleanup policy that its store needs, a table's topic is compacted, and superseded"
-    " records go when the topic's own configs say so: those outside the active segment, once they are more than"
-    " min.cleanable.dirty.ratio of it or older than max.compaction.lag.ms.",
-    observe=observe,
-    every_minutes=60,
-)
+CHECK = CompactionCheck()

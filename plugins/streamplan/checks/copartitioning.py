@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from zlib import crc32
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, Observation, existing
+from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
 from streamplan.checks.framework.cluster import Chunk, Cluster, Offsets, RecordsGone
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicSpec
@@ -63,25 +63,49 @@ class _Placement:
         return sum(found.records for found in self.keys.values())
 
 
-def observe(application: Application, cluster: Cluster) -> Iterable[Observation]:
-    """Counts of the topics that belong together, then the partition of every record."""
-    observed = existing(cluster, [spec.name for spec in application.keyed])
-    if not observed:
-        raise CouldNotLook(
-            f"{application.application_id} has nothing that could be co-partitioned",
-            expected="a repartition topic, a changelog or a join",
-            observed="none",
-        )
-    yield from _counts(application, observed)
-    written = 0
-    for spec in application.keyed:
-        offsets = cluster.offsets(spec.name)
-        written += sum(found.stable for found in offsets.values())
-        yield from _placement(application, cluster, spec, observed[spec.name].partitions, offsets)
-    if not written:
-        raise CouldNotLook(
-            f"the placement of records of {application.application_id}", expected="at least 1 record", observed="none"
-        )
+@dataclass(frozen=True)
+class CopartitioningCheck(Check):
+    """Compares the partition counts of topics that belong together, then looks at the partition of every record."""
+
+    name = "copartitioning"
+    title = "Co-partitioning"
+    healthy = (
+        "Topics that are read together, and a store's changelog, have the declared number of partitions, and every"
+        " record of a repartition topic or changelog lies in the partition that murmur2 gives its key."
+    )
+    every_minutes = 60
+    distributed = True
+
+    full: bool = False
+
+    def applies_to(self, application: Application) -> NotApplicable | None:
+        """Require a topic whose partitions must agree with those of another."""
+        return None if application.keyed else NotApplicable("there is no repartition topic, changelog or join")
+
+    def configure(self, context: CheckContext) -> Check:
+        """Take whether to look at every record."""
+        return replace(self, full=context.full)
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe partition counts and the placement of records; see :class:`Check`."""
+        observed = existing(cluster, [spec.name for spec in application.keyed])
+        if not observed:
+            raise CouldNotLook(
+                f"{application.application_id} has nothing that could be co-partitioned",
+                expected="a repartition topic, a changelog or a join",
+                observed="none",
+            )
+        if self.full:
+            application = application.without_bounds()
+        yield from _counts(application, observed)
+        written = 0
+        for spec in application.keyed:
+            offsets = cluster.offsets(spec.name)
+            written += sum(found.stable for found in offsets.values())
+            yield from _placement(application, cluster, spec, observed[spec.name].partitions, offsets)
+        if not written:
+            subject = f"the placement of records of {application.application_id}"
+            raise CouldNotLook(subject, expected="at least 1 record", observed="none")
 
 
 def _counts(application: Application, observed: Mapping[str, ObservedTopic]) -> Iterable[Observation]:
@@ -211,11 +235,4 @@ def _ranges(offsets: Mapping[int, Offsets], most: int) -> Iterable[Mapping[int, 
         yield ranges
 
 
-CHECK = Check(
-    name="copartitioning",
-    title="Co-partitioning",
-    healthy="Topics that are read together, and a store's changelog, have the declared number of partitions, and every"
-    " record of a repartition topic or changelog lies in the partition that murmur2 gives its key.",
-    observe=observe,
-    every_minutes=60,
-)
+CHECK = CopartitioningCheck()

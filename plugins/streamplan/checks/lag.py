@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamplan.checks.framework.application import Application, Tasks
-from streamplan.checks.framework.check import Check, Observation, existing, limit
+from streamplan.checks.framework.check import Check, CheckContext, Observation, existing, limit
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
 from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.errors import CouldNotLook
@@ -93,38 +93,44 @@ class _Input:
         self.transaction_moved |= self.offsets.stable > self.first_stable
 
 
-def observe(
-    application: Application,
-    cluster: Cluster,
-    *,
-    status: AggregatorStatus | None = None,
-    patience: Patience = LAG_PATIENCE,
-    now: Callable[[], float] = time.time,
-) -> Iterable[Observation]:
-    """What the aggregator says of itself, then every partition that is read; ends as soon as nothing is suspicious."""
-    rows = list(_alive(status, now()))
-    topics = list(dict.fromkeys(topic for tasks in application.tasks for topic in tasks.sources))
-    existing(cluster, topics)
-    inputs = _inputs(application, cluster)
-    _count(application.application_id, cluster, inputs)
-    seen_at = now()
-    _watch(application.application_id, cluster, inputs, patience)
-    suspects = [found for found in inputs if found.waiting.records and not found.moved]
-    if suspects:
-        _count(application.application_id, cluster, suspects)
-        seen_at = now()
-    for found in inputs:
-        rows += _rows(application, found, inputs, patience, seen_at)
-    if not any(found.offsets.end for found in inputs) and all(row.agrees for row in rows):
-        raise CouldNotLook(f"the lag of {application.application_id}", expected="at least 1 record", observed="none")
-    return rows
+@dataclass(frozen=True)
+class LagCheck(Check):
+    """Looks at the aggregator's status, then at every partition that is read, until nothing is suspicious."""
 
-
-def check_with(status: AggregatorStatus | None, patience: Patience = LAG_PATIENCE) -> Check:
-    """The same check of an aggregator that says of itself how it is."""
-    return replace(
-        CHECK, observe=lambda application, cluster: observe(application, cluster, status=status, patience=patience)
+    name = "lag"
+    title = "Lag and liveness"
+    healthy = (
+        "Every stream task has processed all records, or its position moves. No position is missing, beyond the end"
+        " of its partition or before its start; no transaction hangs; and an aggregator that says that it runs does."
     )
+
+    aggregator: AggregatorStatus | None = None
+    patience: Patience = LAG_PATIENCE
+    now: Callable[[], float] = time.time
+
+    def configure(self, context: CheckContext) -> Check:
+        """Take the aggregator's status."""
+        return replace(self, aggregator=context.aggregator)
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe the aggregator and each stream task; see :class:`Check`."""
+        rows = list(_alive(self.aggregator, self.now()))
+        topics = list(dict.fromkeys(topic for tasks in application.tasks for topic in tasks.sources))
+        existing(cluster, topics)
+        inputs = _inputs(application, cluster)
+        _count(application.application_id, cluster, inputs)
+        seen_at = self.now()
+        _watch(application.application_id, cluster, inputs, self.patience)
+        suspects = [found for found in inputs if found.waiting.records and not found.moved]
+        if suspects:
+            _count(application.application_id, cluster, suspects)
+            seen_at = self.now()
+        for found in inputs:
+            rows += _rows(application, found, inputs, self.patience, seen_at)
+        if not any(found.offsets.end for found in inputs) and all(row.agrees for row in rows):
+            subject = f"the lag of {application.application_id}"
+            raise CouldNotLook(subject, expected="at least 1 record", observed="none")
+        return rows
 
 
 def _alive(status: AggregatorStatus | None, now: float) -> Iterable[Observation]:
@@ -302,10 +308,4 @@ def _duration(seconds: float) -> str:
     return f"{max(seconds, 0.0):.0f} s"
 
 
-CHECK = Check(
-    name="lag",
-    title="Lag and liveness",
-    healthy="Every stream task has processed all records, or its position moves. No position is missing, beyond the end"
-    " of its partition or before its start; no transaction hangs; and an aggregator that says that it runs does.",
-    observe=observe,
-)
+CHECK = LagCheck()

@@ -22,16 +22,26 @@ GROUPS_TOPIC = "__consumer_offsets"
 _NAMED_BY_OTHERS = (TopicRole.SOURCE, TopicRole.SINK)
 
 
-def observe(application: Application, cluster: Cluster) -> Iterable[Observation]:
-    """The lengths of the names that are made of other names, names that collide, the size of the group's metadata."""
-    existing = cluster.names()
-    for spec in application.topics:
-        if spec.role not in _NAMED_BY_OTHERS:
-            length = len(spec.name)
-            yield limit(f"{spec.name}: length of the name", length, _near(MAX_NAME_LENGTH), f" of {MAX_NAME_LENGTH}")
-    yield from _collisions({spec.name for spec in application.topics}, existing)
-    if application.declared:
-        yield _metadata(application, cluster)
+class NamesCheck(Check):
+    """Looks at the lengths of derived names, at names that collide, and at the size of the group's metadata."""
+
+    name = "names"
+    title = "Names and assignment size"
+    healthy = (
+        "The names of internal topics and the group's metadata are below 95% of what Kafka takes, and no topic has"
+        " a name that Kafka takes for another's."
+    )
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe names and metadata; see :class:`Check`."""
+        existing = cluster.names()
+        unit = f" of {MAX_NAME_LENGTH}"
+        for spec in application.topics:
+            if spec.role not in _NAMED_BY_OTHERS:
+                yield limit(f"{spec.name}: length of the name", len(spec.name), _near(MAX_NAME_LENGTH), unit)
+        yield from _collisions({spec.name for spec in application.topics}, existing)
+        if application.declared:
+            yield _metadata(application, cluster)
 
 
 def _near(most: int) -> int:
@@ -90,10 +100,4 @@ def _metadata(application: Application, cluster: Cluster) -> Observation:
     return row if row.agrees else Observation(row.subject, row.expected, row.observed, remedy)
 
 
-CHECK = Check(
-    name="names",
-    title="Names and assignment size",
-    healthy="The names of internal topics and the group's metadata are below 95% of what Kafka takes, and no topic has"
-    " a name that Kafka takes for another's.",
-    observe=observe,
-)
+CHECK = NamesCheck()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, Observation, at_least, existing
+from streamplan.checks.framework.check import Check, NotApplicable, Observation, at_least, existing
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.replication import expected_replication
 from streamplan.errors import CouldNotLook
@@ -27,34 +27,43 @@ CONFIGS = frozenset({*LOSSLESS, "min.insync.replicas"})
 """Configs of repartition topics that are this check's; the others are the check `topics`'s."""
 
 
-def observe(application: Application, cluster: Cluster) -> Iterable[Observation]:
-    """Configs and replicas of every repartition topic."""
-    topics = [spec.name for spec in application.with_role(TopicRole.REPARTITION)]
-    if not topics:
-        raise CouldNotLook(
-            f"{application.application_id} has no repartition topic", expected="at least 1", observed="none"
-        )
-    observed = existing(cluster, topics)
-    replicas = expected_replication(application, cluster)
-    for name in topics:
-        topic = observed[name]
-        for config, (expected, otherwise) in LOSSLESS.items():
-            found = topic.configs.get(config, "not set")
-            agrees = same_value(found, expected)
-            yield Observation(f"{name}: {config}", expected, expected if agrees else found, "" if agrees else otherwise)
-        if replicas is None:
-            continue
-        yield at_least(f"{name}: replication factor", topic.replication_factor, replicas)
-        if application.declared:
-            config = "min.insync.replicas"
-            found = topic.configs.get(config, "not set")
-            yield Observation(f"{name}: {config}", str(resolve_min_insync_replicas(replicas)), found)
+class RepartitionCheck(Check):
+    """Looks at the configs and the replicas of every repartition topic."""
+
+    name = "repartition"
+    title = "Repartition topics fit for use"
+    healthy = (
+        "Every repartition topic keeps each record until it is consumed: cleanup.policy=delete, no retention by"
+        " time or size, and as many replicas as the topics the application reads."
+    )
+
+    def applies_to(self, application: Application) -> NotApplicable | None:
+        """Require a repartition topic."""
+        return None if application.with_role(TopicRole.REPARTITION) else NotApplicable("there is no repartition topic")
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe configs and replicas; see :class:`Check`."""
+        topics = [spec.name for spec in application.with_role(TopicRole.REPARTITION)]
+        if not topics:
+            raise CouldNotLook(
+                f"{application.application_id} has no repartition topic", expected="at least 1", observed="none"
+            )
+        topics_in_kafka = existing(cluster, topics)
+        replicas = expected_replication(application, cluster)
+        for name in topics:
+            topic = topics_in_kafka[name]
+            for config, (expected, consequence) in LOSSLESS.items():
+                value = topic.configs.get(config, "not set")
+                agrees = same_value(value, expected)
+                observed, where = (expected, "") if agrees else (value, consequence)
+                yield Observation(f"{name}: {config}", expected, observed, where)
+            if replicas is None:
+                continue
+            yield at_least(f"{name}: replication factor", topic.replication_factor, replicas)
+            if application.declared:
+                config = "min.insync.replicas"
+                value = topic.configs.get(config, "not set")
+                yield Observation(f"{name}: {config}", str(resolve_min_insync_replicas(replicas)), value)
 
 
-CHECK = Check(
-    name="repartition",
-    title="Repartition topics fit for use",
-    healthy="Every repartition topic keeps each record until it is consumed: cleanup.policy=delete, no retention by"
-    " time or size, and as many replicas as the topics the application reads.",
-    observe=observe,
-)
+CHECK = RepartitionCheck()

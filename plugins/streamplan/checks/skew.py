@@ -69,24 +69,34 @@ class _Shares:
     samples: Mapping[int, _Sample]
 
 
-def observe(application: Application, cluster: Cluster) -> Iterable[Observation]:
-    """Every topic that the application reads, partition by partition."""
-    specs = {spec.name: spec for spec in application.topics}
-    topics = list(dict.fromkeys(topic for tasks in application.tasks for topic in tasks.sources))
-    existing(cluster, topics)
-    rows: list[Observation] = []
-    written = 0
-    for topic in topics:
-        found = _look(cluster, specs[topic])
-        written += found.total
-        rows += _rows(application, specs[topic], found)
-    if not written:
-        raise CouldNotLook(
-            f"the shares of the partitions of {application.application_id}",
-            expected="at least 1 record",
-            observed="none",
-        )
-    return rows
+class SkewCheck(Check):
+    """Compares the shares of the partitions of every topic that the application reads."""
+
+    name = "skew"
+    title = "Skew"
+    healthy = (
+        "No partition of a topic that is read has more of its records, or of their bytes, than the declared share"
+        " (80% unless declared otherwise): else one stream task has most of the work."
+    )
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe the share of each partition; see :class:`Check`."""
+        specs = {spec.name: spec for spec in application.topics}
+        topics = list(dict.fromkeys(topic for tasks in application.tasks for topic in tasks.sources))
+        existing(cluster, topics)
+        rows: list[Observation] = []
+        written = 0
+        for topic in topics:
+            found = _look(cluster, specs[topic])
+            written += found.total
+            rows += _rows(application, specs[topic], found)
+        if not written:
+            raise CouldNotLook(
+                f"the shares of the partitions of {application.application_id}",
+                expected="at least 1 record",
+                observed="none",
+            )
+        return rows
 
 
 def _look(cluster: Cluster, spec: TopicSpec) -> _Shares:
@@ -212,10 +222,4 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0") + "%"
 
 
-CHECK = Check(
-    name="skew",
-    title="Skew",
-    healthy="No partition of a topic that is read has more of its records, or of their bytes, than the declared share"
-    " (80% unless declared otherwise): else one stream task has most of the work.",
-    observe=observe,
-)
+CHECK = SkewCheck()

@@ -45,20 +45,31 @@ class _Suspect:
     fault: _Fault
 
 
-def observe(
-    application: Application, cluster: Cluster, *, patience: Patience = REPLICA_PATIENCE
-) -> Iterable[Observation]:
-    """Every topic of the application by itself."""
-    observed, faults = _settled(cluster, [spec.name for spec in application.topics], patience)
-    replicas = expected_replication(application, cluster)
-    for spec in application.topics:
-        missing = _Suspect(spec.name, -1, _Fault.MISSING) in faults
-        how = "deploying the pipeline creates it" if missing and application.declared else ""
-        yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", how)
-        if spec.name in observed:
-            topic = observed[spec.name]
-            yield from _declared(application, spec, topic, replicas)
-            yield from _partitions(topic, [fault for fault in faults if fault.topic == spec.name])
+@dataclass(frozen=True)
+class TopicsCheck(Check):
+    """Looks at every topic of the application by itself."""
+
+    name = "topics"
+    title = "Topics as declared"
+    healthy = (
+        "Every topic exists with the declared partitions, replicas and configs, and every partition has a leader"
+        " and all of its replicas in sync."
+    )
+
+    patience: Patience = REPLICA_PATIENCE
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe the existence, the settings and the replicas of topics; see :class:`Check`."""
+        observed, faults = _settled(cluster, [spec.name for spec in application.topics], self.patience)
+        replicas = expected_replication(application, cluster)
+        for spec in application.topics:
+            missing = _Suspect(spec.name, -1, _Fault.MISSING) in faults
+            how = "deploying the pipeline creates it" if missing and application.declared else ""
+            yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", how)
+            if spec.name in observed:
+                topic = observed[spec.name]
+                yield from _declared(application, spec, topic, replicas)
+                yield from _partitions(topic, [fault for fault in faults if fault.topic == spec.name])
 
 
 def _declared(
@@ -143,10 +154,4 @@ def _suspects(observed: Mapping[str, ObservedTopic], names: Sequence[str]) -> It
                 yield _Suspect(name, partition, _Fault.UNDER_REPLICATED)
 
 
-CHECK = Check(
-    name="topics",
-    title="Topics as declared",
-    healthy="Every topic exists with the declared partitions, replicas and configs, and every partition has a leader"
-    " and all of its replicas in sync.",
-    observe=observe,
-)
+CHECK = TopicsCheck()

@@ -7,15 +7,22 @@ news, and input that was verified may be deleted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from streamplan.checks.framework.application import Aggregation, Application
-from streamplan.checks.framework.check import Check, Observation, existing
+from streamplan.checks.framework.check import (
+    Check,
+    CheckContext,
+    NotApplicable,
+    Observation,
+    SparkJob,
+    existing,
+)
 from streamplan.checks.framework.cluster import Chunk, Cluster, Record, RecordsGone, records_of
 from streamplan.checks.framework.consistent_cut import Patience, take_cut
-from streamplan.checks.framework.verified import Held, Kept, NothingKept, Positions, Verified
+from streamplan.checks.framework.verified import Held, Kept, NothingKept, Positions, StoreTotals, Verified
 from streamplan.errors import CouldNotLook
 
 LOOKS = 3
@@ -46,14 +53,6 @@ def count_chunk(aggregation: Aggregation, chunk: Chunk) -> Counts:
     rejected |= {row for row, key in enumerate(keys) if key is None} if None in keys else set()
     counted = keys if not rejected else [key for row, key in enumerate(keys) if row not in rejected]
     return Counts(Counter(key for key in counted if key is not None), sorted(rejected))
-
-
-@dataclass(frozen=True)
-class StoreTotals:
-    """What a state store held once it had read the repartition topic up to ``positions``."""
-
-    positions: Positions
-    totals: Mapping[bytes, int]
 
 
 @dataclass(frozen=True)
@@ -164,42 +163,64 @@ class Totals:
         return tuple(rows)
 
 
-def observe(
-    application: Application,
-    cluster: Cluster,
-    *,
-    kept: Kept | None = None,
-    full: bool = False,
-    store: StoreTotals | None = None,
-    patience: Patience | None = None,
-) -> Iterable[Observation]:
-    """Recount what has come since the last verified cut and compare; exact, also while the stream runs.
+@dataclass(frozen=True)
+class TotalsCheck(Check):
+    """Recounts what has come since the last verified cut and compares; exact, also while the stream runs.
 
-    ``kept``  the last verified cut; ``full`` recounts everything once more; ``store`` is a third opinion
+    Where only Spark can compute a topology anew, its rows are those of ``jobs/recount.py``.
     """
-    if not application.aggregations:
-        raise CouldNotLook(
-            f"the totals of {application.name}",
-            expected="a count of records by a field or by their key",
-            observed="a topology that only Spark can compute anew",
-            remedy="Run jobs/recount.py, as the task totals does.",
-        )
-    for aggregation in application.aggregations:
-        look = Look(aggregation, cluster, kept or NothingKept(), patience or Patience(), store)
-        yield from look.rows(full=full)
 
-
-def check_with(
-    *,
-    kept: Kept | None = None,
-    full: bool = False,
-    store: StoreTotals | None = None,
-) -> Check:
-    """The same check with what :func:`observe` may be given."""
-    return replace(
-        CHECK,
-        observe=lambda application, cluster: observe(application, cluster, kept=kept, full=full, store=store),
+    name = "totals"
+    title = "Totals"
+    healthy = (
+        "Every record that was processed has its effect exactly once in what the pipeline holds and writes, or"
+        " stands in the dead-letter topic. Recounted from the input up to the committed positions."
     )
+    distributed = True
+    stores_verified_cut = True
+
+    full: bool = False
+    verified: Kept = field(default_factory=NothingKept)
+    state_store: StoreTotals | None = None
+    recounted: Callable[[], Iterable[Observation]] | None = None
+    patience: Patience = field(default_factory=Patience)
+
+    def applies_to(self, application: Application) -> NotApplicable | None:
+        """Require a count that can be recounted here, or the rows of a recount by Spark."""
+        if application.aggregations or self.recounted is not None:
+            return None
+        remedy = "" if application.declared else "--count tells of one"
+        return NotApplicable("there is no count that can be recounted without an engine", remedy)
+
+    def spark_jobs(self, application: Application) -> frozenset[SparkJob]:
+        """Return the job that reads the state store, as a third opinion on a count; else the recount."""
+        return frozenset({SparkJob.STATE_STORE if application.aggregations else SparkJob.RECOUNT})
+
+    def configure(self, context: CheckContext) -> Check:
+        """Take the verified cut and every other opinion on the totals."""
+        return replace(
+            self,
+            full=context.full,
+            verified=context.verified,
+            state_store=context.state_store,
+            recounted=context.recounted,
+        )
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe the total of each key; see :class:`Check`."""
+        if not application.aggregations and self.recounted is not None:
+            yield from self.recounted()
+            return
+        if not application.aggregations:
+            raise CouldNotLook(
+                f"the totals of {application.name}",
+                expected="a count of records by a field or by their key",
+                observed="a topology that only Spark can compute anew",
+                remedy="Run jobs/recount.py, as the task totals does.",
+            )
+        for aggregation in application.aggregations:
+            look = Look(aggregation, cluster, self.verified, self.patience, self.state_store)
+            yield from look.rows(full=self.full)
 
 
 @dataclass(frozen=True)
@@ -529,10 +550,4 @@ def _named(source: str, origins: Iterable[tuple[int, int]]) -> str:
     return f" (see {', '.join(listed)})" if listed else ""
 
 
-CHECK = Check(
-    name="totals",
-    title="Totals",
-    healthy="Every record that was processed has its effect exactly once in what the pipeline holds and writes, or"
-    " stands in the dead-letter topic. Recounted from the input up to the committed positions.",
-    observe=observe,
-)
+CHECK = TotalsCheck()

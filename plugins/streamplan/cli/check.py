@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -29,11 +28,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from streamplan.checks import CHECKS, check_named, left_out, totals
+from streamplan.checks import CHECKS, check_named, not_applicable
 from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
-from streamplan.checks.framework.application import Aggregation, Application, Partitioner, application_of
-from streamplan.checks.framework.check import Check, CheckResult, Outcome, look, sentence
+from streamplan.checks.framework.application import Application, Partitioner, application_of
+from streamplan.checks.framework.check import CheckResult, NotApplicable, Outcome, run_check, sentence
 from streamplan.cli.tables import checks_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.kafka.brokers import require_reachable
@@ -171,7 +170,7 @@ class Report:
     name: str
     application: Application | None = None
     results: list[CheckResult] = field(default_factory=list)
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, NotApplicable] = field(default_factory=dict)
     unasked: str = ""
 
     @property
@@ -218,39 +217,36 @@ def embedded_brokers() -> str:
 def _look(report: Report, options: argparse.Namespace, say: Callable[[str], object]) -> None:
     """Fills the report. What it could not even begin with is raised."""
     only = [check_named(name.strip()).name for name in options.only.split(",")] if options.only else []
-    subject = _Declared(options.pipeline, options.full) if options.pipeline else _Discovered(options)
+    subject = _Declared(options.pipeline) if options.pipeline else _Discovered(options)
     say(f"Looking for {report.name} at {report.bootstrap_servers}")
     require_reachable(report.bootstrap_servers)
     cluster = KafkaCluster(report.bootstrap_servers)
     report.application = subject.application(cluster)
-    application = report.application.without_bounds() if options.full else report.application
-    chosen = [check.name for check in CHECKS if check.name in only or not only]
-    report.left_out = {name: why for name, why in left_out(application).items() if name in chosen}
-    for name in chosen:
-        if name in report.left_out:
+    application = report.application
+    chosen = [check for check in CHECKS if check.name in only or not only]
+    inapplicable = not_applicable(application)
+    report.left_out = {check.name: inapplicable[check.name] for check in chosen if check.name in inapplicable}
+    from streamplan.reports.checking import check_context  # imports pyarrow, which is not needed before
+
+    context = check_context(application, Settings.from_environment().reports, full=options.full)
+    for check in chosen:
+        if check.name in report.left_out:
             continue
-        check = subject.prepare(name)
         say(f"Looking: {check.title}")
-        report.results.append(look(application, check, cluster))
+        report.results.append(run_check(application, check.configure(context), cluster))
         if report.results[-1].outcome is Outcome.COULD_NOT_LOOK:
             require_reachable(report.bootstrap_servers)  # else each of the others would wait, and say the same
 
 
 class _Declared:
-    def __init__(self, name: str, full: bool) -> None:
+    def __init__(self, name: str) -> None:
         from streamplan.pipelines import pipeline_named
 
         self._pipeline = pipeline_named(name)
-        self._full = full
 
     def application(self, cluster: KafkaCluster) -> Application:
         cluster.names()  # one question, which can be waited for in vain: eight checks would
         return application_of(self._pipeline)
-
-    def prepare(self, name: str) -> Check:
-        from streamplan.reports.checking import prepare  # brings pyarrow
-
-        return prepare(name, self._pipeline.name, Settings.from_environment().reports, full=self._full)
 
 
 class _Discovered:
@@ -258,7 +254,6 @@ class _Discovered:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._id = options.application_id
-        self._full = options.full
         self._sources = options.source
         self._counts = [_count_of(options)] if options.count else []
         self._partitioners = {topic: _function(given) for topic, given in _pairs("--partitioner", options.partitioner)}
@@ -271,10 +266,9 @@ class _Discovered:
             usual.partition_share if options.partition_share is None else options.partition_share, options.lag_seconds
         )
         self._topology = _text(options.topology) if options.topology else None
-        self._aggregations: tuple[Aggregation, ...] = ()
 
     def application(self, cluster: KafkaCluster) -> Application:
-        application = discover(
+        return discover(
             cluster,
             self._id,
             sources=self._sources,
@@ -284,19 +278,6 @@ class _Discovered:
             key_types=self._key_types,
             limits=self._limits,
         )
-        self._aggregations = application.aggregations
-        return application
-
-    def prepare(self, name: str) -> Check:
-        if name != totals.CHECK.name:
-            return check_named(name)
-        from streamplan.reports.verified_sqlite import KeptFile
-
-        (aggregation,) = self._aggregations
-        # Of a store that was counted otherwise before, nothing is verified.
-        version = zlib.crc32(repr(aggregation).encode())
-        path = Settings.from_environment().reports / self._id / f"totals-{version:08x}.sqlite"
-        return totals.check_with(kept=KeptFile(path), full=self._full)
 
 
 def _count_of(options: argparse.Namespace) -> CountOf:
@@ -363,7 +344,7 @@ def as_json(report: Report) -> dict[str, Any]:
             }
             for result in report.results
         ],
-        "left_out": dict(report.left_out),
+        "left_out": {name: inapplicable.reason for name, inapplicable in report.left_out.items()},
     }
 
 
@@ -372,9 +353,9 @@ def _show(report: Report) -> None:
     if report.application:
         console.print(_heading(report.application), style="bold", soft_wrap=True)
         table = checks_table(report.results)
-        for name, why in report.left_out.items():
-            unsaid = name == totals.CHECK.name and not report.application.declared
-            table.add_row(name, "left out", f"{why}{': --count tells of one' if unsaid else ''}", style="dim")
+        for name, inapplicable in report.left_out.items():
+            why = ": ".join(filter(None, (inapplicable.reason, inapplicable.remedy)))
+            table.add_row(name, "left out", why, style="dim")
         console.print(table)
     for result in report.results:
         for row in result.observations:

@@ -1,37 +1,64 @@
-"""The checks of a declared pipeline with all they may be given: what was verified before, claims, a faster count."""
+"""What the reports directory holds for the checks: the verified cut, the aggregator's status, earlier results."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from streamplan.checks import check_named, lag, totals
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, Outcome
+from streamplan.checks.framework.check import CheckContext, Outcome
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.totals import StoreTotals
-from streamplan.reports.results import Recounted, read_latest, verified_file
+from streamplan.checks.framework.verified import Kept, NothingKept
+from streamplan.reports.results import Recounted, read_latest, read_state_store, verified_file
 from streamplan.reports.status import read_status, status_file
 from streamplan.reports.verified_sqlite import KeptFile
 
 
-def prepare(name: str, pipeline: str, reports: Path, *, full: bool = False, store: StoreTotals | None = None) -> Check:
-    """The check of that name. ``full`` recounts everything; ``store`` is what the state store held."""
-    if name == totals.CHECK.name:
-        return totals.check_with(kept=KeptFile(verified_file(reports, pipeline)), full=full, store=store)
-    if name == lag.CHECK.name:
-        return lag.check_with(read_status(status_file(reports, pipeline)))
-    return check_named(name)
+def check_context(
+    application: Application,
+    reports: Path,
+    *,
+    full: bool = False,
+    with_state_store: bool = False,
+    recounted: Path | None = None,
+) -> CheckContext:
+    """Read what the checks of an application may be given.
+
+    Args:
+        application: A declared pipeline, or an application that was discovered.
+        reports: The directory of all reports.
+        full: Whether to look at every record.
+        with_state_store: Whether to compare with what the state store held when it was last read.
+        recounted: The file of ``jobs/recount.py``, where that job runs before the checks.
+    """
+    return CheckContext(
+        full=full,
+        verified=_verified_store(application, reports),
+        aggregator=read_status(status_file(reports, application.name)) if application.declared else None,
+        state_store=read_state_store(reports, application.name) if with_state_store else None,
+        recounted=None if recounted is None else lambda: Recounted.read(recounted).observe(),
+    )
 
 
-def passed_lately(check: Check, pipeline: str, reports: Path) -> str | None:
-    """When it passed, where that is not long enough ago to look again; else None."""
-    last = read_latest(reports, pipeline).get(check.name)
+def _verified_store(application: Application, reports: Path) -> Kept:
+    if application.declared:
+        return KeptFile(verified_file(reports, application.name))
+    if not application.aggregations:
+        return NothingKept()
+    # The user says how a discovered application counts. Nothing is verified for a count that was described otherwise.
+    (aggregation,) = application.aggregations
+    version = zlib.crc32(repr(aggregation).encode())
+    return KeptFile(reports / application.name / f"totals-{version:08x}.sqlite")
+
+
+def passed_lately(check: str, pipeline: str, reports: Path, *, minutes: float) -> str | None:
+    """Return when the check last passed if that is less than ``minutes`` ago, else None."""
+    last = read_latest(reports, pipeline).get(check)
     if last is None or last.outcome is not Outcome.PASSED:
         return None
-    return last.at if _is_younger(last.at, timedelta(minutes=check.every_minutes)) else None
+    return last.at if _is_younger(last.at, timedelta(minutes=minutes)) else None
 
 
 def _is_younger(at: str, limit: timedelta) -> bool:
@@ -72,8 +99,3 @@ def recounted_before(path: Path, application: Application, cluster: Cluster) -> 
         return None
     young = _is_younger(last.at, timedelta(hours=RECOUNTED_HOURS))
     return last if young and last.contents == contents(application, cluster) else None
-
-
-def unbounded(check: Check) -> Check:
-    """The same check, looking at every record and not at a sample."""
-    return replace(check, observe=lambda application, cluster: check.observe(application.without_bounds(), cluster))

@@ -17,7 +17,8 @@ from typing import Any, TextIO
 from urllib.parse import unquote, urlsplit
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, look, sentence
+from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, sentence
+from streamplan.checks.framework.check import run_check as run_once
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
 from streamplan.kafka.cluster import KafkaCluster
@@ -86,7 +87,7 @@ def run_check(
 
     ``cluster`` stands in for the one at ``bootstrap_servers``.
     """
-    result = look(application, check, cluster if cluster is not None else KafkaCluster(bootstrap_servers))
+    result = run_once(application, check, cluster if cluster is not None else KafkaCluster(bootstrap_servers))
     if result.outcome is not Outcome.COULD_NOT_LOOK:
         try:
             verdict = judge(application.name, check, result.observations, at=result.at, reports=settings.reports)

@@ -18,7 +18,7 @@ from typing import Any
 
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
-from streamplan.checks.totals import StoreTotals
+from streamplan.checks.framework.verified import StoreTotals
 from streamplan.errors import CouldNotLook
 from streamplan.reports.status import status_file
 

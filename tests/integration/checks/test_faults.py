@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,7 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 from streamplan.checks import CHECKS, compaction, lag, topics, totals
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Check, CheckResult, Outcome, look, sentence
+from streamplan.checks.framework.check import Check, CheckResult, Outcome, run_check, sentence
 from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.cluster import KafkaCluster
@@ -45,12 +45,10 @@ SHORT = Patience(seconds=3.0, interval=0.1)
 def checks(status: AggregatorStatus | None) -> list[Check]:
     """All of them, with less patience: what is to be waited for here comes at once or not at all."""
     made = {
-        "lag": lag.check_with(status, SHORT),
-        "compaction": replace(
-            compaction.CHECK, observe=lambda app, cluster: compaction.observe(app, cluster, patience=SHORT)
-        ),
-        "topics": replace(topics.CHECK, observe=lambda app, cluster: topics.observe(app, cluster, patience=SHORT)),
-        "totals": replace(totals.CHECK, observe=lambda app, cluster: totals.observe(app, cluster, patience=SHORT)),
+        "lag": lag.LagCheck(status, SHORT),
+        "compaction": compaction.CompactionCheck(patience=SHORT),
+        "topics": topics.TopicsCheck(patience=SHORT),
+        "totals": totals.TotalsCheck(patience=SHORT),
     }
     return [made.get(check.name, check) for check in CHECKS]
 
@@ -59,7 +57,7 @@ def looks(application: App, status: AggregatorStatus | None = None, *, patient: 
     # A cluster of its own: partition counts are asked once.
     cluster = KafkaCluster(application.bootstrap_servers, deadline_seconds=5.0)
     subject = application_of(application.pipeline)
-    return {check.name: look(subject, check, cluster) for check in (CHECKS if patient else checks(status))}
+    return {check.name: run_check(subject, check, cluster) for check in (CHECKS if patient else checks(status))}
 
 
 def told(result: CheckResult) -> str:

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -28,11 +28,11 @@ from confluent_kafka.admin import (
     NewPartitions,
     ResourceType,
 )
-from streamplan.checks import CHECKS, compaction, lag, left_out, topics
+from streamplan.checks import CHECKS, compaction, lag, not_applicable, topics
 from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import CheckResult, Outcome, look, sentence
+from streamplan.checks.framework.check import CheckResult, Outcome, run_check, sentence
 from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.copartitioning import copartition_groups
@@ -127,11 +127,11 @@ class Running:
     def looks(self, **more: Any) -> dict[str, CheckResult]:
         found, cluster = self.found(**more), self.cluster
         impatient = {
-            "lag": lag.check_with(None, SHORT),
-            "compaction": replace(compaction.CHECK, observe=lambda a, c: compaction.observe(a, c, patience=SHORT)),
-            "topics": replace(topics.CHECK, observe=lambda a, c: topics.observe(a, c, patience=SHORT)),
+            "lag": lag.LagCheck(patience=SHORT),
+            "compaction": compaction.CompactionCheck(patience=SHORT),
+            "topics": topics.TopicsCheck(patience=SHORT),
         }
-        return {check.name: look(found, impatient.get(check.name, check), cluster) for check in CHECKS}
+        return {check.name: run_check(found, impatient.get(check.name, check), cluster) for check in CHECKS}
 
     def alter(self, topic: str, config: str, value: str) -> None:
         entry = ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
@@ -452,7 +452,7 @@ def test_stores_of_every_kind(jvm: Any, bootstrap_servers: str, new_topic: NewTo
         for topology in (None, description):
             cluster = KafkaCluster(bootstrap_servers)
             found = discover(cluster, library.application_id, topology=topology)
-            results = [look(found, check, cluster) for check in CHECKS if check.name not in left_out(found)]
+            results = [run_check(found, check, cluster) for check in CHECKS if check.name not in not_applicable(found)]
             assert {result.outcome for result in results} == {Outcome.PASSED}, {one.check: told(one) for one in results}
         kinds = {spec.name: spec.window_bytes for spec in found.with_role(TopicRole.CHANGELOG)}
         assert sorted(kinds.values()) == [0, 0, 0, 0, 0, 0, 8, 8, 12, 12, 12, 12, 12, 16]

@@ -52,7 +52,7 @@ def application(bootstrap_servers: str) -> Iterator[TransactionalApplication]:
 
 def lag_of(application: TransactionalApplication, *, patient: bool = False) -> list[Observation]:
     patience = LAG_PATIENCE if patient else SHORT
-    rows = list(lag.observe(application_of(application.pipeline), application.cluster, patience=patience))
+    rows = list(lag.LagCheck(patience=patience).observe(application_of(application.pipeline), application.cluster))
     assert rows
     return rows
 
@@ -242,7 +242,7 @@ class Repeated:
 
 
 def skew_of(application: TransactionalApplication) -> list[Observation]:
-    return list(skew.observe(application_of(application.pipeline), application.cluster))
+    return list(skew.CHECK.observe(application_of(application.pipeline), application.cluster))
 
 
 def order_products(application: TransactionalApplication, numbers: Mapping[int, int]) -> None:
@@ -352,12 +352,12 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
                 wait_until_running(kafka_streams)
                 with Repeated(produce):
                     _stay_healthy(subject, cluster, f"{name}-again-repartition")
-                rows = list(lag.observe(subject, cluster))
+                rows = list(lag.CHECK.observe(subject, cluster))
                 assert not wrong(rows)
             finally:
                 kafka_streams.close(jvm.java.time.Duration.ofSeconds(30))
         produce(10_000)
-        found = wrong(list(lag.observe(subject, cluster, patience=SHORT)))
+        found = wrong(list(lag.LagCheck(patience=SHORT).observe(subject, cluster)))
         assert [row.split(" ")[1] for row in found] == ["0_0", "0_1"]
         assert all("has not moved within 1 s" in row for row in found)
     finally:
@@ -372,8 +372,8 @@ def _stay_healthy(subject: Application, cluster: KafkaCluster, repartition: str)
     looks = 0
     while looks < 2 or not any(found.start for found in cluster.offsets(repartition).values()):
         assert time.monotonic() < deadline, "nothing is purged"
-        assert not wrong(list(lag.observe(subject, cluster)))
-        assert not wrong(list(skew.observe(subject, cluster)))
+        assert not wrong(list(lag.CHECK.observe(subject, cluster)))
+        assert not wrong(list(skew.CHECK.observe(subject, cluster)))
         looks += 1
 
 
@@ -398,7 +398,7 @@ def test_the_aggregator_says_how_it_is(aggregator: Aggregator, bootstrap_servers
         return status is not None and status.state is state and len(status.batches) >= batches
 
     def look(status: AggregatorStatus | None, *, later: float = 0.0) -> list[str]:
-        return wrong(list(lag.observe(subject, cluster, status=status, now=lambda: time.time() + later)))
+        return wrong(list(lag.LagCheck(status, now=lambda: time.time() + later).observe(subject, cluster)))
 
     process = aggregator.start("--heartbeat", str(file))
     await_condition("it starts", lambda: is_in(AggregatorState.STARTING), aggregator.log)

@@ -147,9 +147,9 @@ def policy_of(bootstrap_servers: str, cluster: KafkaCluster, topic: str, now: st
 
 def red(application: Application, cluster: KafkaCluster) -> list[Observation]:
     rows = [
-        *compaction.observe(application, cluster, patience=ONE_LOOK),
-        *topics.observe(application, cluster),
-        *names.observe(application, cluster),
+        *compaction.CompactionCheck(patience=ONE_LOOK).observe(application, cluster),
+        *topics.CHECK.observe(application, cluster),
+        *names.CHECK.observe(application, cluster),
     ]
     return [row for row in rows if not row.agrees]
 
@@ -197,7 +197,8 @@ def test_a_healthy_cleaner_is_not_accused(
             producer.commit_transaction(10)
             clock += 200
         # One look: the cleaner may be at work, and then it is looked again.
-        rows = list(compaction.observe(application, cluster, patience=Patience(seconds=20.0, interval=0.5)))
+        check = compaction.CompactionCheck(patience=Patience(seconds=20.0, interval=0.5))
+        rows = list(check.observe(application, cluster))
         assert [row for row in rows if not row.agrees] == []
         seen.append(sum(len(chunk) for chunk in cluster.read(topic, {0: (0, cluster.offsets(topic)[0].stable)})))
     if configs.get("min.cleanable.dirty.ratio") is None:
@@ -235,7 +236,7 @@ def test_the_limit_of_the_brokers(application: TransactionalApplication, bootstr
     """The group's metadata is a record of ``__consumer_offsets``."""
 
     def subject() -> str:
-        rows = names.observe(application_of(application.pipeline), application.cluster)
+        rows = names.CHECK.observe(application_of(application.pipeline), application.cluster)
         return next(row.subject for row in rows if "metadata" in row.subject)
 
     assert "max.message.bytes=1,048,588" in subject()
@@ -250,5 +251,5 @@ def test_a_name_that_is_taken_but_for_a_dot(bootstrap_servers: str, new_topic: N
     taken = new_topic("taken.by-another")
     spec = TopicSpec(taken.replace(".", "_"), TopicRole.SINK, 2, {})
     application = Application("app", "app", (spec,), (Tasks("tasks", ()),), (), (), declared=False)
-    rows = [row for row in names.observe(application, KafkaCluster(bootstrap_servers)) if not row.agrees]
+    rows = [row for row in names.CHECK.observe(application, KafkaCluster(bootstrap_servers)) if not row.agrees]
     assert [row.observed for row in rows] == [1, taken]

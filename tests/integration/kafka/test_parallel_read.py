@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.checks import copartitioning, totals
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import look
+from streamplan.checks.framework.check import run_check
 from streamplan.checks.framework.cluster import Chunk, RecordsGone
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
@@ -137,7 +137,7 @@ def test_checks_read_by_spark_say_the_same(bootstrap_servers: str, spark: SparkS
     subject = application_of(application.pipeline)
 
     def seen(cluster: KafkaCluster) -> dict[str, list[tuple[str, int | str, int | str]]]:
-        found = {check.name: look(subject, check, cluster) for check in (copartitioning.CHECK, totals.CHECK)}
+        found = {check.name: run_check(subject, check, cluster) for check in (copartitioning.CHECK, totals.CHECK)}
         return {
             name: [(row.subject, row.expected, row.observed) for row in result.observations]
             for name, result in found.items()

@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
-from streamplan.checks import compaction, lag, topics
+from streamplan.checks import check_named, compaction, lag, topics
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Outcome, look
+from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.checks.framework.consistent_cut import Patience
 from streamplan.maintenance.purge import purge
 from streamplan.model.processor_topology import TaskId
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.checking import prepare, unbounded
+from streamplan.reports.checking import check_context
 from streamplan.settings import Settings
 
 from tests.support.transactional_application import TransactionalApplication
 
 SHORT = Patience(seconds=3.0, interval=0.1)
-PATIENT = {module.CHECK.name: partial(module.observe, patience=SHORT) for module in (lag, compaction, topics)}
+PATIENT = {check.name: replace(check, patience=SHORT) for check in (lag.CHECK, compaction.CHECK, topics.CHECK)}
 """What is to be waited for here comes at once or not at all."""
 
 CHECKED = ("totals", "copartitioning", "repartition", "skew", "lag", "topics", "compaction")
@@ -44,10 +43,9 @@ def app(bootstrap_servers: str) -> Iterator[TransactionalApplication]:
 def outcomes(app: TransactionalApplication, settings: Settings, *, full: bool = False) -> dict[str, str]:
     found = {}
     for name in CHECKED:
-        check = prepare(name, app.pipeline.name, settings.reports, full=full)
-        if name in PATIENT:
-            check = replace(check, observe=PATIENT[name])
-        result = look(application_of(app.pipeline), unbounded(check) if full else check, app.cluster)
+        subject = application_of(app.pipeline)
+        context = check_context(subject, settings.reports, full=full)
+        result = run_check(subject, PATIENT.get(name, check_named(name)).configure(context), app.cluster)
         found[name] = "passed" if result.outcome is Outcome.PASSED else result.reason
     return found
 

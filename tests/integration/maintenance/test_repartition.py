@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
+from streamplan.checks import check_named
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Outcome, look
+from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.errors import Refused
 from streamplan.kafka import copying
 from streamplan.kafka.cluster import KafkaCluster
@@ -31,7 +32,7 @@ from streamplan.maintenance.reset import observe_reset
 from streamplan.maintenance.reset_plan import internal_topics
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor_topology import TaskId
-from streamplan.reports.checking import prepare
+from streamplan.reports.checking import check_context
 from streamplan.reports.results import verified_file
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.aggregator import run
@@ -99,8 +100,9 @@ def outcomes(app: TransactionalApplication, settings: Settings, *, full: bool = 
     found = {}
     cluster = KafkaCluster(app.bootstrap_servers)
     for name in CHECKED:
-        check = prepare(name, app.pipeline.name, settings.reports, full=full)
-        result = look(application_of(app.pipeline), check, cluster)
+        subject = application_of(app.pipeline)
+        check = check_named(name).configure(check_context(subject, settings.reports, full=full))
+        result = run_check(subject, check, cluster)
         found[name] = "passed" if result.outcome is Outcome.PASSED else result.reason
     return found
 

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from streamplan import processes
+from streamplan.checks import check_named
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Outcome, look
+from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.cli import main
 from streamplan.cli import reset as console
 from streamplan.errors import Refused, StreamplanError
@@ -23,7 +24,7 @@ from streamplan.maintenance import reset as resetting
 from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.status import AggregatorState, AggregatorStatus
-from streamplan.reports.checking import prepare
+from streamplan.reports.checking import check_context
 from streamplan.reports.results import state_files, verified_file
 from streamplan.reports.status import status_file, write_status
 from streamplan.settings import Settings
@@ -75,8 +76,9 @@ def worked(bootstrap_servers: str, name: str, settings: Settings) -> Transaction
 
 
 def totals(app: TransactionalApplication, settings: Settings) -> Outcome:
-    check = prepare("totals", app.pipeline.name, settings.reports)
-    return look(application_of(app.pipeline), check, app.cluster).outcome
+    subject = application_of(app.pipeline)
+    check = check_named("totals").configure(check_context(subject, settings.reports))
+    return run_check(subject, check, app.cluster).outcome
 
 
 def plan_of(app: TransactionalApplication, settings: Settings) -> ResetPlan:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamplan.checks import CHECKS, check_named, totals
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
+from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, RecordedCheck
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports import great_expectations as expectations
 from streamplan.reports.great_expectations import run_check
@@ -58,14 +57,13 @@ def test_green_and_red_with_a_page_each(settings: Settings) -> None:
 
 
 def test_no_rows_are_red(settings: Settings) -> None:
-    empty = replace(totals.CHECK, observe=lambda pipeline, cluster: [])
-    result = run(empty, settings, FakeCluster())
+    result = run(RecordedCheck(totals.CHECK, tuple), settings, FakeCluster())
     assert (result.outcome, result.reason) == (Outcome.FAILED, "nothing to look at: the check found no rows")
 
 
 def test_words_and_numbers_in_one_table(settings: Settings) -> None:
     rows = [Observation("a", 1, 1), Observation("b", "compact", "compact"), Observation("c", 2, "2")]
-    mixed = replace(totals.CHECK, observe=lambda pipeline, cluster: rows)
+    mixed = RecordedCheck(totals.CHECK, lambda: rows)
     assert run(mixed, settings, FakeCluster()).reason == "1 of 3 wrong: c: expected 2, observed 2"
 
 

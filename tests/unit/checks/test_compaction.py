@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
-from streamplan.checks import compaction
+from streamplan.checks.compaction import CompactionCheck
 from streamplan.checks.framework.application import Application, Tasks, application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import RecordsGone
@@ -46,7 +46,7 @@ def application(cluster: FakeCluster) -> FakeApplication:
 
 
 def wrong(cluster: FakeCluster, patience: Patience = IMPATIENT) -> list[Observation]:
-    rows = list(compaction.observe(ORDERS, cluster, patience=patience, now=lambda: NOW / 1000))
+    rows = list(CompactionCheck(patience=patience, now=lambda: NOW / 1000).observe(ORDERS, cluster))
     assert rows
     return [row for row in rows if not row.agrees]
 
@@ -134,7 +134,7 @@ def test_missing_topic_could_not_be_looked_at(cluster: FakeCluster, application:
 
 
 def rows_of(application: Application, cluster: FakeCluster) -> list[Observation]:
-    return list(compaction.observe(application, cluster, patience=IMPATIENT, now=lambda: NOW / 1000))
+    return list(CompactionCheck(patience=IMPATIENT, now=lambda: NOW / 1000).observe(application, cluster))
 
 
 def test_why_superseded_records_are_there_stands_in_the_row(cluster: FakeCluster, application: FakeApplication) -> None:

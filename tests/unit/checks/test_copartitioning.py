@@ -31,14 +31,14 @@ def application(cluster: FakeCluster) -> FakeApplication:
 
 
 def wrong(cluster: FakeCluster) -> list[Observation]:
-    rows = list(copartitioning.observe(ORDERS, cluster))
+    rows = list(copartitioning.CHECK.observe(ORDERS, cluster))
     assert rows
     return [row for row in rows if not row.agrees]
 
 
 def test_healthy(cluster: FakeCluster, application: FakeApplication) -> None:
     assert not wrong(cluster)
-    rows = {row.subject: row.observed for row in copartitioning.observe(ORDERS, cluster)}
+    rows = {row.subject: row.observed for row in copartitioning.CHECK.observe(ORDERS, cluster)}
     assert rows[f"{application.repartition}: records in the partition of their key"] == 19
 
 

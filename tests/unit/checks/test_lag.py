@@ -70,7 +70,7 @@ def application(cluster: FakeCluster) -> FakeApplication:
 def look(
     cluster: FakeCluster, clock: Clock, subject: Application = ORDERS, status: AggregatorStatus | None = None
 ) -> list[Observation]:
-    rows = list(lag.observe(subject, cluster, status=status, patience=clock.patience, now=lambda: NOW + clock()))
+    rows = list(lag.LagCheck(status, clock.patience, now=lambda: NOW + clock()).observe(subject, cluster))
     assert rows
     return rows
 
@@ -439,7 +439,7 @@ def test_healthy_claims(
 
 
 def test_the_check_takes_the_claim(cluster: FakeCluster, application: FakeApplication) -> None:
-    check = lag.check_with(replace(status_of(AggregatorState.RUNNING, 0), at="2020-01-01T00:00:00+00:00"))
+    check = lag.LagCheck(replace(status_of(AggregatorState.RUNNING, 0), at="2020-01-01T00:00:00+00:00"))
     assert [row.agrees for row in check.observe(ORDERS, cluster)] == [False, True, True, True, True]
 
 

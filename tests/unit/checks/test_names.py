@@ -26,7 +26,7 @@ def cluster() -> FakeCluster:
 
 
 def wrong(cluster: FakeCluster, application: Application = ORDERS) -> list[Observation]:
-    rows = list(names.observe(application, cluster))
+    rows = list(names.CHECK.observe(application, cluster))
     assert rows
     return [row for row in rows if not row.agrees]
 
@@ -81,7 +81,7 @@ def test_two_names_of_the_application_that_collide(cluster: FakeCluster) -> None
 
 @pytest.mark.parametrize("pipeline", [*PIPELINES, counting("large", partitions=150)], ids=lambda one: one.name)
 def test_the_size_is_that_of_the_topology(pipeline: Pipeline) -> None:
-    (row,) = [row for row in names.observe(application_of(pipeline), FakeCluster()) if "metadata" in row.subject]
+    (row,) = [row for row in names.CHECK.observe(application_of(pipeline), FakeCluster()) if "metadata" in row.subject]
     tasks = len(pipeline.tasks())
     size = group_metadata_size(pipeline.topology, pipeline.partition_counts, instances=tasks)
     assert f"with {tasks:,} instances" in row.subject

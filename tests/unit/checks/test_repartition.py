@@ -36,7 +36,7 @@ def cluster() -> FakeCluster:
 
 
 def wrong(cluster: FakeCluster, application: Application = ORDERS) -> list[Observation]:
-    rows = list(repartition.observe(application, cluster))
+    rows = list(repartition.CHECK.observe(application, cluster))
     assert rows
     return [row for row in rows if not row.agrees]
 

@@ -38,7 +38,7 @@ def application(cluster: FakeCluster) -> FakeApplication:
 
 
 def look(cluster: FakeCluster, subject: Application = ORDERS) -> list[Observation]:
-    rows = list(skew.observe(subject, cluster))
+    rows = list(skew.CHECK.observe(subject, cluster))
     assert rows
     return rows
 

@@ -43,7 +43,7 @@ def cluster() -> FakeCluster:
 
 
 def wrong(cluster: FakeCluster, application: Application = ORDERS, patience: Patience = IMPATIENT) -> list[Observation]:
-    rows = list(topics.observe(application, cluster, patience=patience))
+    rows = list(topics.TopicsCheck(patience=patience).observe(application, cluster))
     assert rows
     return [row for row in rows if not row.agrees]
 
@@ -69,7 +69,7 @@ def test_a_missing_topic_is_red_here_and_nowhere_else(cluster: FakeCluster, topi
     assert (row.subject, row.observed) == (f"topic {topic}", "missing")
     for check in (copartitioning, repartition, compaction, names):
         with suppress(CouldNotLook):
-            assert all(row.agrees for row in check.observe(ORDERS, cluster))
+            assert all(row.agrees for row in check.CHECK.observe(ORDERS, cluster))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_each_config_belongs_to_one_check(cluster: FakeCluster, topic: str, conf
     expected = cluster.existing[topic].configs[config]
     cluster.existing[topic].configs[config] = value
     for check in (copartitioning, repartition, compaction, topics, names):
-        found = [row for row in check.observe(ORDERS, cluster) if not row.agrees]
+        found = [row for row in check.CHECK.observe(ORDERS, cluster) if not row.agrees]
         rows = [(row.subject, row.expected, row.observed) for row in found]
         assert rows == ([(f"{topic}: {config}", expected, value)] if check is owner else [])
 
@@ -108,7 +108,8 @@ def test_partition_counts_of_topics_that_are_joined_are_not_judged(topic: str, o
     configs = cluster.existing[topic].configs
     cluster.create(topic, 5, configs)
     assert bool(wrong(cluster, application)) == (owner is topics)
-    assert any(not row.agrees for row in copartitioning.observe(application, cluster)) == (owner is copartitioning)
+    rows = copartitioning.CHECK.observe(application, cluster)
+    assert any(not row.agrees for row in rows) == (owner is copartitioning)
 
 
 def test_replication_factors(cluster: FakeCluster) -> None:
@@ -146,7 +147,7 @@ def test_a_broker_down(cluster: FakeCluster) -> None:
     (row,) = [row for row in found if row.subject == f"{SOURCE}-1: in sync"]
     assert (row.expected, row.observed, row.where) == ("brokers 1, 2", "broker 1", "missing: broker 2")
     for check in (copartitioning, repartition, compaction, names):
-        assert all(row.agrees for row in check.observe(ORDERS, cluster))
+        assert all(row.agrees for row in check.CHECK.observe(ORDERS, cluster))
 
 
 def test_a_partition_without_a_leader(cluster: FakeCluster) -> None:

@@ -6,7 +6,8 @@ import pytest
 from streamplan.checks import totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.totals import StoreTotals
+from streamplan.checks.framework.verified import StoreTotals
+from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
 
@@ -31,7 +32,7 @@ def application(cluster: FakeCluster) -> FakeApplication:
 
 
 def rows(cluster: FakeCluster, store: StoreTotals | None = None) -> list[Observation]:
-    return list(totals.observe(ORDERS, cluster, store=store, patience=IMPATIENT))
+    return list(TotalsCheck(state_store=store, patience=IMPATIENT).observe(ORDERS, cluster))
 
 
 def wrong(cluster: FakeCluster, store: StoreTotals | None = None) -> list[Observation]:
@@ -78,7 +79,7 @@ def test_no_false_alarm_while_the_stream_runs(cluster: FakeCluster, application:
 
     cluster.before = go_on
     patient = replace(IMPATIENT, seconds=10.0)
-    assert all(row.agrees for row in totals.observe(ORDERS, cluster, patience=patient))
+    assert all(row.agrees for row in TotalsCheck(patience=patient).observe(ORDERS, cluster))
     assert asked > 10
 
 

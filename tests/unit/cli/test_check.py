@@ -46,12 +46,15 @@ def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:  # type: ignore[type-
 def one_check(monkeypatch: pytest.MonkeyPatch, *observations: Observation, error: CouldNotLook | None = None) -> None:
     """Instead of the eight."""
 
-    def observe(*_: object) -> tuple[Observation, ...]:
-        if error is not None:
-            raise error
-        return observations
+    class OneCheck(Check):
+        name, title, healthy = "names", "Names", "healthy"
 
-    check = Check("names", "Names", "healthy", observe)
+        def observe(self, application: object, cluster: object) -> tuple[Observation, ...]:
+            if error is not None:
+                raise error
+            return observations
+
+    check = OneCheck()
     for module in (console, testing):
         monkeypatch.setattr(module, "CHECKS", (check,))
         monkeypatch.setattr(module, "check_named", lambda name: check)

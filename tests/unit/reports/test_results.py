@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome, explain
-from streamplan.checks.totals import StoreTotals
+from streamplan.checks.framework.verified import StoreTotals
 from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch
 from streamplan.reports.results import read_history, read_latest, read_state_store, state_store_file, write_result
 from streamplan.reports.status import read_status, status_file, write_status

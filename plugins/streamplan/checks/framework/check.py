@@ -1,4 +1,4 @@
-"""What a check is, and what comes out of it."""
+"""What a check is, what it is given, and what comes out of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from enum import StrEnum
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.verified import Kept, NothingKept, StoreTotals
 from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.model.status import AggregatorStatus
 from streamplan.model.topics import ObservedTopic
 
 
@@ -37,20 +39,97 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Check:
-    """One question asked of a running application.
+class NotApplicable:
+    """Why a check has nothing to look at in an application.
 
-    ``name``     the task id in Airflow and the file name of its results
-    ``healthy``  what healthy means, as shown to people
-    ``observe``  reads, never writes; no rows at all is a failure; raises :class:`CouldNotLook`
-    ``every_minutes``  how long it is left alone on a schedule once it has passed: for those that read much
+    Attributes:
+        reason: One sentence without a capital letter and a full stop.
+        remedy: What the user can do so that the check applies; may be empty.
+    """
+
+    reason: str
+    remedy: str = ""
+
+
+class SparkJob(StrEnum):
+    """A Spark job whose result a check takes from its context: its file in ``jobs/`` and its task id in Airflow."""
+
+    RECOUNT = "recount"
+    STATE_STORE = "state_store"
+
+
+@dataclass(frozen=True)
+class CheckContext:
+    """What a check may be given besides the application and the cluster. Each check takes from it what it can use.
+
+    Attributes:
+        full: Look at every record: not at a sample, and not only at what came since the last verified cut.
+        verified: The store of the last verified cut.
+        aggregator: The last status that the aggregator wrote; None where none is known.
+        state_store: What Spark's state store held when ``jobs/state_store.py`` last read it.
+        recounted: Reads the observations of ``jobs/recount.py``; None where that job is not run.
+    """
+
+    full: bool = False
+    verified: Kept = field(default_factory=NothingKept)
+    aggregator: AggregatorStatus | None = None
+    state_store: StoreTotals | None = None
+    recounted: Callable[[], Iterable[Observation]] | None = None
+
+
+class Check:
+    """One question that is asked of a running application. A subclass for each check; ``CHECKS`` holds an instance.
+
+    Attributes:
+        name: The task id in Airflow and the file name of the check's results.
+        title: A heading of a few words.
+        healthy: One sentence that says what healthy means. Airflow, the Data Docs and the command line show it.
+        every_minutes: How long a schedule leaves the check alone once it has passed; for checks that read much.
+        distributed: Whether Spark's executors can share the reading (``jobs/check.py``).
+        stores_verified_cut: Whether a pass moves the verified cut, below which repartition records may be purged.
     """
 
     name: str
     title: str
     healthy: str
-    observe: Callable[[Application, Cluster], Iterable[Observation]]
     every_minutes: int = 0
+    distributed: bool = False
+    stores_verified_cut: bool = False
+
+    def applies_to(self, application: Application) -> NotApplicable | None:
+        """Return why the check has nothing to look at in the application, or None if it applies."""
+        return None
+
+    def spark_jobs(self, application: Application) -> frozenset[SparkJob]:
+        """Return the Spark jobs that have to run before this check of a declared application."""
+        return frozenset()
+
+    def configure(self, context: CheckContext) -> Check:
+        """Return the same check with what it takes from the context."""
+        return self
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Look at the application. Reads only: writes nothing to Kafka and creates no topic.
+
+        Returns:
+            One observation for each thing that was looked at. No observation at all is a failure.
+
+        Raises:
+            CouldNotLook: The check could not decide.
+        """
+        raise NotImplementedError
+
+
+class RecordedCheck(Check):
+    """A check whose observations were made before, for example by a Spark job that wrote them to a file."""
+
+    def __init__(self, check: Check, read: Callable[[], Iterable[Observation]]) -> None:
+        self.name, self.title, self.healthy = check.name, check.title, check.healthy
+        self._read = read
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Return the observations that were made before."""
+        return self._read()
 
 
 @dataclass(frozen=True)
@@ -69,7 +148,7 @@ class CheckResult:
     data_docs: str | None = None
 
 
-def look(application: Application, check: Check, cluster: Cluster) -> CheckResult:
+def run_check(application: Application, check: Check, cluster: Cluster) -> CheckResult:
     """Run a check. What it finds, and that it could not look, stands in the result and is not raised."""
     at = datetime.now(UTC).isoformat(timespec="microseconds")
     observations: tuple[Observation, ...] = ()

@@ -37,6 +37,14 @@ class Verified:
     repartition: Positions = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class StoreTotals:
+    """What a state store held once it had read the repartition topic up to ``positions``."""
+
+    positions: Positions
+    totals: Mapping[bytes, int]
+
+
 class Kept(Protocol):
     """Where the last verified cut is kept. The real one is ``reports.verified_sqlite``."""
 

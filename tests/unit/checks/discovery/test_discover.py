@@ -5,11 +5,11 @@ import struct
 
 import pytest
 from streamplan import checks
-from streamplan.checks import copartitioning, lag, left_out, skew, totals
+from streamplan.checks import copartitioning, lag, not_applicable, skew, totals
 from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover, own_topics
 from streamplan.checks.framework.application import Application, Tasks
-from streamplan.checks.framework.check import Observation, Outcome, look
+from streamplan.checks.framework.check import Observation, Outcome, run_check
 from streamplan.errors import CouldNotLook, Refused
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.topics import TopicRole
@@ -56,11 +56,11 @@ def expected(application: Application, topic: str) -> int:
 
 
 def wrong(application: Application, cluster: FakeCluster) -> list[Observation]:
-    return [row for row in copartitioning.observe(application, cluster) if not row.agrees]
+    return [row for row in copartitioning.CHECK.observe(application, cluster) if not row.agrees]
 
 
 def missing(application: Application, cluster: FakeCluster) -> list[str]:
-    rows = checks.topics.observe(application, cluster, patience=IMPATIENT)
+    rows = checks.topics.TopicsCheck(patience=IMPATIENT).observe(application, cluster)
     return [row.subject for row in rows if not row.agrees and row.observed == "missing"]
 
 
@@ -78,7 +78,7 @@ def test_the_orders_application(cluster: FakeCluster, orders: FakeApplication) -
     }
     assert not found.declared
     assert not found.notes
-    assert list(left_out(found)) == ["totals"]
+    assert list(not_applicable(found)) == ["totals"]
 
 
 def test_the_topics_of_a_longer_application_id_are_not_its_own(cluster: FakeCluster) -> None:
@@ -153,7 +153,7 @@ def test_a_source_that_is_told_and_missing_is_the_topics_checks(cluster: FakeClu
     assert missing(found, cluster) == ["topic payments"]
     for check in (lag, skew):
         with pytest.raises(CouldNotLook, match="topic payments: expected exists"):
-            list(check.observe(found, cluster))
+            list(check.CHECK.observe(found, cluster))
     assert not wrong(found, cluster)
 
 
@@ -182,7 +182,7 @@ def test_a_group_without_anything_is_not_green(cluster: FakeCluster) -> None:
 def test_an_application_without_state_has_fewer_checks(cluster: FakeCluster) -> None:
     topics(cluster, "orders")
     reads(cluster, "app", "orders")
-    assert list(left_out(discover(cluster, "app"))) == ["copartitioning", "repartition", "compaction", "totals"]
+    assert list(not_applicable(discover(cluster, "app"))) == ["copartitioning", "repartition", "compaction", "totals"]
 
 
 # -- which belong together
@@ -530,11 +530,11 @@ def test_a_count_finds_its_topics(cluster: FakeCluster, orders: FakeApplication)
     (aggregation,) = found.aggregations
     assert (aggregation.repartition, aggregation.changelog) == (orders.repartition, orders.changelog)
     assert aggregation.store == "orders-products-quantities"
-    assert not left_out(found)
-    result = look(found, totals.CHECK, cluster)
+    assert not not_applicable(found)
+    result = run_check(found, totals.CHECK, cluster)
     assert result.outcome is Outcome.PASSED, result
     cluster.produce(orders.changelog, b"0", (11).to_bytes(8, "big"))
-    result = look(found, totals.CHECK, cluster)
+    result = run_check(found, totals.CHECK, cluster)
     assert "orders-products-quantities[0]: expected 10, observed 11" in result.reason
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from streamplan.checks import totals
 from streamplan.checks.framework.application import Aggregation, Application, application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import Chunk, records_of
 from streamplan.checks.framework.verified import Held, Verified
-from streamplan.checks.totals import Counts, count_chunk
+from streamplan.checks.totals import Counts, TotalsCheck, count_chunk
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.verified_sqlite import KeptFile
@@ -62,7 +61,7 @@ def kept(tmp_path: Path) -> KeptFile:
 def wrong(
     cluster: FakeCluster, kept: KeptFile, *, full: bool = False, subject: Application = ORDERS
 ) -> list[Observation]:
-    found = list(totals.observe(subject, cluster, kept=kept, full=full, patience=IMPATIENT))
+    found = list(TotalsCheck(verified=kept, full=full, patience=IMPATIENT).observe(subject, cluster))
     assert found
     return [row for row in found if not row.agrees]
 
@@ -87,7 +86,7 @@ def test_all_totals_are_shown_while_they_are_few(
     assert not wrong(cluster, kept)
     application.order(20)
     application.drain()
-    rows = {row.subject: row for row in totals.observe(ORDERS, cluster, kept=kept, patience=IMPATIENT)}
+    rows = {row.subject: row for row in TotalsCheck(verified=kept, patience=IMPATIENT).observe(ORDERS, cluster)}
     assert rows["orders-products-quantities[0] Jackets"].observed == 11
     assert rows["orders-products-quantities[1] Shirts"].observed == 9
     (processed,) = (row for subject, row in rows.items() if "records processed" in subject)
