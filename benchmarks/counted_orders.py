@@ -10,8 +10,8 @@ import sys
 
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
+from streamplan.processes import stop_on_signals
 from streamplan.serdes.json import Json
-from streamplan.signals import stop_on_signals
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.session import open_session

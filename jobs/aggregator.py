@@ -13,7 +13,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from streamplan.errors import Refused, StreamplanError
 from streamplan.pipelines import PIPELINES, pipeline_named
-from streamplan.signals import stop_on_signals
+from streamplan.processes import stop_on_signals
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.session import open_session

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.test_data import produce
 from streamplan.pipelines import PIPELINES, pipeline_named
-from streamplan.signals import stop_on_signals
+from streamplan.processes import stop_on_signals
 
 EX_CONFIG = 78
 

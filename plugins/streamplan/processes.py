@@ -1,7 +1,8 @@
-"""Processes that outlive the one that started them: known by pid and start time, kept as files in ``run/``.
+"""Processes that outlive the one that started them, and how a job of ours is asked to stop.
 
-A pid alone may be reused by a stranger after its owner died. A pid together with its start time is not, so
-nothing here ever signals a process that it did not start.
+A process is known by pid and start time. Each has an entry ``run/<name>.json``. A process that an Airflow dag run
+started also has ``run/<name>.owner``. The kernel may give the pid of a dead process to another program, but not with
+the same start time, so nothing here signals a process that it did not start.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
@@ -26,19 +28,35 @@ START_TIME_TOLERANCE_SECONDS = 2.0
 KILL_SECONDS = 10.0
 """How long the kernel may take to end a process after SIGKILL."""
 
-# Popen objects of processes that this very process started: polled so that they leave no zombies.
+# Popen objects of the processes that this process started. They are polled, so that they leave no zombies.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True)
+class Owner:
+    """The Airflow dag run that started a process."""
+
+    dag_id: str
+    run_id: str
+
+
+@dataclass(frozen=True)
 class ProcessRef:
-    """One started process. ``started`` is its start time in seconds since the epoch (``psutil`` create_time)."""
+    """One started process.
+
+    Attributes:
+        name: The name of its entry in ``run/``.
+        pid: Its process id, which is also the id of its session and process group.
+        started: Its start time in seconds since the epoch (``psutil`` create_time).
+        file: Its entry in ``run/``; None for a reference that was built from the first three alone.
+        owner: The dag run that started it; None when no dag run did.
+    """
 
     name: str
     pid: int
     started: float
     file: Path | None = field(default=None, compare=False)
-    """Its entry in ``run/``; None for a reference rebuilt from the first three alone."""
+    owner: Owner | None = field(default=None, compare=False)
 
 
 def start(
@@ -49,12 +67,27 @@ def start(
     log_file: Path,
     cwd: Path | None = None,
     run_dir: Path,
+    owner: Owner | None = None,
 ) -> ProcessRef:
-    """Start ``argv`` in a session (and process group) of its own and register it as ``run_dir/<name>.json``.
+    """Start a program in a session (and process group) of its own and register it.
 
-    ``env`` is the whole environment. Output is appended to ``log_file``. Raises StreamplanError when the program
-    cannot be started, or when a process of that name is registered and alive. What a dead one of that name left
-    in its group is stopped first: with its entry gone, nobody would know of it any more.
+    When a dead process of this name is registered, whatever it left in its group is stopped first: once its entry is
+    overwritten, nobody would know of it.
+
+    Args:
+        name: The name of the entry in ``run_dir``.
+        argv: The program and its arguments.
+        env: The whole environment.
+        log_file: The file to which standard output and standard error are appended.
+        cwd: The working directory; by default that of this process.
+        run_dir: The directory of the entries.
+        owner: The dag run that starts the process.
+
+    Returns:
+        The started process.
+
+    Raises:
+        StreamplanError: The program cannot be started, or a process of this name is registered and alive.
     """
     file = run_dir / f"{name}.json"
     known = _read(file)
@@ -66,6 +99,11 @@ def start(
         stop(known)
     run_dir.mkdir(parents=True, exist_ok=True)
     log_file.parent.mkdir(parents=True, exist_ok=True)
+    # The owner is written before the process exists, so that a process is never without its owner.
+    if owner is None:
+        _owner_file(file).unlink(missing_ok=True)
+    else:
+        write_atomically(_owner_file(file), json.dumps(asdict(owner)) + "\n")
     try:
         with log_file.open("ab") as log:
             child = subprocess.Popen(
@@ -77,18 +115,30 @@ def start(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-    except OSError as fault:
-        raise StreamplanError(f"Process {name}", expected=f"{argv[0]} starts", observed=str(fault)) from fault
+    except OSError as error:
+        raise StreamplanError(f"Process {name}", expected=f"{argv[0]} starts", observed=str(error)) from error
     _children[child.pid] = child
     # The child is not reaped before the next poll, so its entry exists even when it has already died.
-    ref = ProcessRef(name, child.pid, psutil.Process(child.pid).create_time(), file)
+    ref = ProcessRef(name, child.pid, psutil.Process(child.pid).create_time(), file, owner)
     entry = {"name": name, "pid": ref.pid, "started": ref.started, "argv": list(argv), "log_file": str(log_file)}
     write_atomically(file, json.dumps(entry, indent=2) + "\n")
     return ref
 
 
+def find(run_dir: Path, name: str) -> ProcessRef | None:
+    """Return the process that is registered under this name, or None when there is none or it has ended."""
+    ref = _read(run_dir / f"{name}.json")
+    return ref if ref is not None and is_alive(ref) else None
+
+
+def registered(run_dir: Path) -> list[ProcessRef]:
+    """List every process that is registered in ``run_dir``, alive or not, in the order in which they were started."""
+    refs = [ref for file in run_dir.glob("*.json") if (ref := _read(file)) is not None]
+    return sorted(refs, key=lambda ref: (ref.started, ref.name))
+
+
 def is_alive(ref: ProcessRef) -> bool:
-    """Whether the very process that ``ref`` names still runs: same pid, same start time, not a zombie."""
+    """Whether the process that ``ref`` names still runs: same pid, same start time, not a zombie."""
     child = _children.get(ref.pid)
     if child is not None and child.poll() is not None:
         del _children[ref.pid]
@@ -102,15 +152,22 @@ def is_alive(ref: ProcessRef) -> bool:
 def stop(ref: ProcessRef, *, grace_seconds: float = 10.0) -> None:
     """Stop the process, its group and its descendants, and remove its entry in ``run/``.
 
-    SIGTERM to the group, then, for whatever is left after ``grace_seconds``, SIGKILL. Descendants that have an
-    entry of their own in the same ``run/`` are spared: they are stopped by their own reference. Doing it again,
-    or after the process died, is no error; what an already dead leader left in its group is stopped too.
+    All get SIGTERM. Those that are left after ``grace_seconds`` get SIGKILL. Descendants that have an entry of their
+    own in the same ``run/`` are spared: they are stopped by their own reference. It is no error to stop a process
+    twice, or after it died. Whatever a dead process left in its group is stopped, too.
+
+    Args:
+        ref: The process to stop.
+        grace_seconds: How long the processes may take to end after SIGTERM.
+
+    Raises:
+        StreamplanError: A process is still there :data:`KILL_SECONDS` after SIGKILL.
     """
     spared = {other.pid for other in registered(ref.file.parent)} - {ref.pid} if ref.file else set()
     family = _family(ref, spared)
     _signal(family, signal.SIGTERM)
     left = _wait(family, grace_seconds)
-    # New children may have come meanwhile: look again before the kill.
+    # New children may have started meanwhile, so look again before the kill.
     left |= _family(ref, spared)
     _signal(left, signal.SIGKILL)
     survivors = sorted(process.pid for process in _wait(left, KILL_SECONDS))
@@ -126,10 +183,24 @@ def stop(ref: ProcessRef, *, grace_seconds: float = 10.0) -> None:
         ref.file.unlink(missing_ok=True)
 
 
-def registered(run_dir: Path) -> list[ProcessRef]:
-    """Every process registered in ``run_dir``, alive or not, in the order in which they were started."""
-    found = [ref for file in run_dir.glob("*.json") if (ref := _read(file)) is not None]
-    return sorted(found, key=lambda ref: (ref.started, ref.name))
+def stop_on_signals() -> threading.Event:
+    """Return an event that is set when this process gets SIGTERM or Ctrl-C.
+
+    A thread sets the event, and the signal handlers wake the thread through a pipe. A handler runs in the main thread,
+    which may be inside ``wait`` of this event and hold its lock: if the handler set the event, it would wait for itself
+    for ever.
+    """
+    stop = threading.Event()
+    reading_end, writing_end = os.pipe()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os.write(writing_end, b"."))
+
+    def wait() -> None:
+        os.read(reading_end, 1)
+        stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return stop
 
 
 def _read(file: Path) -> ProcessRef | None:
@@ -137,7 +208,18 @@ def _read(file: Path) -> ProcessRef | None:
         entry = json.loads(file.read_text())
     except FileNotFoundError:
         return None
-    return ProcessRef(str(entry["name"]), int(entry["pid"]), float(entry["started"]), file)
+    return ProcessRef(str(entry["name"]), int(entry["pid"]), float(entry["started"]), file, _read_owner(file))
+
+
+def _read_owner(file: Path) -> Owner | None:
+    try:
+        return Owner(**json.loads(_owner_file(file).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def _owner_file(file: Path) -> Path:
+    return file.with_suffix(".owner")
 
 
 def _same(process: psutil.Process, ref: ProcessRef) -> bool:
@@ -145,9 +227,10 @@ def _same(process: psutil.Process, ref: ProcessRef) -> bool:
 
 
 def _family(ref: ProcessRef, spared: set[int]) -> set[psutil.Process]:
-    """The process, its descendants and the members of its group, also when it is dead itself.
+    """Return the process, its descendants and the members of its group, also when the process itself is dead.
 
-    The kernel gives no new process a pid that still names a group. So if a stranger has the pid, the group is gone.
+    The kernel gives no new process a pid that still names a group. So when another program has the pid, the group is
+    gone.
     """
     family: set[psutil.Process] = set()
     try:
@@ -161,7 +244,7 @@ def _family(ref: ProcessRef, spared: set[int]) -> set[psutil.Process]:
             family.update(children)
             queue.extend(children)
     except psutil.NoSuchProcess:
-        pass  # it died: what follows finds what it left behind
+        pass  # It died. The loop below finds what it left in its group.
     for process in psutil.process_iter():
         try:
             if os.getpgid(process.pid) == ref.pid and os.getsid(process.pid) == ref.pid:
@@ -179,7 +262,7 @@ def _children_of(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _wait(family: set[psutil.Process], seconds: float) -> set[psutil.Process]:
-    """Wait until all have ended; those that have not after ``seconds``. A zombie has ended: its parent is just slow."""
+    """Wait at most ``seconds`` until all have ended, and return those that have not. A zombie counts as ended."""
     deadline = time.monotonic() + seconds
     left = {process for process in family if not _has_ended(process)}
     while left and time.monotonic() < deadline:
@@ -190,7 +273,7 @@ def _wait(family: set[psutil.Process], seconds: float) -> set[psutil.Process]:
 
 def _has_ended(process: psutil.Process) -> bool:
     try:
-        # While a JVM ends, its first thread is a zombie before the others are gone and files are let go.
+        # While a JVM ends, its first thread is a zombie before its other threads are gone and its files are closed.
         return not process.is_running() or (process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
     except psutil.NoSuchProcess:
         return True
@@ -199,6 +282,6 @@ def _has_ended(process: psutil.Process) -> bool:
 def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         try:
-            process.send_signal(number)  # psutil looks at the start time again before it signals
+            process.send_signal(number)  # psutil compares the start time again before it signals
         except psutil.NoSuchProcess:
             continue

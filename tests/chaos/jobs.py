@@ -28,9 +28,8 @@ class Jobs:
     def family(self, job: str) -> list[psutil.Process]:
         """Every living process of a supervised job: its group, and all descendants, parents first."""
         found: dict[int, psutil.Process] = {}
-        for ref in processes.registered(self.settings.run):
-            if ref.name != job or not processes.is_alive(ref):
-                continue
+        ref = processes.find(self.settings.run, job)
+        if ref is not None:
             leader = psutil.Process(ref.pid)
             for process in [leader, *leader.children(recursive=True)]:
                 found[process.pid] = process

@@ -25,7 +25,6 @@ from airflow.triggers.base import TriggerEvent
 from streamplan import processes
 from streamplan.airflow import orphan_listener as strays
 from streamplan.airflow import triggers
-from streamplan.airflow.owner import Owner
 from streamplan.airflow.supervised_job import (
     AggregatorOperator,
     ProducerOperator,
@@ -34,6 +33,7 @@ from streamplan.airflow.supervised_job import (
     seconds_for,
 )
 from streamplan.airflow.triggers import ProcessTrigger
+from streamplan.processes import Owner
 from streamplan.settings import PROJECT, Settings
 
 from tests.support.airflow_home import VARIABLES

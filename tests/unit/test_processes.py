@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -183,3 +184,19 @@ def test_a_missing_program_is_named(run_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(StreamplanError, match="expected /no/such/program starts"):
         processes.start("x", ["/no/such/program"], env={}, log_file=tmp_path / "x.log", run_dir=run_dir)
     assert processes.registered(run_dir) == []
+
+
+def test_a_process_knows_the_dag_run_that_started_it(run_dir: Path, tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"env": os.environ, "log_file": tmp_path / "log", "run_dir": run_dir}
+    owner = processes.Owner("orders_aggregator", "manual__1")
+    first = processes.start("job", [sys.executable, "-c", SLEEPER], owner=owner, **arguments)
+    found = processes.find(run_dir, "job")
+    processes.stop(first)
+    second = processes.start("job", [sys.executable, "-c", SLEEPER], **arguments)
+    without_owner = processes.find(run_dir, "job")
+    processes.stop(second)
+    assert found == first
+    assert found.owner == owner
+    assert without_owner == second
+    assert without_owner.owner is None
+    assert processes.find(run_dir, "job") is None

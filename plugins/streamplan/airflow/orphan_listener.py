@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from airflow.listeners import hookimpl
 
 from streamplan import processes
-from streamplan.airflow.owner import Owner, read_owner
 from streamplan.airflow.triggers import GRACE_SECONDS
+from streamplan.processes import Owner
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def stop_processes_of(owner: Owner) -> list[threading.Thread]:
     threads = []
     for process in processes.registered(run_dir):
         # Where this process cannot see the job (another container), its entry must stay: hence the look at alive.
-        if read_owner(run_dir, process.name) == owner and processes.is_alive(process):
+        if process.owner == owner and processes.is_alive(process):
             log.info("Run %s has ended: stopping %s (pid %d)", owner.run_id, process.name, process.pid)
             thread = threading.Thread(
                 target=processes.stop, args=(process,), kwargs={"grace_seconds": GRACE_SECONDS}, daemon=True

@@ -22,10 +22,10 @@ from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from streamplan import processes
 from streamplan.airflow.connections import SPARK_CONNECTION, bootstrap_servers, connection
-from streamplan.airflow.owner import Owner, read_owner, write_owner
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
 from streamplan.pipelines import pipeline_named
+from streamplan.processes import Owner
 from streamplan.reports.status import status_file
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment
@@ -79,8 +79,8 @@ class SupervisedJobOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         settings = Settings.from_environment()
         owner = Owner(context["ti"].dag_id, context["ti"].run_id)
-        process = self._running(settings)
-        if process is not None and read_owner(settings.run, self.job) == owner:
+        process = processes.find(settings.run, self.job)
+        if process is not None and process.owner == owner:
             self.log.info("%s is alive already (pid %d): watching it", self.job, process.pid)
         else:
             if process is not None:
@@ -122,7 +122,7 @@ class SupervisedJobOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Called while the task runs on a worker; once it is deferred the trigger's own is."""
-        process = self._running(Settings.from_environment())
+        process = processes.find(Settings.from_environment().run, self.job)
         if process is not None:
             processes.stop(process, grace_seconds=GRACE_SECONDS)
 
@@ -130,20 +130,14 @@ class SupervisedJobOperator(BaseOperator):
         command = self.command(context, settings)
         status_file = self._status_file(settings)
         status_file.unlink(missing_ok=True)
-        write_owner(settings.run, self.job, owner)
         return processes.start(
             self.job,
             ["/bin/sh", "-c", _WRAPPER, str(status_file), *command],
             env=job_environment(),
             log_file=self._log_file(settings),
             run_dir=settings.run,
+            owner=owner,
         )
-
-    def _running(self, settings: Settings) -> processes.ProcessRef | None:
-        for process in processes.registered(settings.run):
-            if process.name == self.job and processes.is_alive(process):
-                return process
-        return None
 
     def _status_file(self, settings: Settings) -> Path:
         return settings.run / f"{self.job}.status"

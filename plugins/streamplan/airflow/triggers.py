@@ -125,10 +125,7 @@ class ProcessedTrigger(BaseTrigger):
                 except (BrokersUnavailable, CouldNotLook) as error:
                     state = str(error)
                 if time.time() > min(self.deadline, moved + STALLED_SECONDS):
-                    alive = any(
-                        found.name == self.job and processes.is_alive(found)
-                        for found in processes.registered(Path(self.run_dir))
-                    )
+                    alive = processes.find(Path(self.run_dir), self.job) is not None
                     yield TriggerEvent({"processed": False, "state": f"{state}; {self.job} is {_alive(alive)}"})
                     return
                 await asyncio.sleep(0.5)

@@ -88,8 +88,8 @@ class EmbeddedAirflow:
 
     def running(self) -> dict[str, processes.ProcessRef]:
         """Those of the four processes that are alive."""
-        found = processes.registered(self._settings.run)
-        return {ref.name: ref for ref in found if ref.name in PROCESSES and processes.is_alive(ref)}
+        run_dir = self._settings.run
+        return {name: ref for name in PROCESSES if (ref := processes.find(run_dir, name)) is not None}
 
     def start(self, bootstrap_servers: str) -> None:
         """Start what is not running, connected to these brokers. Does not wait: see wait_until_ready.

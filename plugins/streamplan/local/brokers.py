@@ -111,10 +111,7 @@ class EmbeddedKafka:
 
     def process(self, node: int) -> processes.ProcessRef | None:
         """The running process of the node, or None."""
-        for ref in processes.registered(self._settings.run):
-            if ref.name == _name(node) and processes.is_alive(ref):
-                return ref
-        return None
+        return processes.find(self._settings.run, _name(node))
 
     def up(self, *, deadline_seconds: float = READY_SECONDS) -> str:
         """Start what is not running, wait until both brokers serve, and return the bootstrap servers."""

@@ -224,10 +224,7 @@ class EmbeddedSpark:
             time.sleep(0.1)
 
     def _process(self, name: str) -> processes.ProcessRef | None:
-        for ref in processes.registered(self._settings.run):
-            if ref.name == name and processes.is_alive(ref):
-                return ref
-        return None
+        return processes.find(self._settings.run, name)
 
     def _running(self, number: int) -> psutil.Process:
         ref = self.worker_process(number)

@@ -56,9 +56,9 @@ def require_rest(
 
 
 def _processes(pipeline: Pipeline, settings: Settings, jobs: Sequence[str]) -> Iterable[str]:
-    names = {f"{pipeline.name}-{job}" for job in jobs}
-    for process in processes.registered(settings.run):
-        if process.name in names and processes.is_alive(process):
+    for job in jobs:
+        process = processes.find(settings.run, f"{pipeline.name}-{job}")
+        if process is not None:
             yield f"the process {process.name}, pid {process.pid}"
 
 
