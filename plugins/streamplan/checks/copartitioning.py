@@ -13,6 +13,7 @@ from streamplan.checks.framework.check import Check, CheckContext, NotApplicable
 from streamplan.checks.framework.cluster import Chunk, Cluster, Offsets, RecordsGone
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicSpec
+from streamplan.model.windows import without_suffix
 
 LOOKS = 3
 """A repartition topic may be purged while it is read."""
@@ -165,7 +166,7 @@ def _placement(
 
 
 def _is_crc32(spec: TopicSpec, keys: Iterable[tuple[bytes, int]], partitions: int) -> bool:
-    return all(crc32(key[: -spec.window_bytes or None]) % partitions == partition for key, partition in keys)
+    return all(crc32(without_suffix(key, spec.window_bytes)) % partitions == partition for key, partition in keys)
 
 
 def _scan(

@@ -12,6 +12,7 @@ from rich.text import Text
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.checks.totals import Totals
 from streamplan.model.topics import ObservedTopic, TopicSpec
+from streamplan.model.windows import parse_stored_window
 
 _SHOWN = 12
 _COLOURS = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.COULD_NOT_LOOK: "yellow"}
@@ -48,8 +49,11 @@ def read_key(key: bytes, *, windowed: bool) -> str:
     """The text of a changelog's key; of a windowed one with the window's start."""
     if not windowed:
         return key.decode("utf-8", "backslashreplace")
-    start = datetime.fromtimestamp(int.from_bytes(key[-12:-4], "big") / 1000, UTC)
-    return f"{key[:-12].decode('utf-8', 'backslashreplace')} at {start:%Y-%m-%d %H:%M:%S}"
+    window = parse_stored_window(key)
+    if window is None:
+        return repr(key)
+    start = datetime.fromtimestamp(window.start_ms / 1000, UTC)
+    return f"{window.key.decode('utf-8', 'backslashreplace')} at {start:%Y-%m-%d %H:%M:%S}"
 
 
 def read_value(value: bytes, *, count: bool) -> str:

@@ -19,6 +19,7 @@ from streamplan.errors import Refused
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import REPARTITION_CONFIGS, TopicRole, TopicSpec
+from streamplan.model.windows import without_suffix
 
 HELD = "-moving"
 
@@ -40,7 +41,7 @@ def place(key: bytes | None, before: int, partitions: int, *, window_bytes: int 
     """The partition among ``partitions`` of a record that was in ``before``; one without a key stays where it is."""
     if key is None:
         return before % partitions
-    return partition_for_key(key[: -window_bytes or None], partitions)
+    return partition_for_key(without_suffix(key, window_bytes), partitions)
 
 
 @dataclass(frozen=True)

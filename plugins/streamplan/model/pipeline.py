@@ -26,6 +26,7 @@ from streamplan.model.topics import (
     windowed_changelog_configs,
 )
 from streamplan.model.topology import Topology
+from streamplan.model.windows import STORED_WINDOW_BYTES
 
 Number: TypeAlias = Callable[[str, bytes | None, bytes | None], int | None]
 
@@ -213,10 +214,10 @@ class Pipeline:
 
 
 def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
-    """The configs, and the bytes of a window behind the key (``WindowKeySchema``: start and sequence number)."""
+    """The configs of a changelog, and how many bytes of its keys are those of a window."""
     match operation:
         case Count(window=window) | Aggregate(window=window) if window is not None:
-            return windowed_changelog_configs(window.changelog_retention_ms), 12
+            return windowed_changelog_configs(window.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0
 
 

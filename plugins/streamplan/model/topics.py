@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
+
 
 class TopicRole(StrEnum):
     SOURCE = "source"
@@ -60,7 +62,7 @@ SERIALIZED_KEY_TYPES = ("string", *_KEY_BYTES)
 class TopicSpec:
     """A topic as a topology wants it. ``configs`` are those that matter; all others stay the broker's defaults.
 
-    ``window_bytes``  at the end of a key that do not count for its partition: 12 in a windowed store's changelog
+    ``window_bytes``  at the end of a key that do not count for its partition: those of a window (``model.windows``)
     ``key_type``      how keys are shown: string, int (4 bytes) or long (8 bytes), as Java's serializers write them
     """
 
@@ -73,13 +75,13 @@ class TopicSpec:
 
     def key_text(self, key: bytes) -> str:
         """A key of this topic as people read it."""
-        raw = key[: -self.window_bytes or None]
+        raw = without_suffix(key, self.window_bytes)
         if self.key_type in _KEY_BYTES and len(raw) == _KEY_BYTES[self.key_type]:
             text = str(int.from_bytes(raw, "big", signed=True))
         else:
             text = repr(raw.decode("utf-8", "backslashreplace"))
         if self.window_bytes and len(key) > self.window_bytes:
-            start = int.from_bytes(key[len(raw) : len(raw) + 8], "big", signed=True)
+            start = window_start_ms(key[: len(raw) + WINDOW_START_BYTES])
             text += f" of the window at {start}"
         return text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
@@ -48,3 +49,64 @@ class TimeWindows:
     def changelog_retention_ms(self) -> int:
         """``retention.ms`` of the store's changelog topic (``WindowedChangelogTopicConfig``)."""
         return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
+
+
+# -- the bytes of a key with a window
+
+WINDOW_START_BYTES = 8
+"""Bytes after the key in a topic: the window's start in ms (``TimeWindowedSerializer``)."""
+
+SEQUENCE_NUMBER_BYTES = 4
+"""Bytes after the start in a store: 0 but in stores that keep duplicates (``WindowKeySchema``)."""
+
+STORED_WINDOW_BYTES = WINDOW_START_BYTES + SEQUENCE_NUMBER_BYTES
+"""Bytes after the key in the changelog of a windowed store (``WindowKeySchema``)."""
+
+STORED_SESSION_BYTES = 8 + 8
+"""Bytes after the key in the changelog of a session store: the session's end and start in ms (``SessionKeySchema``)."""
+
+
+class StoredWindowKey(NamedTuple):
+    """The key of a windowed store's changelog. ``start_ms`` is the window's start, in ms since the epoch."""
+
+    key: bytes
+    start_ms: int
+    sequence_number: int
+
+
+class StoredSessionKey(NamedTuple):
+    """The key of a session store's changelog. ``end_ms`` and ``start_ms`` are in ms since the epoch."""
+
+    key: bytes
+    end_ms: int
+    start_ms: int
+
+
+def without_suffix(key: bytes, suffix_bytes: int) -> bytes:
+    """The key without the bytes of its window; all of it where ``suffix_bytes`` is 0."""
+    return key[:-suffix_bytes] if suffix_bytes else key
+
+
+def window_start_ms(key: bytes) -> int:
+    """The start of the window at the end of a topic's key (``TimeWindowedSerializer``), in ms since the epoch."""
+    return _signed(key[-WINDOW_START_BYTES:])
+
+
+def parse_stored_window(stored: bytes) -> StoredWindowKey | None:
+    """The parts of a key of :data:`STORED_WINDOW_BYTES` or more; None for a shorter one. Any bytes have such parts."""
+    if len(stored) < STORED_WINDOW_BYTES:
+        return None
+    start, number = stored[-STORED_WINDOW_BYTES:-SEQUENCE_NUMBER_BYTES], stored[-SEQUENCE_NUMBER_BYTES:]
+    return StoredWindowKey(without_suffix(stored, STORED_WINDOW_BYTES), _signed(start), _signed(number))
+
+
+def parse_stored_session(stored: bytes) -> StoredSessionKey | None:
+    """The parts of a key of :data:`STORED_SESSION_BYTES` or more; None for a shorter one. Any bytes have such parts."""
+    if len(stored) < STORED_SESSION_BYTES:
+        return None
+    end, start = stored[-16:-8], stored[-8:]
+    return StoredSessionKey(without_suffix(stored, STORED_SESSION_BYTES), _signed(end), _signed(start))
+
+
+def _signed(number: bytes) -> int:
+    return int.from_bytes(number, "big", signed=True)

@@ -10,6 +10,7 @@ import re
 
 from streamplan.checks.framework.cluster import Chunk, Cluster
 from streamplan.model.topics import ObservedTopic, words
+from streamplan.model.windows import parse_stored_session, parse_stored_window
 
 KEY_VALUE = "compact"
 WINDOWED = "compact,delete"
@@ -46,14 +47,14 @@ def resolve_policy(cluster: Cluster, topic: ObservedTopic) -> str:
 
 def _is_windowed(key: bytes | None) -> bool:
     """Ends in a window's start and a sequence number (``WindowKeySchema``), or a session's end and start."""
-    if key is None or len(key) < 12:
-        return False
-    start, session_start, session_end = key[-12:-4], key[-8:], key[-16:-8]
-    return _is_time(start) or (len(key) >= 16 and _is_time(session_start) and _is_time(session_end))
+    window, session = parse_stored_window(key or b""), parse_stored_session(key or b"")
+    if window is not None and _is_time(window.start_ms):
+        return True
+    return session is not None and _is_time(session.start_ms) and _is_time(session.end_ms)
 
 
-def _is_time(raw: bytes) -> bool:
-    return 0 <= int.from_bytes(raw, "big", signed=True) < _TEXT
+def _is_time(number: int) -> bool:
+    return 0 <= number < _TEXT
 
 
 def _is_stream_join(chunk: Chunk) -> bool:
@@ -61,7 +62,8 @@ def _is_stream_join(chunk: Chunk) -> bool:
 
     The number begins with 1; in a store that keeps no duplicates it is always 0.
     """
+    stored = (parse_stored_window(key or b"") for key in chunk.keys)
     return all(
-        key is not None and len(key) >= 12 and int.from_bytes(key[-12:-4], "big") == timestamp and any(key[-4:])
-        for key, timestamp in zip(chunk.keys, chunk.timestamps, strict=True)
+        window is not None and window.start_ms == timestamp and window.sequence_number != 0
+        for window, timestamp in zip(stored, chunk.timestamps, strict=True)
     )

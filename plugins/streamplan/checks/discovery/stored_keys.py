@@ -14,6 +14,15 @@ from dataclasses import dataclass
 from streamplan.checks.framework.application import Partitioner
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
 from streamplan.errors import CouldNotLook
+from streamplan.model.windows import (
+    STORED_SESSION_BYTES,
+    STORED_WINDOW_BYTES,
+    WINDOW_START_BYTES,
+    parse_stored_session,
+    parse_stored_window,
+    window_start_ms,
+    without_suffix,
+)
 
 LOOKED_AT = 200
 """So many of the first offsets of each partition."""
@@ -52,21 +61,22 @@ class _ByPart:
         return self.partitioner(self.part(stored), partitions)
 
 
-def _is_time(raw: bytes) -> bool:
-    return 0 <= int.from_bytes(raw, "big", signed=True) < _LATEST_TIME
+def _is_time(number: int) -> bool:
+    return 0 <= number < _LATEST_TIME
 
 
 def _in_window_store(stored: bytes) -> bool:
-    return len(stored) >= 12 and _is_time(stored[-12:-4]) and int.from_bytes(stored[-4:], "big", signed=True) >= 0
+    window = parse_stored_window(stored)
+    return window is not None and _is_time(window.start_ms) and window.sequence_number >= 0
 
 
 def _in_session_store(stored: bytes) -> bool:
-    end, start = stored[-16:-8], stored[-8:]
-    return len(stored) >= 16 and _is_time(end) and _is_time(start) and start <= end
+    session = parse_stored_session(stored)
+    return session is not None and _is_time(session.end_ms) and 0 <= session.start_ms <= session.end_ms
 
 
 def _windowed(stored: bytes) -> bool:
-    return len(stored) > 8 and _is_time(stored[-8:])
+    return len(stored) > WINDOW_START_BYTES and _is_time(window_start_ms(stored))
 
 
 def _behind_time_and_side(stored: bytes) -> bytes:
@@ -80,9 +90,11 @@ def _foreign_key(stored: bytes) -> bytes:
 PLAIN = KeyForm()
 
 WINDOWED = (
-    KeyForm(_in_window_store, suffix=12),
-    KeyForm(_in_session_store, suffix=16),
-    KeyForm(_windowed, suffix=8),  # a table of windows that was filtered, mapped or suppressed, in a store of its own
+    KeyForm(_in_window_store, suffix=STORED_WINDOW_BYTES),
+    KeyForm(_in_session_store, suffix=STORED_SESSION_BYTES),
+    KeyForm(
+        _windowed, suffix=WINDOW_START_BYTES
+    ),  # a table of windows that was filtered, mapped or suppressed, in a store of its own
 )
 
 NAMED = (
@@ -115,7 +127,7 @@ def tell_form(keys: Collection[tuple[int, bytes]], partitions: int, partitioner:
     """
 
     def right(form: KeyForm) -> int:
-        return sum(form.fits(key) and is_right(key[: -form.suffix or None], partition) for partition, key in keys)
+        return sum(form.fits(key) and is_right(without_suffix(key, form.suffix), partition) for partition, key in keys)
 
     def is_right(key: bytes, partition: int) -> bool:
         try:

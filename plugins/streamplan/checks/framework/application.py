@@ -16,6 +16,7 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.windows import without_suffix
 from streamplan.serdes.serde import Serde, Undecodable, is_key_field, key_of, label_of
 
 Partitioner = Callable[[bytes, int], int]
@@ -115,7 +116,7 @@ class Application:
     def partition_of(self, spec: TopicSpec, key: bytes, partitions: int) -> int:
         """Where a record of that topic belongs."""
         partitioner = self.partitioners.get(spec.name, partition_for_key)
-        return partitioner(key[: -spec.window_bytes or None], partitions)
+        return partitioner(without_suffix(key, spec.window_bytes), partitions)
 
 
 def application_of(pipeline: Pipeline) -> Application:

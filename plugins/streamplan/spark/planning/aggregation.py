@@ -18,6 +18,7 @@ from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
+from streamplan.model.windows import STORED_WINDOW_BYTES
 from streamplan.spark.planning.records import Frame, read_frame
 from streamplan.spark.sources import HEADERS
 
@@ -43,9 +44,8 @@ def aggregate_again(
     for number, node in enumerate(nodes):
         rows = stored[node.name]
         if _window(node):
-            # WindowKeySchema: the key, then 8 bytes of the start and 4 of a sequence number. The newest record of a
-            # window has a time within it.
-            rows = rows.withColumn("key", F.expr("substring(key, 1, octet_length(key) - 12)"))
+            # The newest record of a window has a time within it, so the window in the key is not needed.
+            rows = rows.withColumn("key", F.expr(f"substring(key, 1, octet_length(key) - {STORED_WINDOW_BYTES})"))
         if isinstance(node.operation, Reduce):
             frame = _readable(read_frame(rows, inputs[node.name].schema))
             projected.append(_contributions(number, node, frame, merged))

@@ -30,6 +30,7 @@ from streamplan.model.operations import (
     ToStream,
 )
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, aggregated, shown
 from streamplan.spark.planning.records import Frame, read_frame, trusted, unread_frame
@@ -178,11 +179,11 @@ class Walk:
         return frame.good().valued()
 
     def changelog(self, node: Processor, frame: Frame) -> None:
-        """The store's updates, into the partition of the task. A window is told by 12 bytes behind the key."""
+        """The store's updates, into the partition of the task. A window stands in the bytes after the key."""
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             start = F.unix_millis("record.window.start")
-            key = F.concat(key, _big_endian(start), F.lit(bytes(4)))  # WindowKeySchema: start, sequence number 0
+            key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
         self.rows.append(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
 
     def _sink(self, sink: Sink, frame: Frame) -> Frame:

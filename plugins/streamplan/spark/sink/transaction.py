@@ -25,6 +25,7 @@ from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.generation import Generation
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.windows import WINDOW_START_BYTES
 
 _QUEUE_BYTES = 64 * 1024 * 1024
 """Of records on their way to the brokers."""
@@ -179,7 +180,7 @@ class TaskTransaction:
         windowed = output.placed is Placed.WINDOWED_KEY
         for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=False):
             if windowed and key is not None:  # WindowedStreamPartitioner
-                partition = partition_for_key(key[:-8], output.partitions)
+                partition = partition_for_key(key[:-WINDOW_START_BYTES], output.partitions)
             produce(topic, value, key, partition, None, None, timestamp, own)
         self._producer.poll(0)
 
