@@ -169,7 +169,7 @@ def main() -> None:
         base = random.randrange(15_000, 30_000, 10)
         ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
         settings = Settings.from_environment({"STREAMPLAN_HOME": home})
-        kafka = EmbeddedKafka(settings, Ports(Path(home) / "stack.json", ports), say=lambda text: None)
+        kafka = EmbeddedKafka(settings, Ports(Path(home) / "stack.json", ports))
         try:
             kafka.up()
             for records in options.records:

@@ -65,7 +65,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="streamplan-health-") as name:
         home = Path(name).resolve()
         random_ports(home / "stack.json", [*DEFAULT_PORTS, *AIRFLOW_PORTS])
-        stack = Stack(Settings.from_environment({"STREAMPLAN_HOME": str(home)}), say=say)
+        stack = Stack(Settings.from_environment({"STREAMPLAN_HOME": str(home)}), report=say)
         try:
             stack.up()
             say("Deploying orders.")

@@ -77,7 +77,7 @@ class Bench:
     def ours(self) -> None:
         settings = Settings.from_environment({"STREAMPLAN_HOME": str(self.home / "spark")})
         ports = random_ports(settings.home / "stack.json", [*DEFAULT_PORTS])
-        cluster = EmbeddedSpark(settings, ports, memory="512m", say=say)
+        cluster = EmbeddedSpark(settings, ports, memory="512m", report=say)
         job = aggregator(
             self.bootstrap_servers,
             self.home,

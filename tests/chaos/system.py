@@ -83,7 +83,7 @@ class System:
             environment["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(connection)
         self.settings = Settings.from_environment({"STREAMPLAN_HOME": str(self.home)})
         self.stack = Stack(
-            self.settings, environment=environment, say=say, advertised=advertised, properties=PROPERTIES
+            self.settings, environment=environment, report=say, advertised=advertised, properties=PROPERTIES
         )
         self.servers = self.stack.kafka.bootstrap_servers
         self.jobs = Jobs(self.settings)

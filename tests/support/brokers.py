@@ -20,4 +20,4 @@ def embedded_kafka(home: Path, say: Callable[[str], None] = lambda text: None) -
     ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
     assert CONTROLLER in ports
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
-    return EmbeddedKafka(settings, Ports(home / "stack.json", ports), say=say)
+    return EmbeddedKafka(settings, Ports(home / "stack.json", ports), report=say)

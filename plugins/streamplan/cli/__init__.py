@@ -1,4 +1,4 @@
-"""The command line ``python -m streamplan``. A module of this package adds its commands through ``register``."""
+"""The command line ``python -m streamplan``. Each command is a module of this package and has its name."""
 
 from __future__ import annotations
 
@@ -11,35 +11,55 @@ from rich.console import Console
 
 from streamplan.errors import StreamplanError
 
-MODULES = {
-    "demo": ("demo",),
-    "stack": ("up", "down", "status"),
-    "check": ("check",),
-    "tasks": ("tasks",),
-    "reset": ("reset",),
-    "pipelines": ("list", "describe", "validate", "plan"),
-}
-"""The commands of each module. Some import Airflow, which takes a second; only the one that is needed is imported."""
+COMMANDS = ("demo", "up", "down", "status", "list", "describe", "plan", "validate", "check", "tasks", "reset")
+"""The commands in the order in which the help shows them. Only the module of the command that runs is imported."""
+
+_EXAMPLES = """\
+examples:
+  deploy the pipeline `orders` on this machine, verify it, and see how it is
+    python -m streamplan demo --pipeline orders --records 100000
+    python -m streamplan status
+    python -m streamplan tasks --pipeline orders
+    python -m streamplan check orders
+  look at a declaration; this needs neither Kafka nor Airflow
+    python -m streamplan describe orders
+    python -m streamplan plan orders --instances 3
+    python -m streamplan validate orders
+  check an application that was written with Kafka Streams
+    python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app
+
+`python -m streamplan COMMAND --help` explains one command.
+STREAMPLAN_HOME names the directory of the deployment (default: .streamplan in the project).
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 1 failed (the reason on stderr), 2 wrong usage."""
+    """Run one command.
+
+    Args:
+        arguments: The words of the command line; by default those of this process.
+
+    Returns:
+        The exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 130 interrupted. The command
+        ``check`` gives 2 a second meaning, see its help.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         prog="python -m streamplan",
         description="Kafka Streams' execution model on PySpark, deployed and checked by Airflow.",
-        epilog="STREAMPLAN_HOME names the directory of the deployment (default: .streamplan in the project).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    needed = [module for module, names in MODULES.items() if arguments and arguments[0] in names]
     try:
-        for module in needed or MODULES:  # help lists the commands of all
-            import_module(f"{__name__}.{module}").register(commands)
+        # Help, and the error for an unknown word, list all commands.
+        for command in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
+            import_module(f"{__name__}.{command}").register(commands)
         options = parser.parse_args(arguments)
         return int(options.run(options))
-    except StreamplanError as fault:
-        # markup off: messages carry lists in square brackets
-        Console(stderr=True).print(str(fault), style="red", markup=False, highlight=False, soft_wrap=True)
+    except StreamplanError as error:
+        # Markup is off, because messages have lists in square brackets.
+        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")

@@ -37,6 +37,7 @@ from streamplan.cli.tables import checks_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.kafka.brokers import require_reachable
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.local.brokers import local_bootstrap_servers
 from streamplan.model.pipeline import Limits
 from streamplan.model.topics import SERIALIZED_KEY_TYPES, TopicRole
 from streamplan.serdes.json import Json
@@ -189,7 +190,8 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if (options.value or options.store) and not options.count:
         parser.error("--value and --store belong to --count")
     progress = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    report = Report(options.bootstrap_servers or embedded_brokers(), options.pipeline or options.application_id)
+    servers = options.bootstrap_servers or local_bootstrap_servers(Settings.from_environment())
+    report = Report(servers, options.pipeline or options.application_id)
     try:
         with progress.status("Looking") as status:
             _look(report, options, status.update if progress.is_terminal else progress.print)
@@ -203,15 +205,6 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     else:
         _show(report)
     return STATUS[report.outcome]
-
-
-def embedded_brokers() -> str:
-    """The bootstrap servers of this machine's stack."""
-    from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
-    from streamplan.local.ports import Ports
-
-    settings = Settings.from_environment()
-    return EmbeddedKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).bootstrap_servers
 
 
 def _look(report: Report, options: argparse.Namespace, say: Callable[[str], object]) -> None:

@@ -43,6 +43,7 @@ def register(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "demo",
         help="deploy a pipeline on this machine, verify it, leave it running",
+        epilog="Example: python -m streamplan demo --pipeline orders --records 100000",
         description="Start Kafka and Airflow here, trigger <pipeline>_deploy, show its progress and what came out. "
         "A second time it deploys again onto what is running.",
     )
@@ -58,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         raise Refused("--records", expected="0 or more", observed=str(options.records))
     console = Console()
     began = time.monotonic()
-    stack = Stack(Settings.from_environment(), say=lambda text: console.print(text, highlight=False))
+    stack = Stack(Settings.from_environment(), report=lambda line: console.print(line, highlight=False))
     stack.up()
     status = demo(stack, pipeline, options.records, console)
     console.print(f"{time.monotonic() - began:.0f} s in all.")

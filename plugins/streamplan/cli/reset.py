@@ -1,4 +1,4 @@
-"""``python -m streamplan reset``: an application back to the start of its input."""
+"""The command ``reset``: bring an application back to the start of its input."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from streamplan.cli.output import plain_console
 from streamplan.errors import StreamplanError
 from streamplan.settings import Settings
 
@@ -16,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
     parser = commands.add_parser(
         "reset",
-        help="delete all that a pipeline has made of its input",
-        description="Show what a reset of the pipeline deletes (positions, internal topics, checkpoints), ask, and "
-        "delete it. Refused while the application runs. Topics from outside are left alone.",
+        help="delete everything that a pipeline has made from its input",
+        description="Show what a reset of the pipeline deletes (committed offsets, internal topics, checkpoints), ask, "
+        "and delete it. The command refuses while the application runs. Topics from outside are left alone.",
         epilog="Example: python -m streamplan reset --pipeline orders",
     )
     parser.add_argument("--pipeline", required=True, help="the name of a declared pipeline")
@@ -30,18 +30,19 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from streamplan.local.brokers import local_bootstrap_servers
     from streamplan.maintenance.reset import apply_reset, observe_reset
     from streamplan.pipelines import pipeline_named
 
-    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
-    servers = options.bootstrap_servers or _embedded(settings)
+    servers = options.bootstrap_servers or local_bootstrap_servers(settings)
     plan = observe_reset(pipeline, servers, settings, runs=_active_runs(pipeline.name, settings))
     console.print(plan.text.replace("`", ""))
     if plan.empty:
         return 0
-    if not options.yes and not _agreed(plan.application_id):
+    if not options.yes and not _is_confirmed(plan.application_id):
         console.print("Nothing was deleted.")
         return 1
     runs = _active_runs(pipeline.name, settings)
@@ -49,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _agreed(application_id: str) -> bool:
+def _is_confirmed(application_id: str) -> bool:
     if not sys.stdin.isatty():
         raise StreamplanError(
             f"the reset of {application_id}",
@@ -62,15 +63,8 @@ def _agreed(application_id: str) -> bool:
     return sys.stdin.readline().strip() == application_id
 
 
-def _embedded(settings: Settings) -> str:
-    from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
-    from streamplan.local.ports import Ports
-
-    return EmbeddedKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).bootstrap_servers
-
-
 def _active_runs(pipeline: str, settings: Settings) -> list[str]:
-    """Of the Airflow of this machine, where one runs: it would start the aggregator again in the middle."""
+    """List this pipeline's active dag runs of this machine's Airflow: they would restart the aggregator meanwhile."""
     from streamplan.local.stack import Stack
     from streamplan.maintenance.reset_plan import RESET_ALONE
 
@@ -79,7 +73,7 @@ def _active_runs(pipeline: str, settings: Settings) -> list[str]:
         return []
     rest = airflow.rest()
     try:
-        found = [dag_id for kind in RESET_ALONE if rest.dag(dag_id := f"{pipeline}_{kind}") is not None]
-        return [dag_id for dag_id in found if any(run["state"] in ("queued", "running") for run in rest.runs(dag_id))]
+        dag_ids = [dag_id for suffix in RESET_ALONE if rest.dag(dag_id := f"{pipeline}_{suffix}") is not None]
+        return [dag_id for dag_id in dag_ids if any(run["state"] in ("queued", "running") for run in rest.runs(dag_id))]
     finally:
         rest.close()

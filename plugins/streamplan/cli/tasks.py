@@ -1,10 +1,10 @@
-"""The command ``tasks``: which instance does which stream task, how far it is, and how tasks moved."""
+"""The command ``tasks``: which instance runs which stream task, its lag, and how tasks moved between instances."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamplan.cli.check import embedded_brokers
 from streamplan.cli.tables import table_of
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.local.brokers import local_bootstrap_servers
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus, TaskMigration
@@ -30,9 +31,10 @@ WATCH_SECONDS = 2.0
 
 
 def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
     parser = commands.add_parser(
         "tasks",
-        help="which instance does which stream task, and how far it is",
+        help="show which instance runs which stream task, and its lag",
         description="Show every stream task of a pipeline: the instance (Spark executor) and host that committed last, "
         "the records that it wrote since the aggregator started, its lag as Kafka has it, and its last commit. Works "
         "while the aggregator runs and after it has ended.",
@@ -40,8 +42,10 @@ def register(commands: Subparsers) -> None:
     )
     names = ", ".join(pipeline.name for pipeline in PIPELINES)
     parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
-    parser.add_argument("--history", type=int, default=0, metavar="N", help="also the last N moves between instances")
-    parser.add_argument("--watch", action="store_true", help="show it anew every two seconds, until Ctrl-C")
+    parser.add_argument(
+        "--history", type=int, default=0, metavar="N", help="also show the last N moves between instances"
+    )
+    parser.add_argument("--watch", action="store_true", help="refresh every two seconds until Ctrl-C")
     parser.add_argument(
         "--bootstrap-servers",
         metavar="HOST:PORT,…",
@@ -54,82 +58,88 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     if options.history < 0:
         raise Refused("--history", expected="0 or more", observed=str(options.history))
-    file = status_file(Settings.from_environment().reports, pipeline.name)
+    settings = Settings.from_environment()
+    file = status_file(settings.reports, pipeline.name)
     console = Console(markup=False, emoji=False, highlight=False)
-    ask = _lags(pipeline, options.bootstrap_servers or embedded_brokers())
+    cluster = KafkaCluster(options.bootstrap_servers or local_bootstrap_servers(settings))
 
-    def shown() -> Group:
+    def render() -> Group:
         status = read_status(file)
         if status is None:
             raise StreamplanError(
                 f"the aggregator of {pipeline.name}",
-                expected=f"what it says of itself in {file}",
+                expected=f"its status in {file}",
                 observed="no such file",
                 remedy=f"It has never run here: {pipeline.name}_aggregator starts it. STREAMPLAN_REPORTS names the "
                 "directory of reports.",
             )
+        lags: Mapping[TaskId, int | None]
         try:
-            lags, fault = ask(), ""
-        except StreamplanError as error:  # what the aggregator says is worth showing all the same
+            lags, fault = _observe_lags(pipeline, cluster), ""
+        except StreamplanError as error:  # the aggregator's status is worth showing without the lags
             lags, fault = {}, " ".join(str(error).split())
         parts: list[RenderableType] = [heading(pipeline, status), tasks_table(pipeline, status, lags)]
         parts += [Text(f"Lag unknown: {fault}", "yellow")] if fault else []
         for migration in read_migrations(file, last=options.history):
-            parts.append(Text(f"{migration.at}  {_line(migration)}  (aggregator pid {migration.pid})", "dim"))
+            parts.append(Text(f"{migration.at}  {_migration_line(migration)}  (aggregator pid {migration.pid})", "dim"))
         return Group(*parts)
 
     if not options.watch:
-        console.print(shown())
+        console.print(render())
         return 0
-    with Live(shown(), console=console, auto_refresh=False) as live:
+    with Live(render(), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(WATCH_SECONDS)
-            live.update(shown(), refresh=True)
+            live.update(render(), refresh=True)
 
 
 def tasks_table(pipeline: Pipeline, status: AggregatorStatus, lags: Mapping[TaskId, int | None]) -> Table:
-    """One row a stream task of the pipeline, also one that has committed nothing yet."""
+    """Return a table with one row for each stream task, also for one that has committed nothing yet.
+
+    Args:
+        pipeline: The pipeline whose tasks are shown.
+        status: What the aggregator last said about itself.
+        lags: The lag of each task in records; a task without a known lag is missing or None.
+    """
     table = table_of(
         "Stream tasks", "task", "instance", "host", "records", "lag", "last commit", right=("records", "lag")
     )
     for task in pipeline.tasks():
-        placed = status.tasks.get(str(task))
+        placement = status.tasks.get(str(task))
         lag = lags.get(task)
         table.add_row(
             str(task),
-            placed.instance if placed else "-",
-            placed.host if placed else "-",
-            f"{placed.records:,}" if placed else "-",
+            placement.instance if placement else "-",
+            placement.host if placement else "-",
+            f"{placement.records:,}" if placement else "-",
             "-" if lag is None else f"{lag:,}",
-            _seconds_ago(placed.at) if placed else "-",
+            _seconds_ago(placement.at) if placement else "-",
         )
     return table
 
 
-def _lags(pipeline: Pipeline, bootstrap_servers: str) -> Callable[[], Mapping[TaskId, int | None]]:
-    """Asks the brokers: offsets from the committed position to the last stable offset, of all that a task reads."""
-    from streamplan.kafka.cluster import KafkaCluster
+def _observe_lags(pipeline: Pipeline, cluster: KafkaCluster) -> dict[TaskId, int | None]:
+    """Ask the brokers for the lag of each stream task: the offsets from its committed ones to the last stable ones.
 
-    cluster = KafkaCluster(bootstrap_servers)
+    A task's lag is None when it has committed nothing yet for a partition that it reads.
+    """
     group = pipeline.topology.application_id
-
-    def ask() -> Mapping[TaskId, int | None]:
-        lags: dict[TaskId, int | None] = dict.fromkeys(pipeline.tasks(), 0)
-        for subtopology in pipeline.topology.subtopologies:
-            for topic in pipeline.source_topics(subtopology):
-                positions = cluster.positions(group, topic)
-                for partition, offsets in cluster.offsets(topic).items():
-                    task = TaskId(subtopology.id, partition)
-                    position, before = positions.get(partition), lags.get(task)
-                    known = position is not None and before is not None
-                    lags[task] = before + max(offsets.stable - position, 0) if known else None  # type: ignore[operator]
-        return lags
-
-    return ask
+    lags: dict[TaskId, int | None] = dict.fromkeys(pipeline.tasks(), 0)
+    for subtopology in pipeline.topology.subtopologies:
+        for topic in pipeline.source_topics(subtopology):
+            committed = cluster.positions(group, topic)
+            for partition, offsets in cluster.offsets(topic).items():
+                task = TaskId(subtopology.id, partition)
+                lag = lags.get(task)
+                if partition not in committed:
+                    lags[task] = None
+                elif lag is not None:
+                    lags[task] = lag + max(offsets.stable - committed[partition], 0)
+    return lags
 
 
 def heading(pipeline: Pipeline, status: AggregatorStatus) -> Text:
-    """Whether the aggregator runs, by what it said last."""
+    """Return a line that says whether the aggregator runs, according to its last heartbeat."""
     age = _age(status.at)
     text = Text(f"{pipeline.name}  ", "bold")
     if status.state.is_live and age <= HEARTBEAT_TIMEOUT_SECONDS:
@@ -145,7 +155,7 @@ def heading(pipeline: Pipeline, status: AggregatorStatus) -> Text:
     )
 
 
-def _line(migration: TaskMigration) -> str:
+def _migration_line(migration: TaskMigration) -> str:
     before = f"instance {migration.before} -> " if migration.before else ""
     return f"task {migration.task}: {before}instance {migration.instance}"
 

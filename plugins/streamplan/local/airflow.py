@@ -52,12 +52,12 @@ class EmbeddedAirflow:
         ports: Ports,
         *,
         environment: Mapping[str, str] | None = None,
-        say: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._settings = settings
         self._ports = ports
         self._outer = os.environ if environment is None else environment
-        self._say = say
+        self._report = report
         self._home = settings.home / "airflow"
         self._variables_file = self._home / "environment.json"
         self._passwords_file = self._home / "passwords.json"
@@ -99,11 +99,11 @@ class EmbeddedAirflow:
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = self.running()
         if API_SERVER not in running:
-            self._ports.choose(API_SERVER, self._say)
+            self._ports.choose(API_SERVER, self._report)
         before = self._read_variables()
         variables = self._variables(bootstrap_servers, before)
         if running and variables != before:
-            self._say("Airflow's settings changed: restarting it.")
+            self._report("Airflow's settings changed: restarting it.")
             self.down()
             running = {}
         write_atomically(self._variables_file, json.dumps(variables, indent=2), mode=0o600)
@@ -269,7 +269,7 @@ class EmbeddedAirflow:
                 leftover.unlink()
         log_file = self.log_file("airflow-db-migrate")
         log_file.parent.mkdir(parents=True, exist_ok=True)
-        self._say("Preparing Airflow's database.")
+        self._report("Preparing Airflow's database.")
         try:
             with log_file.open("ab") as log:
                 subprocess.run(

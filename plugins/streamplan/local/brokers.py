@@ -83,14 +83,14 @@ class EmbeddedKafka:
         ports: Ports,
         *,
         environment: Mapping[str, str] | None = None,
-        say: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda line: None,
         advertised: Mapping[int, int] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self._settings = settings
         self._ports = ports
         self._environment = os.environ if environment is None else environment
-        self._say = say
+        self._report = report
         self._advertised = advertised or {}
         self._more = properties or {}
 
@@ -125,12 +125,12 @@ class EmbeddedKafka:
         # Every port is settled before either starts: node 2 is told where the controller is.
         if 1 in missing:
             before = self._ports[CONTROLLER]
-            if self._ports.choose(CONTROLLER, self._say) != before and self.stop(2):
+            if self._ports.choose(CONTROLLER, self._report) != before and self.stop(2):
                 missing = [*NODES]
         for node in missing:
-            self._ports.choose(_name(node), self._say)
+            self._ports.choose(_name(node), self._report)
             if self._advertised:
-                self._ports.choose(_internal(node), self._say)
+                self._ports.choose(_internal(node), self._report)
         for node in missing:
             self.start(node)
 
@@ -261,6 +261,11 @@ class EmbeddedKafka:
             # As Kafka's Uuid prints itself: 16 bytes, URL-safe base64, no padding.
             write_atomically(file, urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         return file.read_text()
+
+
+def local_bootstrap_servers(settings: Settings) -> str:
+    """Return where clients find the brokers of this machine's deployment, running or not."""
+    return EmbeddedKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).bootstrap_servers
 
 
 def _name(node: int) -> str:

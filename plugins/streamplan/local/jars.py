@@ -184,25 +184,25 @@ def main(arguments: list[str] | None = None) -> int:
     logs = Settings.from_environment().logs
     begun = time.monotonic()
 
-    def say(text: str) -> None:
-        sys.stdout.write(f"[{time.monotonic() - begun:5.1f} s] {text}\n")
+    def report(line: str) -> None:
+        sys.stdout.write(f"[{time.monotonic() - begun:5.1f} s] {line}\n")
         sys.stdout.flush()
 
     try:
         if find_java(os.environ) is None:
-            say("No Java 17 or 21 found: installing one.")
+            report("No Java 17 or 21 found: installing one.")
             install_java(logs / "java-install.log")
         java_home = require_java(os.environ)
         missing = [JAR_SETS[name] for name in names if not directory_of(JAR_SETS[name], os.environ).is_dir()]
         if missing:
-            say(f"Fetching jars: {', '.join(f'{jars.name} {jars.version}' for jars in missing)}")
+            report(f"Fetching jars: {', '.join(f'{jars.name} {jars.version}' for jars in missing)}")
 
         def get(jars: JarSet) -> Path:
             return fetch(jars, os.environ, java_home=java_home, log_file=logs / f"jars-{jars.name}.log")
 
         with ThreadPoolExecutor(max_workers=len(JAR_SETS)) as pool:
             for directory in pool.map(get, missing):
-                say(f"{len(list(directory.glob('*.jar')))} jars in {directory}")
+                report(f"{len(list(directory.glob('*.jar')))} jars in {directory}")
     except StreamplanError as fault:
         sys.stderr.write(f"{fault}\n")
         return 1

@@ -38,7 +38,7 @@ class Ports:
     def __getitem__(self, name: str) -> int:
         return self._chosen.get(name, self._defaults[name])
 
-    def choose(self, name: str, say: Callable[[str], None]) -> int:
+    def choose(self, name: str, report: Callable[[str], None]) -> int:
         """A free port for a server that is about to start: the one it had, else its default, else one above.
 
         The others of this deployment are kept clear of. Says so when it is not the default.
@@ -48,7 +48,7 @@ class Ports:
         for port in range(wanted, min(wanted + STEP * TRIES, 65_536), STEP):
             if port not in others and is_free(port):
                 if port != wanted:
-                    say(f"Port {wanted} is taken: {name} listens on {port}.")
+                    report(f"Port {wanted} is taken: {name} listens on {port}.")
                 self._chosen[name] = port
                 self._save()
                 return port

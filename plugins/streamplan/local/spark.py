@@ -58,7 +58,7 @@ class EmbeddedSpark:
         environment: Mapping[str, str] | None = None,
         memory: str = "1g",
         worker_timeout_seconds: int = 60,
-        say: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """``memory`` of each worker, for its executor.
 
@@ -70,7 +70,7 @@ class EmbeddedSpark:
         self._outer = os.environ if environment is None else environment
         self._memory = memory
         self._worker_timeout_seconds = worker_timeout_seconds
-        self._say = say
+        self._report = report
 
     @property
     def url(self) -> str:
@@ -83,8 +83,8 @@ class EmbeddedSpark:
     def start_master(self, *, deadline_seconds: float = READY_SECONDS) -> str:
         """Start the master unless it runs, wait until it serves, and return its URL."""
         if self._process(MASTER) is None:
-            self._ports.choose(MASTER, self._say)
-            self._ports.choose(MASTER_UI, self._say)
+            self._ports.choose(MASTER, self._report)
+            self._ports.choose(MASTER_UI, self._report)
             options = ["--host", LOOPBACK, "--port", str(self._ports[MASTER])]
             self._start(MASTER, "master.Master", [*options, "--webui-port", str(self._ports[MASTER_UI])])
         self._await([MASTER], "the master serves", lambda: self._state() is not None, deadline_seconds)

@@ -30,7 +30,7 @@ class ProcessState:
 
 
 class Stack:
-    """The embedded deployment that ``settings`` describe. ``say`` gets one plain line a step.
+    """The embedded deployment that ``settings`` describe. ``report`` gets one plain line a step.
 
     ``advertised`` and ``properties`` are those of :class:`EmbeddedKafka`.
     """
@@ -40,32 +40,32 @@ class Stack:
         settings: Settings,
         *,
         environment: Mapping[str, str] | None = None,
-        say: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda line: None,
         advertised: Mapping[int, int] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
-        self._say = say
+        self._report = report
         ports = Ports(settings.home / "stack.json", {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS})
         self.kafka = EmbeddedKafka(
-            settings, ports, environment=environment, say=say, advertised=advertised, properties=properties
+            settings, ports, environment=environment, report=report, advertised=advertised, properties=properties
         )
-        self.airflow = EmbeddedAirflow(settings, ports, environment=environment, say=say)
+        self.airflow = EmbeddedAirflow(settings, ports, environment=environment, report=report)
 
     def up(self) -> None:
         """Start what is not running and wait until all is healthy; quick when it already is."""
         with self._alone():
             if any(self.kafka.process(node) is None for node in NODES):
-                self._say("Starting Kafka: two brokers.")
+                self._report("Starting Kafka: two brokers.")
             self.kafka.start_missing()
             # While the brokers start, Airflow's database is prepared: it needs only their address.
             if len(self.airflow.running()) < len(airflow.PROCESSES):
-                self._say("Starting Airflow: api-server, scheduler, dag-processor, triggerer.")
+                self._report("Starting Airflow: api-server, scheduler, dag-processor, triggerer.")
             self.airflow.start(self.kafka.bootstrap_servers)
             self.kafka.wait_until_ready()
-            self._say(f"Kafka is ready at {self.kafka.bootstrap_servers}.")
+            self._report(f"Kafka is ready at {self.kafka.bootstrap_servers}.")
             self.airflow.wait_until_ready()
-            self._say(f"Airflow is ready at {self.airflow.url}.")
+            self._report(f"Airflow is ready at {self.airflow.url}.")
 
     def down(self) -> list[str]:
         """Stop everything registered in ``run/``; the names of what was alive, in the order it was stopped.

@@ -1,0 +1,32 @@
+"""The command ``down``: stop everything that was started on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from streamplan.local.stack import Stack
+from streamplan.settings import Settings
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "down",
+        help="stop everything that was started, jobs included",
+        description="Stop Airflow, the supervised jobs and the brokers. Topics, checkpoints and reports are kept.",
+        epilog="Example: python -m streamplan down",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = Settings.from_environment()
+    stopped = Stack(settings).down()
+    Console().print(f"Stopped: {', '.join(stopped)}." if stopped else f"Nothing of {settings.home} was running.")
+    return 0

@@ -1,0 +1,182 @@
+"""The command ``plan``: what a pipeline consists of, and which instance would get which stream task."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from streamplan.cli.output import align_columns, plain_console, quantity
+from streamplan.errors import Refused
+from streamplan.model.assignment import (
+    MAX_MESSAGE_BYTES,
+    Assignment,
+    LoadPlan,
+    assign,
+    group_metadata_size,
+    plan_load,
+    stateful_tasks,
+)
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import TaskId
+from streamplan.pipelines import pipeline_named
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_EXAMPLE_SERVER = "streams-1.example.org:8080"
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "plan",
+        help="show sub-topologies, topics and stream tasks, and which instance would get which task",
+        description="Show what a pipeline consists of, and how Kafka Streams would assign its stream tasks to N "
+        "instances that start together. With the loads of the tasks it also shows how much of the work each instance "
+        "would get.",
+        epilog="Example: python -m streamplan plan orders --instances 3 --load 1_0=90000 --load 1_1=10000",
+    )
+    parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a declared pipeline")
+    parser.add_argument("--instances", type=int, default=2, metavar="N", help="instances of one thread (default 2)")
+    parser.add_argument(
+        "--load",
+        action="append",
+        default=[],
+        metavar="TASK=RECORDS",
+        help="records, or bytes, of a stream task over some time, such as 1_0=90000; a task left out has 0",
+    )
+    parser.add_argument(
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        help="measure the loads: how many records these brokers have ever had for each stream task to read",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    pipeline = pipeline_named(options.pipeline)
+    if options.instances < 1:
+        raise Refused("--instances", expected="1 or more", observed=str(options.instances))
+    tasks = pipeline.tasks()
+    measured = _measured_load(pipeline, options.bootstrap_servers) if options.bootstrap_servers else {}
+    load = _load_of_tasks(options.load, tasks, measured)
+    stateful = stateful_tasks(pipeline.topology, tasks)
+    parts = [
+        _heading(pipeline),
+        _subtopologies(pipeline),
+        _topics(pipeline),
+        _assignment(assign(tasks, options.instances, stateful=stateful), stateful),
+        _group_metadata(pipeline, options.instances),
+    ]
+    if any(load.values()):
+        parts.append(_load_shares(plan_load(load, options.instances, stateful=stateful)))
+    plain_console().print(Text("\n").join(parts), end="")
+    return 0
+
+
+def _measured_load(pipeline: Pipeline, bootstrap_servers: str) -> dict[TaskId, int]:
+    """Ask the brokers how many offsets each stream task has to read: its records, and a marker for each transaction."""
+    from streamplan.kafka.cluster import KafkaCluster
+
+    cluster = KafkaCluster(bootstrap_servers)
+    load = dict.fromkeys(pipeline.tasks(), 0)
+    for subtopology in pipeline.topology.subtopologies:
+        for topic in pipeline.source_topics(subtopology):
+            for partition, offsets in cluster.offsets(topic).items():
+                load[TaskId(subtopology.id, partition)] += offsets.end
+    return load
+
+
+def _load_of_tasks(given: Sequence[str], tasks: Sequence[TaskId], measured: Mapping[TaskId, int]) -> dict[TaskId, int]:
+    """Return the load of every task: what was given, else what was measured, else 0."""
+    load = dict.fromkeys(tasks, 0) | dict(measured)
+    named = {str(task): task for task in tasks}
+    for text in given:
+        name, _, number = text.partition("=")
+        if name not in named or not (number.isascii() and number.isdecimal()) or len(number) > 18:
+            raise Refused(
+                f"--load {text}",
+                expected=f"TASK=RECORDS, a task being one of {', '.join(named)}",
+                remedy=f"For example --load {next(iter(named))}=90000",
+            )
+        load[named[name]] = int(number)
+    return load
+
+
+def _heading(pipeline: Pipeline) -> Text:
+    text = Text()
+    text.append(pipeline.name, "bold").append(f"  application {pipeline.topology.application_id}\n")
+    return text.append(f"{pipeline.description}\n")
+
+
+def _subtopologies(pipeline: Pipeline) -> Text:
+    topology, counts = pipeline.topology, pipeline.partition_counts
+    text = Text().append("Sub-topologies\n", "bold")
+    for subtopology in topology.subtopologies:
+        text.append(f"  {subtopology.id}", "cyan")
+        text.append(f"  {quantity(pipeline.partitions(subtopology), 'stream task')}\n")
+        for topic in pipeline.source_topics(subtopology):
+            text.append(f"     reads   {topic} ({counts[topic]})\n")
+        for store in subtopology.stores:
+            text.append(f"     store   {store}, changelog {topology.changelog_topic(store)}\n")
+        for topic in map(topology.decorate, subtopology.sink_topics):
+            text.append(f"     writes  {topic} ({counts[topic]})\n")
+    return text
+
+
+def _topics(pipeline: Pipeline) -> Text:
+    text = Text().append("Topics\n", "bold")
+    for spec in pipeline.topics():
+        text.append(f"  {spec.name}\n", "cyan")
+        text.append(f"     {spec.role}, {quantity(spec.partitions, 'partition')}\n")
+        if spec.configs:
+            text.append(f"     {'  '.join(f'{name}={value}' for name, value in spec.configs.items())}\n", "dim")
+    return text
+
+
+def _assignment(assignment: Assignment, stateful: Collection[TaskId]) -> Text:
+    text = Text().append(f"Stream tasks on {quantity(len(assignment.instances), 'instance')}\n", "bold")
+    width = max(len(instance.instance) for instance in assignment.instances)
+    for instance in assignment.instances:
+        text.append(f"  {instance.instance:<{width}}  ", "cyan")
+        if instance.tasks:
+            text.append("  ".join(f"{task}{'*' if task in stateful else ''}" for task in instance.tasks)).append("\n")
+        else:
+            text.append("idle\n", "yellow")
+    if stateful:
+        text.append("  * with state; the instances stand in the order of their process ids\n", "dim")
+    if assignment.idle:
+        text.append(f"  Idle for want of stream tasks: {', '.join(assignment.idle)}\n", "yellow")
+    return text
+
+
+def _group_metadata(pipeline: Pipeline, instances: int) -> Text:
+    topology, counts = pipeline.topology, pipeline.partition_counts
+    text = Text().append("Group metadata, all assignments in one message\n", "bold")
+    for count in sorted({instances, len(pipeline.tasks())}):
+        for server, words in (("", ""), (_EXAMPLE_SERVER, f", each with application.server={_EXAMPLE_SERVER}")):
+            size = group_metadata_size(topology, counts, instances=count, application_server=server)
+            large = size > MAX_MESSAGE_BYTES
+            text.append(f"  {size:,} of {MAX_MESSAGE_BYTES:,} bytes with {quantity(count, 'instance')}{words}")
+            text.append(": too large, no rebalance would succeed\n" if large else "\n", "red")
+    return text
+
+
+def _load_shares(plan: LoadPlan) -> Text:
+    text = Text().append(f"Load, {sum(plan.load.values()):,} in all\n", "bold")
+    for heading, assignment in (
+        ("as Kafka Streams deals the tasks, by number", plan.by_count),
+        ("if dealt by load, the greatest first", plan.by_load),
+    ):
+        text.append(f"  {heading}\n")
+        rows = [
+            (share.instance, f"{share.share:4.0%}", f"{share.load:,}", "  ".join(map(str, share.tasks)) or "idle")
+            for share in plan.shares(assignment)
+        ]
+        text.append("".join(f"     {line}\n" for line in align_columns(rows)))
+    for remark in plan.remarks():
+        text.append(f"  {remark}\n")
+    return text
