@@ -9,7 +9,7 @@ BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v py
 export PYTHONPATH := plugins
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos bench lint down status clean lock
+.PHONY: help setup demo unit test soak chaos bench lint down status clean lock
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -20,10 +20,17 @@ setup: ## the environment, Java and the jars; the others call it
 demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; leaves it running
 	@$(PYTHON) -m streamplan demo --records $(ORDERS) --pipeline $(PIPELINE)
 
-test: ## every check of the code and every test
+unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half a minute
+	$(PYTHON) -m pytest tests/unit
+
+test: ## every check of the code and every quick test: lint, unit, dags, integration
 	@$(BOOTSTRAP) --oracle
 	@$(MAKE) --no-print-directory lint
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest tests/unit tests/dags tests/integration
+
+soak: ## the tests that prove by length: hours
+	@$(BOOTSTRAP) --oracle
+	$(PYTHON) -m pytest -m soak
 
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
 	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)

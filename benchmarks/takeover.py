@@ -1,6 +1,6 @@
 """How long stream tasks stand still when an instance, or the driver, is killed: ours, and the JVM library's.
 
-Run it with ``PYTHONPATH=plugins .venv/bin/python benchmarks/takeover.py [--rounds 3] [--rate 1000] [--json FILE]``.
+Run it with ``PYTHONPATH=plugins:. .venv/bin/python benchmarks/takeover.py [--rounds 3] [--rate 1000] [--json FILE]``.
 It needs a JDK. ``--cases`` runs some of them.
 
 Orders flow all the time. At the kill (SIGKILL) the ends of ``orders`` and of the repartition topic are noted for each
@@ -36,8 +36,9 @@ from applications import (
     wait_until_running,
 )
 from streamplan.kafka.topics import apply_topics
-from streamplan.local.spark import DEFAULT_PORTS, EmbeddedSpark
 from streamplan.settings import Settings
+
+from tests.support.spark_cluster import DEFAULT_PORTS, EmbeddedSpark
 
 DEADLINE_SECONDS = 300.0
 STEADY_SECONDS = 15

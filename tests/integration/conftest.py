@@ -52,19 +52,19 @@ def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
         name: str = "topic", *, partitions: int = 2, replication: int = 2, configs: Mapping[str, str] | None = None
     ) -> str:
         topic = f"{name}-{uuid.uuid4().hex[:12]}"
-        admin.create_topics([NewTopic(topic, partitions, replication, config=dict(configs or {}))])[topic].result(30)
+        admin.create_topics([NewTopic(topic, partitions, replication, config=dict(configs or {}))])[topic].result(120)
         created.append(topic)
         for address in bootstrap_servers.split(","):  # the brokers hear of it one after the other
             one = AdminClient({"bootstrap.servers": address})
-            deadline = time.monotonic() + 30
-            while topic not in one.list_topics(timeout=10).topics:
-                assert time.monotonic() < deadline, f"{address} does not know {topic} after 30 s"
+            deadline = time.monotonic() + 300
+            while topic not in one.list_topics(timeout=60).topics:
+                assert time.monotonic() < deadline, f"{address} does not know {topic} after 300 s"
                 time.sleep(0.02)
         return topic
 
     yield create
     for future in (admin.delete_topics(created) if created else {}).values():
-        future.result(30)
+        future.result(120)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +98,7 @@ def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[Sp
     if gateway is not None:
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(30)
+        gateway.proc.wait(600)
         SparkContext._gateway = SparkContext._jvm = None
 
 
@@ -112,6 +112,6 @@ def aggregator(
     made.kill()
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in ORDERS.topics()]).values():
-        future.exception(10)
+        future.exception(120)
     for future in admin.delete_consumer_groups([ORDERS.topology.application_id]).values():
-        future.exception(10)
+        future.exception(120)

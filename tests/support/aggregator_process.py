@@ -71,7 +71,7 @@ class Aggregator:
     def kill(self) -> None:
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(30)
+            self.process.wait(600)
 
 
 def await_condition(what: str, condition: Callable[[], bool], log: Path, seconds: float = DEADLINE_SECONDS) -> None:

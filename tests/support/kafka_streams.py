@@ -47,7 +47,7 @@ def java(*jar_sets: JarSet) -> Iterator[Any]:
     finally:
         gateway.shutdown()
         process.kill()  # its threads may be in the middle of anything, and nobody needs what they do
-        process.wait(30)
+        process.wait(600)
 
 
 def collection(jvm: Any, items: Iterable[Any], kind: str = "ArrayList") -> Any:
@@ -231,14 +231,14 @@ def running(jvm: Any, topology: Any, bootstrap_servers: str, application_id: str
         application.start()
         yield application
     finally:
-        application.close(jvm.java.time.Duration.ofSeconds(20))
+        application.close(jvm.java.time.Duration.ofSeconds(120))
 
 
 def state_of(application: Any) -> str:
     return str(application.state().toString())
 
 
-def wait_until_running(application: Any, seconds: float = 60) -> None:
+def wait_until_running(application: Any, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while (state := state_of(application)) != "RUNNING":
         assert state in ("CREATED", "REBALANCING"), f"the application is in state {state}"

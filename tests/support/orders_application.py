@@ -62,7 +62,7 @@ class Application:
         for key, value in records:
             producer.poll(0)
             producer.produce(self.orders, key=key, value=value, **more)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def drain(self, *, max_offsets: int = 500_000, stop: threading.Event | None = None) -> None:
         deployment = Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), max_offsets)
@@ -91,8 +91,8 @@ class Application:
     def lag(self, topic: str) -> int:
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": self.topology.application_id})
         try:
-            positions = consumer.committed([TopicPartition(topic, partition) for partition in (0, 1)], 10)
-            return sum(consumer.get_watermark_offsets(at, 10)[1] - at.offset for at in positions)
+            positions = consumer.committed([TopicPartition(topic, partition) for partition in (0, 1)], 60)
+            return sum(consumer.get_watermark_offsets(at, 60)[1] - at.offset for at in positions)
         finally:
             consumer.close()
 

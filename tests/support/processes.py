@@ -9,7 +9,7 @@ def kill(pid: int) -> None:
     """SIGKILL, and wait until it has gone: with all its threads, and reaped."""
     process = psutil.Process(pid)
     process.kill()
-    process.wait(timeout=20)
+    process.wait(600)
 
 
 def listening(pid: int) -> set[str]:

@@ -180,9 +180,9 @@ def started(library: Library, built: Any, bootstrap_servers: str, state: Path, *
         assert not faults
         yield kafka_streams
     finally:
-        kafka_streams.close(library.jvm.java.time.Duration.ofSeconds(30))
+        kafka_streams.close(library.jvm.java.time.Duration.ofSeconds(120))
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        made = [name for name in admin.list_topics(timeout=10).topics if name.startswith(f"{library.application_id}-")]
+        made = [name for name in admin.list_topics(timeout=60).topics if name.startswith(f"{library.application_id}-")]
         futures = [*admin.delete_topics(made).values()] if made else []
         for future in (*futures, *admin.delete_consumer_groups([library.application_id]).values()):
-            future.exception(10)
+            future.exception(120)

@@ -95,12 +95,12 @@ class TransactionalApplication:
         specs = [spec for spec in self.pipeline.topics() if spec.name != otherwise.topic]
         new = [NewTopic(spec.name, spec.partitions, 2, config=resolve_configs(spec, 2)) for spec in specs]
         for future in self.admin.create_topics([otherwise, *new]).values():
-            future.result(30)
+            future.result(120)
         names = {otherwise.topic, *(spec.name for spec in specs)}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         for address in self.bootstrap_servers.split(","):  # the brokers hear of them one after the other
             one = AdminClient({"bootstrap.servers": address, "log_level": 2})
-            while not names <= one.list_topics(timeout=10).topics.keys():
+            while not names <= one.list_topics(timeout=60).topics.keys():
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
 
@@ -110,7 +110,7 @@ class TransactionalApplication:
     def forget_positions(self) -> None:
         """The group is deleted, positions and all."""
         self._group_reader.close()
-        self.admin.delete_consumer_groups([self.group])[self.group].result(10)
+        self.admin.delete_consumer_groups([self.group])[self.group].result(120)
 
     def resume(self) -> None:
         """Go on where the group stands, with the totals of the changelog: what an aggregator restores."""
@@ -129,21 +129,21 @@ class TransactionalApplication:
 
     def close(self) -> None:
         for producer in self._kept:
-            producer.abort_transaction(10)
+            producer.abort_transaction(120)
         self._group_reader.close()
         for future in self.admin.delete_topics([spec.name for spec in self.pipeline.topics()]).values():
-            future.exception(10)
+            future.exception(120)
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, **more: Any) -> None:
         """Outside any transaction."""
         self.plain.produce(topic, value, key, **more)
-        assert self.plain.flush(10) == 0
+        assert self.plain.flush(120) == 0
 
     def order_many(self, first: int, last: int) -> None:
         for n in range(first, last):
             key, value = order(n)
             self.plain.produce(self.orders, value, key)
-        assert self.plain.flush(10) == 0
+        assert self.plain.flush(120) == 0
 
     def drain(self) -> None:
         for subtopology, source in ((0, self.orders), (1, self.repartition)):
@@ -153,7 +153,7 @@ class TransactionalApplication:
 
     def _settle(self, topic: str) -> None:
         """Markers are written after the producer's commit has returned."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 300
         while any(found.stable != found.end for found in self.cluster.offsets(topic).values()):
             assert time.monotonic() < deadline, f"a transaction on {topic} stays open"
 
@@ -185,12 +185,12 @@ class TransactionalApplication:
             more = {} if partition is None else {"partition": partition}
             producer.produce(topic, value, key, headers=headers, **more)
         if abort:
-            producer.flush(10)
-            producer.abort_transaction(10)
+            producer.flush(120)
+            producer.abort_transaction(120)
             return
         at = TopicPartition(source, task.partition, last)
-        producer.send_offsets_to_transaction([at], self._group_reader.consumer_group_metadata(), 10)
-        producer.commit_transaction(10)
+        producer.send_offsets_to_transaction([at], self._group_reader.consumer_group_metadata(), 120)
+        producer.commit_transaction(120)
         self._positions[source, task.partition] = last
         if task.subtopology == 1:
             self.stores[task.partition] = store
@@ -221,5 +221,5 @@ class TransactionalApplication:
                     "log_level": 2,
                 }
             )
-            self._producers[task].init_transactions(30)
+            self._producers[task].init_transactions(120)
         return self._producers[task]

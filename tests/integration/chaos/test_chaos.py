@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from streamplan.settings import PROJECT
 
 ROUNDS = 1
@@ -18,6 +19,7 @@ FAULTS = "kill-driver-jvm,kill-worker,kill-broker,reset,kill-triggerer"
 """One of each kind that is over soon."""
 
 
+@pytest.mark.soak
 def test_nothing_is_lost_or_doubled_in_a_short_chaos(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     arguments = ["--rounds", str(ROUNDS), "--seed", str(SEED), "--faults", FAULTS, "--report", str(report)]

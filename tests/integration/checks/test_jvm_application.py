@@ -46,11 +46,11 @@ from streamplan.testing import assert_healthy
 from tests.support.brokers import NewTopicFactory
 from tests.support.kafka_streams import STREAMS
 from tests.support.partition_counts import asked, drawn
+from tests.support.soak import seeds, soak
 from tests.support.streams_library import Callback, Library, order_key, raw, started
 from tests.support.waiting import eventually
 
 ORDER = "Id string, ProductType int"
-GUARANTEES = ["at_least_once", "exactly_once_v2"]
 NAMES = [check.name for check in CHECKS]
 SHORT = Patience(seconds=3.0, interval=0.1)
 """What is to be waited for here comes at once or not at all."""
@@ -92,12 +92,12 @@ class Running:
         for n in itertools.islice(self.produced, count):
             key, value = order(n)
             self.producer.produce(self.orders, value, key)
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(120) == 0
 
     def write(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
         """Something that the application has not written."""
         self.producer.produce(topic, value, key, partition)
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(120) == 0
 
     def wait_until_at_work(self) -> None:
         """Before its first commits there is nothing to look at."""
@@ -136,12 +136,14 @@ class Running:
     def alter(self, topic: str, config: str, value: str) -> None:
         entry = ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        self.admin.incremental_alter_configs([resource])[resource].result(10)
+        self.admin.incremental_alter_configs([resource])[resource].result(120)
         eventually(lambda: self.cluster.topics([topic])[topic].configs[config] == value, f"{topic}: {config}={value}")
 
     def stop(self) -> None:
         if self.streams is not None:
-            assert self.streams.close(self.library.jvm.java.time.Duration.ofSeconds(30)), "it did not close within 30 s"
+            assert self.streams.close(self.library.jvm.java.time.Duration.ofSeconds(120)), (
+                "it did not close within 120 s"
+            )
         self.streams = None
 
 
@@ -163,7 +165,7 @@ def flowing(application: Running, count: int = 10, interval: float = 0.05) -> It
         yield
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(300)
     assert not failed
 
 
@@ -242,12 +244,12 @@ def command(application: Running, *arguments: str, home: Path) -> tuple[int, dic
         env={**os.environ, "PYTHONPATH": str(PROJECT / "plugins"), "STREAMPLAN_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", *soak(["at_least_once"])])
 def test_green_while_it_runs_and_after_its_repartition_topic_was_purged(
     start: Callable[..., Running], guarantee: str, tmp_path: Path
 ) -> None:
@@ -299,7 +301,7 @@ def test_what_is_found(start: Callable[..., Running], protocol: str) -> None:
 # -- faults
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", *soak(["at_least_once"])])
 def test_configs_and_counts(start: Callable[..., Running], guarantee: str) -> None:
     """One after the other, in an application that goes on running."""
     application = start(guarantee)
@@ -326,7 +328,7 @@ def test_configs_and_counts(start: Callable[..., Running], guarantee: str) -> No
     expect(application.looks())
 
     more = NewPartitions(application.changelog, 3)
-    application.admin.create_partitions([more])[application.changelog].result(10)
+    application.admin.create_partitions([more])[application.changelog].result(120)
     eventually(lambda: len(application.cluster.offsets(application.changelog)) == 3, "three partitions")
     for more in ({}, {"topology": application.description}):
         found = application.looks(**more)
@@ -334,7 +336,7 @@ def test_configs_and_counts(start: Callable[..., Running], guarantee: str) -> No
         assert {name for name in NAMES if found[name].outcome is Outcome.FAILED} == {"copartitioning"}, found
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", *soak(["at_least_once"])])
 def test_records_placed_by_crc32(start: Callable[..., Running], guarantee: str) -> None:
     application = start(guarantee, lambda key, value, count: crc32(key) % count)
     application.order_many(19)
@@ -353,7 +355,7 @@ def by_crc32(key: bytes, partitions: int) -> int:
     return crc32(key) % partitions
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", *soak(["at_least_once"])])
 def test_one_key_in_two_partitions(start: Callable[..., Running], guarantee: str) -> None:
     application = start(guarantee, lambda key, value, count: crc32(value) % count)
     application.order_many(40)
@@ -365,7 +367,7 @@ def test_one_key_in_two_partitions(start: Callable[..., Running], guarantee: str
     )
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", *soak(["at_least_once"])])
 def test_wrong_totals_and_a_stopped_application(start: Callable[..., Running], guarantee: str, tmp_path: Path) -> None:
     application = start(guarantee)
     application.order_many(19)
@@ -401,7 +403,7 @@ def test_wrong_totals_and_a_stopped_application(start: Callable[..., Running], g
 # -- what a topology says
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(30, in_soak=500))
 def test_joins_of_a_description_are_those_of_the_library(jvm: Any, seed: int) -> None:
     twin, external = drawn(jvm, random.Random(seed))
     answer = asked(twin, external)
@@ -436,7 +438,7 @@ def test_stores_of_every_kind(jvm: Any, bootstrap_servers: str, new_topic: NewTo
         records = [(clicks, user, b"click"), (users, user, country), (users, country, b"name")]
         for topic, key, value in records + [(views, user, b"view")] * (n % 3 > 0):
             producer.produce(topic, value, key, timestamp=begin + 500 * n)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     with started(library, built, bootstrap_servers, tmp_path):
 
         def empty() -> list[str]:

@@ -38,7 +38,7 @@ def alter(bootstrap_servers: str, kind: ResourceType, name: str, **configs: str 
         for config, value in configs.items()
     ]
     resource = ConfigResource(kind, name, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(120)
 
 
 # -- changelogs of the library
@@ -84,7 +84,7 @@ def test_changelogs_of_every_kind_of_store(
     with started(library, built, bootstrap_servers, tmp_path):
         for n in range(200):
             producer.produce((clicks, views)[n % 2], b"value-%d" % n, b"user-%d" % (n % 9))
-            producer.flush(10)
+            producer.flush(120)
         application = discover(
             cluster, library.application_id, sources=[clicks, views], topology=str(built.describe().toString())
         )
@@ -185,7 +185,7 @@ def test_a_healthy_cleaner_is_not_accused(
             "log_level": 2,
         }
     )
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     spec = TopicSpec(topic, TopicRole.CHANGELOG, 1, {"cleanup.policy": "compact"})
     application = Application("app", "app", (spec,), (Tasks("tasks", ()),), (), (), declared=True)
     clock, seen = int(time.time() * 1000), list[int]()
@@ -194,7 +194,7 @@ def test_a_healthy_cleaner_is_not_accused(
             producer.begin_transaction()
             for m in range(length):
                 producer.produce(topic, bytes(8), b"%d" % ((n + m) % 50), partition=0, timestamp=clock)
-            producer.commit_transaction(10)
+            producer.commit_transaction(120)
             clock += 200
         # One look: the cleaner may be at work, and then it is looked again.
         check = compaction.CompactionCheck(patience=Patience(seconds=20.0, interval=0.5))

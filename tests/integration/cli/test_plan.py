@@ -30,4 +30,4 @@ def test_plan_measures_the_load_of_each_stream_task(bootstrap_servers: str, caps
     finally:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         for future in admin.delete_topics([spec.name for spec in pipeline.topics()]).values():
-            future.exception(10)
+            future.exception(120)

@@ -65,30 +65,30 @@ class Real:
         self.bootstrap_servers = bootstrap_servers
         self.topic = f"reader-{os.getpid()}-{next(_numbers)}"
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        self.cluster = KafkaCluster(bootstrap_servers, deadline_seconds=3.0)
-        self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(10)
+        self.cluster = KafkaCluster(bootstrap_servers, deadline_seconds=15.0)
+        self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(120)
 
     def write(self, *values: bytes, partition: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
         for value in values:
             producer.produce(self.topic, value, b"key", partition=partition, headers=[("name", b"header")])
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
 
     def delete_before(self, offset: int) -> None:
         at = TopicPartition(self.topic, 0, offset)
-        self.admin.delete_records([at])[at].result(10)
+        self.admin.delete_records([at])[at].result(120)
 
     def transaction(self) -> Producer:
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "transactional.id": self.topic})
-        producer.init_transactions(10)
+        producer.init_transactions(120)
         producer.begin_transaction()
         return producer
 
     def open_transaction(self, value: bytes) -> Callable[[], None]:
         producer = self.transaction()
         producer.produce(self.topic, value, b"key", partition=0, headers=[("name", b"header")])
-        assert producer.flush(10) == 0
-        return lambda: producer.commit_transaction(10)
+        assert producer.flush(120) == 0
+        return lambda: producer.commit_transaction(120)
 
     def commit_position(self, group: str, offset: int) -> None:
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group})
@@ -100,7 +100,7 @@ class Real:
 def real(bootstrap_servers: str) -> Iterator[Real]:
     made = Real(bootstrap_servers)
     yield made
-    made.admin.delete_topics([made.topic])[made.topic].exception(10)
+    made.admin.delete_topics([made.topic])[made.topic].exception(120)
 
 
 @pytest.fixture(params=["fake", "real"])
@@ -114,7 +114,7 @@ def values(world: World, ranges: Mapping[int, tuple[int, int]]) -> list[bytes | 
 
 def settled(world: World) -> Offsets:
     """The offsets of partition 0 once the markers are written, which the producer does not wait for."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while (found := world.cluster.offsets(world.topic)[0]).stable != found.end:
         assert time.monotonic() < deadline, f"still open: {found}"
     return found
@@ -184,8 +184,8 @@ def test_aborted_records_and_markers_count_for_nothing(real: Real) -> None:
     producer = real.transaction()
     for value in (b"aborted", b"too"):
         producer.produce(real.topic, value, partition=0)
-    producer.flush(10)
-    producer.abort_transaction(10)
+    producer.flush(120)
+    producer.abort_transaction(120)
     assert settled(real) == Offsets(0, 4, 4)
     assert values(real, {0: (0, 4)}) == [b"before"]
     assert values(real, {0: (1, 4)}) == []
@@ -197,10 +197,10 @@ def test_positions_inside_a_transaction_are_waited_for(real: Real) -> None:
     real.commit_position(group, 1)
     producer = real.transaction()
     consumer = Consumer({"bootstrap.servers": real.bootstrap_servers, "group.id": group})
-    producer.send_offsets_to_transaction([TopicPartition(real.topic, 0, 5)], consumer.consumer_group_metadata(), 10)
+    producer.send_offsets_to_transaction([TopicPartition(real.topic, 0, 5)], consumer.consumer_group_metadata(), 120)
     with pytest.raises(BrokersUnavailable, match=f"positions of group {group}"):
         real.cluster.positions(group, real.topic)
-    producer.commit_transaction(10)
+    producer.commit_transaction(120)
     assert real.cluster.positions(group, real.topic) == {0: 5}
     consumer.close()
 

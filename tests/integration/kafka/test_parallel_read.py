@@ -38,7 +38,7 @@ def topic(bootstrap_servers: str, new_topic: NewTopicFactory) -> str:
     for n in range(RECORDS):
         producer.produce(name, b"%d" % n, b"%d" % (n % 7), partition=int(n % 10 == 0))
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return name
 
 
@@ -102,7 +102,7 @@ def test_what_goes_wrong_in_a_share_is_raised_and_no_process_is_left(
     )
     at = TopicPartition(topic, 1, 2_000)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.delete_records([at])[at].result(10)
+    admin.delete_records([at])[at].result(120)
     with pytest.raises(RecordsGone, match=f"{topic}-1"):
         list(KafkaCluster(bootstrap_servers).fold(topic, {0: (0, 3000), 1: (0, 3000)}, partial(count_keys, b"")))
     with pytest.raises(ZeroDivisionError):
@@ -164,7 +164,7 @@ def test_the_job_says_why_it_could_not_look(
     output = tmp_path / "rows.json"
     arguments = ["--pipeline", "orders", "--check", check, "--reports", str(tmp_path), "--output", str(output)]
     job = [sys.executable, str(PROJECT / "jobs" / "check.py"), "--bootstrap-servers", bootstrap_servers, *arguments]
-    ended = subprocess.run(job, env=dict(spark_environment), capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(job, env=dict(spark_environment), capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
     with pytest.raises(CouldNotLook, match=r"topic .*observed missing"):
         Recounted.read(output).observe()

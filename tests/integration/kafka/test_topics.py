@@ -35,7 +35,7 @@ def pipeline(admin: AdminClient) -> Iterator[Pipeline]:
     made = Pipeline(name, topology, "", {f"{name}-orders": 2}, orders_into(f"{name}-orders"))
     yield made
     for future in admin.delete_topics([spec.name for spec in made.topics()]).values():
-        future.exception(10)
+        future.exception(120)
 
 
 def names(pipeline: Pipeline) -> list[str]:
@@ -71,7 +71,7 @@ def test_applied_again_nothing_changes(bootstrap_servers: str, pipeline: Pipelin
 def test_what_is_missing_is_added(bootstrap_servers: str, pipeline: Pipeline, admin: AdminClient) -> None:
     apply_topics(bootstrap_servers, pipeline)
     gone = f"{pipeline.name}-dead-letter"
-    admin.delete_topics([gone])[gone].result(10)
+    admin.delete_topics([gone])[gone].result(120)
     plan = apply_topics(bootstrap_servers, pipeline)
     assert [spec.name for spec in plan.create] in ([gone], [])  # [] when its deletion was not seen by all brokers yet
     assert gone in observe_topics(bootstrap_servers, [gone])
@@ -88,7 +88,7 @@ def test_every_difference_is_refused_and_nothing_is_created(
         ]
     )
     for future in made.values():
-        future.result(10)
+        future.result(120)
     with pytest.raises(Refused) as refusal:
         apply_topics(bootstrap_servers, pipeline)
     text = str(refusal.value)
@@ -107,13 +107,13 @@ def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_server
     topology.stream(orders, value=ORDER).group_by("ProductType", name="q").count(store="s")
     pipeline = Pipeline(name, topology, "", {orders: 2}, orders_into(orders))
     collides = orders.replace(".", "_")  # to Kafka's metrics the two names are one
-    admin.create_topics([NewTopic(collides, 1)])[collides].result(10)
+    admin.create_topics([NewTopic(collides, 1)])[collides].result(120)
     try:
         with pytest.raises(Refused, match=rf"(?s){orders}.*Nothing was created"):
             apply_topics(bootstrap_servers, pipeline)
         assert observe_topics(bootstrap_servers, names(pipeline)) == {}
     finally:
-        admin.delete_topics([collides])[collides].result(10)
+        admin.delete_topics([collides])[collides].result(120)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:1,localhost:2"])

@@ -42,7 +42,7 @@ def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
     faults: list[object] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all", "delivery.timeout.ms": 30_000})
     producer.produce(topic, value, on_delivery=lambda fault, _: faults.append(fault))
-    assert producer.flush(40) == 0
+    assert producer.flush(120) == 0
     assert faults == [None]
 
 
@@ -50,13 +50,13 @@ def read(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": uuid.uuid4().hex})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
+        return [message.value() for message in consumer.consume(count, timeout=120)]
     finally:
         consumer.close()
 
 
 def test_two_brokers_serve_on_loopback_alone(own_kafka: EmbeddedKafka) -> None:
-    metadata = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers}).list_topics(timeout=10)
+    metadata = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers}).list_topics(timeout=60)
     assert {(node, f"{broker.host}:{broker.port}") for node, broker in metadata.brokers.items()} == {
         (node, own_kafka.address(node)) for node in NODES
     }
@@ -74,7 +74,7 @@ def test_a_second_up_starts_nothing(own_kafka: EmbeddedKafka) -> None:
 def test_up_mends_a_killed_node_and_nothing_is_lost(own_kafka: EmbeddedKafka) -> None:
     topic = f"kept-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 2)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 2)])[topic].result(120)
     write(own_kafka, topic, b"before")
     before = pids(own_kafka)
 

@@ -140,6 +140,6 @@ def test_a_topic_that_was_made_again_is_not_purged_by_an_old_cut(
     app.order_many(0, 100)
     app.drain()
     assert outcomes(app, settings)["totals"] == "passed"
-    app.admin.delete_topics([app.repartition])[app.repartition].result(10)
+    app.admin.delete_topics([app.repartition])[app.repartition].result(120)
     app.create_topics()
     assert "no cut" in purge(app.pipeline, app.bootstrap_servers, settings).line

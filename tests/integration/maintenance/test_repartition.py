@@ -82,7 +82,7 @@ def after(before: TransactionalApplication) -> Iterator[TransactionalApplication
     app.close()
     leftovers = [held(spec).name for spec in internal_topics(app.pipeline)]
     for future in app.admin.delete_topics(leftovers).values():
-        future.exception(10)
+        future.exception(120)
 
 
 def move_of(app: TransactionalApplication, settings: Settings) -> Move:
@@ -235,7 +235,7 @@ def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic
     for n in range(20_000):
         producer.produce(topic, b"%d" % n, b"key_%d" % (n % 997), timestamp=BEGAN_MS + n)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     arguments = [sys.executable, "-c", COPY, bootstrap_servers, topic, to, f"{to}-copy"]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}
     cluster = KafkaCluster(bootstrap_servers)
@@ -246,13 +246,13 @@ def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic
     for _ in range(3):
         seen = copied()
         process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while copied() < seen + 1000 and process.poll() is None:
             assert time.monotonic() < deadline
         assert process.poll() is None, "it ended before it could be killed"
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
-    done = subprocess.run(arguments, env=environment, stdout=subprocess.DEVNULL, timeout=120, check=False)
+        process.wait(600)
+    done = subprocess.run(arguments, env=environment, stdout=subprocess.DEVNULL, timeout=600, check=False)
     assert done.returncode == 0
     new = read_committed(bootstrap_servers, to)
     assert sorted(int(m.value()) for m in new) == list(range(20_000))

@@ -27,6 +27,7 @@ from streamplan.pipelines import PIPELINES
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection, java
+from tests.support.soak import seeds
 
 VALUE = Json("count bigint")
 """Of every stream and table here: a field that a count has, too, so that any two of them can be merged."""
@@ -631,7 +632,7 @@ _WORDS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(30, in_soak=1000))
 def test_a_topology_at_random_is_described_as_by_the_library(jvm: Any, seed: int) -> None:
     steps = drawn(seed)
     topology = ours(steps)
@@ -643,7 +644,7 @@ def test_a_topology_at_random_is_described_as_by_the_library(jvm: Any, seed: int
         assert topology.describe() == theirs(jvm, steps)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(30, in_soak=1000))
 def test_a_careless_topology_at_random_is_refused_where_the_library_refuses_it(jvm: Any, seed: int) -> None:
     steps = drawn(seed, careless=True)
     topology = ours(steps)

@@ -41,6 +41,7 @@ from tests.support.kafka_streams import (
     state_of,
     wait_until_running,
 )
+from tests.support.soak import seeds
 
 VALUE = Json("Id string, Amount bigint")
 LATEST_OFFSET = -2
@@ -104,7 +105,7 @@ def drawn_tasks(chosen: random.Random) -> tuple[list[TaskId], frozenset[TaskId]]
     return tasks, frozenset(task for task in tasks if task.subtopology in with_store)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(30, in_soak=500))
 def test_instances_get_the_tasks_that_the_default_assignor_gives_them(jvm: Any, seed: int) -> None:
     chosen = random.Random(seed)
     tasks, stateful = drawn_tasks(chosen)
@@ -125,7 +126,7 @@ def _java_uuid_order(text: str) -> tuple[int, int]:
     return (high - (1 << 64) if high >> 63 else high, low - (1 << 64) if low >> 63 else low)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20, in_soak=500))
 def test_a_task_reads_its_partition_of_every_topic_that_has_it(jvm: Any, seed: int) -> None:
     chosen = random.Random(seed)
     topology = Topology("app")
@@ -292,7 +293,7 @@ def largest_message(bootstrap_servers: str, size: int, new_topic: NewTopicFactor
         entry = ConfigEntry("max.message.bytes", value, incremental_operation=operation)
         resource = ConfigResource(ResourceType.TOPIC, "__consumer_offsets", incremental_configs=[entry])
         (altered,) = admin.incremental_alter_configs([resource]).values()
-        altered.result(30)
+        altered.result(120)
 
     alter(AlterConfigOpType.SET, str(size))
     try:
@@ -305,10 +306,10 @@ def largest_message(bootstrap_servers: str, size: int, new_topic: NewTopicFactor
 def _ask_for_offsets(bootstrap_servers: str) -> None:
     """The brokers make ``__consumer_offsets`` when they are first asked for a group, and take a while."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "first"})
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         try:
-            consumer.committed([TopicPartition("any", 0)], timeout=10)
+            consumer.committed([TopicPartition("any", 0)], 60)
         except KafkaException:
             assert time.monotonic() < deadline, "no coordinator after 60 s"
             time.sleep(0.5)
@@ -331,7 +332,7 @@ def test_a_group_whose_metadata_are_a_byte_too_large_cannot_be(
         largest_message(bootstrap_servers, size if fits else size - 1, new_topic),
         running(jvm, twin.build(), bootstrap_servers, twin.topology.application_id, tmp_path) as application,
     ):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         if fits:
             wait_until_running(application)
             deadline = time.monotonic() + 3

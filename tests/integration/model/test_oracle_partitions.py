@@ -26,6 +26,7 @@ from tests.support.kafka_streams import (
     wait_until_running,
 )
 from tests.support.partition_counts import asked, drawn
+from tests.support.soak import seeds
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,7 @@ def test_two_explicit_counts_that_disagree_beside_one_that_follows_are_refused(t
 # -- many topologies
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(30, in_soak=1000))
 def test_counts_are_those_of_the_library(jvm: Any, seed: int) -> None:
     twin, external = drawn(jvm, random.Random(seed))
     assert not twin.topology.faults
@@ -144,7 +145,7 @@ def test_counts_are_those_of_the_library(jvm: Any, seed: int) -> None:
         assert ours(twin, external) == answer.counts
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(30, in_soak=500))
 def test_a_count_that_depends_on_the_order_of_hash_codes_is_that_of_the_library(jvm: Any, seed: int) -> None:
     """Behind the join, a repartition topic takes 6 or 3: as the count of the one before it is known by then, or not."""
     chosen = random.Random(seed)
@@ -163,7 +164,7 @@ def test_a_count_that_depends_on_the_order_of_hash_codes_is_that_of_the_library(
 def overrides(admin: AdminClient, topic: str) -> dict[str, str]:
     """The configs that were set for this topic when it was created."""
     (asked_for,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-    entries = asked_for.result(30).values()
+    entries = asked_for.result(120).values()
     return {entry.name: entry.value for entry in entries if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
 
 
@@ -175,19 +176,19 @@ def created(jvm: Any, twin: Twin, bootstrap_servers: str, state: Path) -> dict[s
     try:
         with running(jvm, twin.build(), bootstrap_servers, application_id, state) as application:
             wait_until_running(application)  # its tasks are assigned: every topic exists
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 300
             while True:  # the brokers hear of them one after the other
-                known = admin.list_topics(timeout=10).topics
+                known = admin.list_topics(timeout=60).topics
                 found = sorted(name for name in known if name.startswith(f"{application_id}-"))
                 if names and found == names:
                     break
                 names = found
-                assert time.monotonic() < deadline, f"the topics of {application_id} still change after 30 s"
+                assert time.monotonic() < deadline, f"the topics of {application_id} still change after 300 s"
                 time.sleep(0.5)
             return {name: (len(known[name].partitions), overrides(admin, name)) for name in names}
     finally:
         for future in (admin.delete_topics(names) if names else {}).values():
-            future.result(30)
+            future.result(120)
 
 
 def declared(twin: Twin, external: Mapping[str, int]) -> dict[str, tuple[int, dict[str, str]]]:

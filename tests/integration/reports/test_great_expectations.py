@@ -103,7 +103,7 @@ sys.exit(any(process.exitcode for process in started))
 def test_checks_that_run_at_once_share_the_site(settings: Settings) -> None:
     environment = {"STREAMPLAN_HOME": str(settings.home), "PYTHONPATH": f"{PROJECT / 'plugins'}:{PROJECT}", "PATH": ""}
     argv = [sys.executable, "-c", _RUN]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     pages = done.stdout.split()
     index = (settings.reports / "orders" / "data_docs" / "index.html").read_text()

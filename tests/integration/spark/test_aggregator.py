@@ -36,7 +36,7 @@ def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> 
     yield made
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
-        future.exception(10)
+        future.exception(120)
 
 
 def test_nineteen_orders_are_ten_jackets_and_nine_shirts(application: Application) -> None:
@@ -145,11 +145,11 @@ def test_a_micro_batch_that_is_run_again_writes_nothing_twice(application: Appli
 def test_positions_pass_the_markers_of_aborted_transactions(application: Application) -> None:
     application.create_topics()
     producer = Producer({"bootstrap.servers": application.bootstrap_servers, "transactional.id": "aborts"})
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(application.orders, key=b"order_0", value=order(0)[1])
-    producer.flush(30)
-    producer.abort_transaction(30)
+    producer.flush(120)
+    producer.abort_transaction(120)
     application.drain()
     assert application.committed(application.repartition) == []
     assert application.lag(application.orders) == 0
@@ -188,7 +188,7 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Applica
 def _lose_positions(application: Application) -> None:
     admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
     for future in admin.delete_consumer_groups([application.topology.application_id]).values():
-        future.result(10)
+        future.result(120)
 
 
 def _set_positions_back(application: Application) -> None:
@@ -206,7 +206,7 @@ def _lose_records(application: Application) -> None:
     admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
     ends = [TopicPartition(application.orders, partition, -1) for partition in (0, 1)]
     for future in admin.delete_records(ends).values():
-        future.result(10)
+        future.result(120)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def _truncated(
     producer = Producer({"bootstrap.servers": application.bootstrap_servers})
     for n in range(10):
         producer.produce(application.orders, key=order(n)[0], value=order(n)[1], partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     generation = application.claim().generation
     target = SinkTarget(
         bootstrap_servers=application.bootstrap_servers,

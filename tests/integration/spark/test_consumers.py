@@ -42,7 +42,7 @@ def many(bootstrap_servers: str, new_topic: NewTopicFactory) -> str:
         for partition in range(PARTITIONS):
             producer.produce(topic, b'{"Id": "order_%d", "ProductType": 1}' % number, partition=partition)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     return topic
 
 

@@ -32,7 +32,7 @@ def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, boot
                 key, value = order(produced)
                 producer.produce("orders", key=key, value=value)
                 produced += 1
-        producer.flush(30)
+        producer.flush(120)
 
     cluster = KafkaCluster(bootstrap_servers)
 
@@ -51,10 +51,10 @@ def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, boot
             aggregator.kill()
     finally:
         stop.set()
-        orders.join(30)
+        orders.join(300)
 
     drained = aggregator.start("--available-now")
-    assert drained.wait(120) == 0, aggregator.log.read_text()[-3000:]
+    assert drained.wait(600) == 0, aggregator.log.read_text()[-3000:]
 
     source = read_committed(bootstrap_servers, "orders")
     assert len(source) == produced

@@ -25,7 +25,6 @@ import pytest
 from confluent_kafka import Producer
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.ports import Ports
-from streamplan.local.spark import DEFAULT_PORTS, EmbeddedSpark
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskMigration
 from streamplan.pipelines.orders import order
 from streamplan.reports.status import read_migrations, read_status, status_file
@@ -33,6 +32,7 @@ from streamplan.settings import PROJECT, Settings
 
 from tests.support.aggregator_process import CHANGELOG, ORDERS, REPARTITION, Aggregator, await_condition
 from tests.support.records import read_committed
+from tests.support.spark_cluster import DEFAULT_PORTS, EmbeddedSpark
 
 TASKS = {"0_0", "0_1", "1_0", "1_1"}
 INSTANCES = 3
@@ -66,11 +66,11 @@ class Orders:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(300)
         self.flush()
 
     def flush(self) -> None:
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(120) == 0
 
 
 class OnCluster:
@@ -96,7 +96,7 @@ class OnCluster:
         process = self.base.process
         assert process is not None
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(60)
+        process.wait(600)
 
     def status(self) -> AggregatorStatus:
         status = read_status(self.status_file)
@@ -110,7 +110,7 @@ class OnCluster:
         """Those to which a task moved after the first ``seen`` moves."""
         return {move.instance.split(" on ")[0] for move in self.moves()[seen:]}
 
-    def eventually(self, what: str, condition: Callable[[], bool], seconds: float = 240) -> None:
+    def eventually(self, what: str, condition: Callable[[], bool], seconds: float = 600) -> None:
         def alive_and_so() -> bool:
             process = self.base.process
             assert process is not None
@@ -143,7 +143,7 @@ class OnCluster:
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -207,6 +207,7 @@ def cluster(tmp_path: Path, spark_environment: Mapping[str, str]) -> Iterator[Em
     assert not spark.running()
 
 
+@pytest.mark.soak
 def test_instances_come_and_go_while_orders_flow(
     aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path, cluster: EmbeddedSpark
 ) -> None:

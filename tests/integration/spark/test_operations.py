@@ -75,7 +75,7 @@ class Tried:
                 timestamp=EPOCH + 1000 * second,
                 on_delivery=lambda error, message: refused.append(error) if error else None,
             )
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
         assert refused == []
 
     def drain(self) -> None:
@@ -124,7 +124,9 @@ class Tried:
         return sorted(zip(topics, (headers["streamplan.reason"].decode() for headers in found), strict=True))
 
 
-@pytest.fixture(params=[False, True], ids=["checkpoint", "restored"])
+@pytest.fixture(
+    params=[pytest.param(False, id="checkpoint", marks=pytest.mark.soak), pytest.param(True, id="restored")]
+)
 def tried(
     request: pytest.FixtureRequest, bootstrap_servers: str, tmp_path: Path, spark: SparkSession
 ) -> Iterator[Tried]:
@@ -133,11 +135,14 @@ def tried(
     yield made
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
-        future.exception(10)
+        future.exception(120)
 
 
 restored = pytest.mark.parametrize("tried", [True], indirect=True, ids=["restored"])
 """Only so, where the operations with a state of each kind are tried both ways by another test."""
+
+both_ways = pytest.mark.parametrize("tried", [False, True], indirect=True, ids=["checkpoint", "restored"])
+"""Also in a quick run; the other tests leave the checkpoint alone only in ``make soak``."""
 
 
 def sale(shop: str | None, amount: int | None, weight: float = 1.5, paid: bool = True) -> dict[str, Any]:
@@ -180,6 +185,7 @@ def test_operations_without_state_in_several_branches(tried: Tried) -> None:
     assert any("passed 5, least -1" in line for line in tried.lines), tried.lines
 
 
+@both_ways
 def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
     grouped = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
     folded = {

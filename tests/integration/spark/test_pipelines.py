@@ -407,7 +407,17 @@ class Run:
     partition_of: PartitionOf
 
 
-@pytest.fixture(scope="module", params=PIPELINES, ids=lambda pipeline: pipeline.name)
+QUICK = ("latest", "enriched", "pageviews")
+"""A reduced table, a join, and a filter with a windowed count. The others run in ``make soak``."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(pipeline, id=pipeline.name, marks=() if pipeline.name in QUICK else pytest.mark.soak)
+        for pipeline in PIPELINES
+    ],
+)
 def ran(
     request: pytest.FixtureRequest,
     jvm: Any,
@@ -431,7 +441,7 @@ def ran(
         apply_topics(bootstrap_servers, pipeline)
         outputs = [NewTopic(library.output(name), pipeline.partition_counts[name], 2) for name in topology.sink_topics]
         for future in (admin.create_topics(outputs) if outputs else {}).values():
-            future.result(30)
+            future.result(120)
         before = len(records) * 2 // 3
         produce(bootstrap_servers, records[:before])
         kill_at_work(bootstrap_servers, pipeline, aggregator)
@@ -440,7 +450,7 @@ def ran(
         case.declare(library)
         built = library.builder.build()
         with at_work(library, built, bootstrap_servers, home / "library") as faults:
-            assert drained.wait(180) == 0, aggregator.log.read_text()[-3000:]
+            assert drained.wait(600) == 0, aggregator.log.read_text()[-3000:]
             await_drained(library, pipeline, bootstrap_servers, faults)
         ours, theirs = {}, {}
         for spec in pipeline.topics():
@@ -455,11 +465,11 @@ def ran(
     finally:
         aggregator.kill()
         names = [spec.name for spec in pipeline.topics()]
-        names += [name for name in admin.list_topics(timeout=10).topics if name.startswith(library.application_id)]
+        names += [name for name in admin.list_topics(timeout=60).topics if name.startswith(library.application_id)]
         futures = [*admin.delete_topics(names).values()]
         futures += admin.delete_consumer_groups([topology.application_id, library.application_id]).values()
         for future in futures:
-            future.exception(10)
+            future.exception(120)
 
 
 def library_topic(library: Library, pipeline: Pipeline, name: str) -> str:
@@ -483,14 +493,14 @@ def produce(bootstrap_servers: str, records: Iterable[Record]) -> None:
         producer.produce(
             record.topic, key=record.key, value=record.value, timestamp=record.timestamp, on_delivery=delivered
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assert not refused, refused[0]
 
 
 def committed(group: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
     """The positions of a group; none while the brokers are still electing who knows them."""
     try:
-        found: list[TopicPartition] = group.committed(partitions, 10)
+        found: list[TopicPartition] = group.committed(partitions, 60)
     except KafkaException as error:
         if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_COORDINATOR:
             raise
@@ -506,12 +516,12 @@ def kill_at_work(bootstrap_servers: str, pipeline: Pipeline, aggregator: Aggrega
         """The sum of the positions, and that of the ends."""
         at = [TopicPartition(topic, partition) for partition in range(pipeline.partition_counts[topic])]
         done = sum(max(found.offset, 0) for found in committed(positions, at))
-        return done, sum(positions.get_watermark_offsets(one, 10)[1] for one in at)
+        return done, sum(positions.get_watermark_offsets(one, 60)[1] for one in at)
 
     first, last = (pipeline.source_topics(pipeline.topology.subtopologies[number])[-1] for number in (0, -1))
     try:
         aggregator.start("--max-offsets", str(MAX_OFFSETS), "--trigger-interval-ms", "0")
-        await_condition("progress", lambda: progress(last)[0] > 0, aggregator.log, 120)
+        await_condition("progress", lambda: progress(last)[0] > 0, aggregator.log)
         time.sleep(0.2)  # so that it is no more between two micro-batches
         aggregator.kill()
         assert any(done < end for done, end in map(progress, (first, last))), "all was done before the kill"
@@ -554,14 +564,14 @@ def at_work(library: Library, built: Any, bootstrap_servers: str, state: Path) -
         yield faults
     finally:
         closed = application.close(
-            options.groupMembershipOperation(leave).withTimeout(jvm.java.time.Duration.ofSeconds(20))
+            options.groupMembershipOperation(leave).withTimeout(jvm.java.time.Duration.ofSeconds(120))
         )
-        assert closed, "the library's application did not close within 20 s"
+        assert closed, "the library's application did not close within 120 s"
 
 
 def await_drained(library: Library, pipeline: Pipeline, bootstrap_servers: str, faults: list[str]) -> None:
     """Until the library has committed every record of every topic that it reads, in the order in which they flow."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     group = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": library.application_id})
     try:
         for subtopology in pipeline.topology.subtopologies:
@@ -575,7 +585,7 @@ def await_drained(library: Library, pipeline: Pipeline, bootstrap_servers: str, 
                 asked = [TopicPartition(topic, partition) for partition in ends]
                 while asked and any(found.offset < ends[found.partition] for found in committed(group, asked)):
                     assert not faults, faults[0]
-                    assert time.monotonic() < deadline, f"the library is not through {topic} after 90 s"
+                    assert time.monotonic() < deadline, f"the library is not through {topic} after 300 s"
                     time.sleep(0.1)
     finally:
         group.close()

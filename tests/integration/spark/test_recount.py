@@ -57,7 +57,7 @@ class Sales:
     def produce(self, topic: str, key: bytes | None, value: bytes, **more: object) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
         producer.produce(topic, value, key, **more)
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
 
     def sell(self, *amounts: int) -> None:
         for amount in amounts:
@@ -82,7 +82,7 @@ class Sales:
 
     def close(self) -> None:
         for future in self.admin.delete_topics([spec.name for spec in self.pipeline.topics()]).values():
-            future.exception(10)
+            future.exception(120)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_deleted_input_can_no_longer_be_proven(sales: Sales) -> None:
     sales.drain()
     ends = [TopicPartition(sales.sales, partition, 1) for partition in (0, 1)]
     for future in sales.admin.delete_records([end for end in ends if _length(sales, end)]).values():
-        future.result(10)
+        future.result(120)
     with pytest.raises(CouldNotLook, match="can no longer be proven"):
         sales.rows()
 

@@ -32,7 +32,7 @@ def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> 
     yield made
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
-        future.result(30)
+        future.result(120)
 
 
 def drained(application: Application) -> list[str]:
@@ -59,7 +59,7 @@ def purge(application: Application) -> None:
     admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
     ends = [TopicPartition(application.repartition, partition, -1) for partition in (0, 1)]
     for future in admin.delete_records(ends).values():
-        future.result(30)
+        future.result(120)
 
 
 def newest(directory: Path) -> Path:
@@ -188,10 +188,10 @@ def test_a_changelog_of_which_nothing_is_left_is_an_empty_state(application: App
         ],
     )
     for altered in admin.incremental_alter_configs([changed]).values():
-        altered.result(30)
+        altered.result(120)
     ends = [TopicPartition(application.changelog, partition, -1) for partition in (0, 1)]
     for deleted in admin.delete_records(ends).values():
-        deleted.result(30)
+        deleted.result(120)
     application.produce(numbered(10, 14))
     assert any("restored 0 rows" in line for line in drained(application))
     store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
@@ -204,7 +204,7 @@ def test_a_changelog_of_something_else_is_refused(application: Application) -> N
     delete_all(application)
     producer = Producer({"bootstrap.servers": application.bootstrap_servers})
     producer.produce(application.changelog, b'{"sum": 1}', b"0", 0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     with pytest.raises(Refused, match=r"could not be restored.* a changelog value of a count has 8 bytes"):
         drained(application)
 
@@ -240,10 +240,10 @@ def test_the_older_of_two_aggregators_stops_and_says_so(application: Application
         newer.checkpoints = tmp_path / "elsewhere"
         newer.spark = application.spark.newSession()  # a session has one query of a name, and the older one still runs
         newer.drain()
-        thread.join(60)
+        thread.join(300)
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(300)
     assert [type(error) for error in ended] == [Refused]
     assert "a newer aggregator of" in str(ended[0])
     assert "pid" in str(ended[0])

@@ -39,7 +39,7 @@ def test_a_driver_has_its_classes_from_the_archive(
         env={**spark_environment},
         cwd=tmp_path,
         check=True,
-        timeout=300,
+        timeout=600,
     )
     of_spark = [line for line in loaded.read_text().splitlines() if " org.apache.spark." in line]
     archived = sum("shared objects file (top)" in line for line in of_spark)

@@ -19,7 +19,7 @@ from streamplan.reports.results import read_latest
 from tests.support.records import read_committed
 
 ORDERS = pipeline_named("orders")
-DEPLOY_SECONDS = 240.0
+DEPLOY_SECONDS = 900.0
 
 
 def token(stack: Stack) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import set_positions
@@ -83,7 +84,7 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     apply_topics(servers, ORDERS)
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(CHANGELOG, (7).to_bytes(8, "big"), b"0", 0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     set_positions(servers, GROUP, {("orders", 0): 0, ("orders", 1): 0})
     before = totals(stack)
     assert before[b"0"] == 7
@@ -107,6 +108,7 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     assert KafkaCluster(servers).read_by(GROUP) == {}
 
 
+@pytest.mark.soak
 def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_all_anew(stack: Stack) -> None:
     rest = patient(stack)
     rest.wait_for_dag("orders_reset", deadline_seconds=SECONDS)

@@ -96,7 +96,7 @@ class Supervised:
         return f"{runs}, task {self.state()}, {self.processes()}; {log_file}: {tail}"
 
 
-def wait_for(condition: Callable[[], bool], what: str, told: Callable[[], str], seconds: float = 90) -> None:
+def wait_for(condition: Callable[[], bool], what: str, told: Callable[[], str], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s; {told()}"
@@ -109,7 +109,7 @@ def airflow(stack: Stack) -> Iterator[Supervised]:
     apply_topics(stack.kafka.bootstrap_servers, ORDERS)
     rest = stack.airflow.rest()
     for dag_id in (DEPLOY, AGGREGATOR):
-        rest.wait_for_dag(dag_id, deadline_seconds=120)
+        rest.wait_for_dag(dag_id, deadline_seconds=420)
         rest.unpause(dag_id)
     supervised = Supervised(stack, rest)
     stop_runs(supervised)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
 from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.local.ports import LOOPBACK, Ports
@@ -28,8 +27,8 @@ from streamplan.spark.submit import local_spark_variables, pyspark_home
 MASTER = "spark-master"
 MASTER_UI = "spark-master-ui"
 DEFAULT_PORTS = {MASTER: 7077, MASTER_UI: 8090}
-READY_SECONDS = 60.0
-ANSWER_SECONDS = 5.0
+READY_SECONDS = 300.0
+ANSWER_SECONDS = 60.0
 DAEMON_MEMORY = "256m"
 """Heap of the master and of each worker; executors have their own."""
 
@@ -102,7 +101,7 @@ class EmbeddedSpark:
         self._await(
             [MASTER, *map(_name, missing)],
             f"{len(missing)} more workers registered",
-            lambda: len({one.id for one in self.workers() if one.alive} - before) >= len(missing),
+            lambda: len({worker.id for worker in self.workers() if worker.alive} - before) >= len(missing),
             deadline_seconds,
         )
 
@@ -149,15 +148,21 @@ class EmbeddedSpark:
         return [child for child in self._running(number).children() if _EXECUTOR in _command_line(child)]
 
     def workers(self) -> list[Worker]:
-        """As the master sees them now; StreamplanError when it does not answer."""
-        state = self._state()
-        if state is None:
-            raise StreamplanError(
-                f"Spark master at {self._status_url}",
-                expected=f"an answer within {ANSWER_SECONDS:g} s",
-                observed="none",
-                remedy=f"See {self.log_file(MASTER)}.",
-            )
+        """The workers as the master's page shows them.
+
+        Raises:
+            StreamplanError: The page did not answer within ``ANSWER_SECONDS``.
+        """
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while (state := self._state()) is None:
+            if time.monotonic() > deadline:
+                raise StreamplanError(
+                    f"Spark master at {self._status_url}",
+                    expected=f"an answer within {ANSWER_SECONDS:g} s",
+                    observed="none",
+                    remedy=f"See {self.log_file(MASTER)}.",
+                )
+            time.sleep(0.1)
         return [
             Worker(one["id"], one["port"], one["state"] == "ALIVE", one["cores"], one["coresused"])
             for one in state["workers"]
