@@ -132,6 +132,8 @@ def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
     (tmp_path / "cluster-id").write_text("-_SGzYBWTf2OuSCpBMdk_w")
     try:
         kafka.up()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        assert admin.list_topics(timeout=60).cluster_id == "-_SGzYBWTf2OuSCpBMdk_w"
     finally:
         kafka.down()
 

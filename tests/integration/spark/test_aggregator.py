@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,6 +25,7 @@ from streamplan.spark.sink.writers import output_writer, repartition_writer
 from streamplan.spark.state.state_store import read_state_stores
 
 from tests.support.orders_application import Application, numbered
+from tests.support.soak import soak
 
 
 @pytest.fixture
@@ -124,7 +122,7 @@ def test_bad_records_go_whole_to_the_dead_letter_topic_and_the_stream_goes_on(ap
     assert len(source) == len(letters) + len(application.committed(application.repartition))
 
 
-@pytest.mark.parametrize("crashed", ["0", "1", "both"])
+@pytest.mark.parametrize("crashed", ["both", *soak(["0", "1"])])
 def test_a_micro_batch_that_is_run_again_writes_nothing_twice(application: Application, crashed: str) -> None:
     """A crash after the sink's transaction and before Spark's own commit: Spark runs the micro-batch again."""
     application.create_topics()
@@ -300,7 +298,7 @@ def test_input_that_ends_early_is_not_taken_for_complete(application: Applicatio
 @pytest.mark.parametrize(
     ("timeout_ms", "seconds"),
     [
-        (1000, 0.3),  # more than a quarter: one that takes longer than it may would be aborted, however often tried
+        (20_000, 5.5),  # more than a quarter: one that takes longer than it may would be aborted, however often tried
         (60_000, 1.1),  # what is written by then is for the next sub-topology, which need not wait for the rest
     ],
 )
@@ -353,45 +351,6 @@ def test_stopped_in_a_micro_batch_it_goes_on_where_it_was(application: Applicati
     application.drain()
     assert len(application.committed(application.repartition)) == 200_000
     assert application.totals() == {b"0": 100_000, b"1": 100_000}
-
-
-def test_files_of_the_checkpoint_are_made_without_processes(application: Application, tmp_path: Path) -> None:
-    """Hadoop calls chmod and readlink for files of its own; the JVM's recorder tells of every process."""
-    application.create_topics()
-    application.produce([order(number) for number in range(19)])
-    jvm: Any = application.spark._jvm
-    recording = jvm.jdk.jfr.Recording()
-    recording.enable("jdk.ProcessStart")
-    recording.start()
-    try:
-        application.drain()
-        # The recorder sees processes at all.
-        jvm.java.lang.Runtime.getRuntime().exec("true").waitFor()
-        recording.stop()
-        file = jvm.java.io.File(str(tmp_path / "processes.jfr")).toPath()
-        recording.dump(file)
-        commands = [event.getString("command") for event in jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file)]
-    finally:
-        recording.close()
-    assert "true" in commands
-    assert not [command for command in commands if command.startswith(("chmod", "readlink", "stat"))]
-
-
-def test_a_worker_is_spared_what_is_loaded_when_its_garbage_is_collected(application: Application) -> None:
-    """PySpark collects after each task; the collector looks at what it tracks, which is not what is frozen."""
-    application.create_topics()
-    application.produce([order(number) for number in range(19)])
-    application.drain()
-
-    def tracked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            time.sleep(0.5)  # so that a task goes to each worker
-            yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "objects": [len(gc.get_objects())]})
-
-    slots = application.spark.sparkContext.defaultParallelism
-    found = application.spark.range(0, slots, 1, slots).mapInArrow(tracked, "pid long, objects long").collect()
-    assert len({row["pid"] for row in found}) == slots
-    assert all(row["objects"] < 30_000 for row in found), found
 
 
 def test_a_subtopology_that_reads_what_others_write_looks_more_often() -> None:

@@ -1,14 +1,13 @@
-"""What makes Spark start and run faster: its archive of classes, its daemon of Python workers, its generated code."""
+"""What makes Spark start and run faster: its archive of classes and its generated code."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow
 import pytest
 from pyspark.sql import SparkSession
 from streamplan.errors import StreamplanError
@@ -17,6 +16,7 @@ from streamplan.spark import submit as spark_submit
 from streamplan.spark.session import CodeGeneration, generate_code
 
 
+@pytest.mark.soak
 def test_a_driver_has_its_classes_from_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_environment: Mapping[str, str]
 ) -> None:
@@ -58,20 +58,6 @@ def test_an_archive_that_cannot_be_made_is_told_and_leaves_nothing(
         class_archive.make_class_archive(os.environ, log)
     assert log.exists()
     assert list(spark_submit.class_archive().parent.iterdir()) == []
-
-
-def test_a_worker_of_a_local_spark_begins_with_what_tasks_need(spark: SparkSession) -> None:
-    def loaded(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        import gc
-        import sys
-
-        for _ in batches:
-            pass
-        found = ["streamplan.spark.sink.writers" in sys.modules, gc.get_freeze_count() > 10_000]
-        yield pyarrow.RecordBatch.from_pydict({"found": [str(found)]})
-
-    rows = spark.range(2).repartition(2).mapInArrow(loaded, "found string").collect()
-    assert {row["found"] for row in rows} == {"[True, True]"}
 
 
 @pytest.mark.parametrize(("records", "generated"), [(1_000, False), (500_000, True)])

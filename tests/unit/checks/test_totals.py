@@ -48,7 +48,7 @@ def test_19_orders_are_10_jackets_and_9_shirts(cluster: FakeCluster, application
     assert not wrong(cluster)
 
 
-@pytest.mark.parametrize("step", range(60))
+@pytest.mark.parametrize("step", range(3, 60))  # before, nothing is processed yet
 def test_no_false_alarm_at_any_moment(cluster: FakeCluster, step: int) -> None:
     """Tasks commit one record each, in any order, and the check looks in between."""
     application = FakeApplication(cluster, PIPELINE)
@@ -58,8 +58,7 @@ def test_no_false_alarm_at_any_moment(cluster: FakeCluster, step: int) -> None:
         topic, act = ((application.source, application.rekey), (application.repartition, application.count))[move // 2]
         position = cluster.committed[application.group, topic][move % 2]
         act(move % 2, min(position + 2, cluster.existing[topic].partitions[move % 2].end))
-    if any(cluster.committed[application.group, application.source].values()):
-        assert not wrong(cluster)
+    assert not wrong(cluster)
 
 
 def test_no_false_alarm_while_the_stream_runs(cluster: FakeCluster, application: FakeApplication) -> None:

@@ -563,4 +563,4 @@ def test_a_cycle_by_way_of_other_topics_is_refused_at_each_of_them(topology: Top
 def test_a_topic_that_is_only_read_further_on_is_not_a_cycle(topology: Topology) -> None:
     topology.stream("a", value=ORDER).to("b")
     topology.stream("b", value=ORDER).to("c")
-    pipeline(topology)
+    assert pipeline(topology).topology.sink_topics == ("b", "c")
