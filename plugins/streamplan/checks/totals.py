@@ -24,6 +24,7 @@ from streamplan.checks.framework.cluster import Chunk, Cluster, Record, RecordsG
 from streamplan.checks.framework.consistent_cut import Patience, take_cut
 from streamplan.checks.framework.verified import Held, Kept, NothingKept, Positions, StoreTotals, Verified
 from streamplan.errors import CouldNotLook
+from streamplan.model.dead_letters import parse_origin, parse_subtopology
 
 LOOKS = 3
 """Compaction and purging may take records away between a cut and reading up to it; a real fault is there each time."""
@@ -534,12 +535,10 @@ def _letters(
 
 
 def _origin(record: Record, of: Aggregation) -> tuple[int, int] | None:
-    headers = dict(record.headers)  # the last of a name: ours are appended to the record's own
-    task = (headers.get("streamplan.task") or b"").partition(b"_")[0]
-    if headers.get("streamplan.source.topic") != of.source.encode() or task != b"%d" % of.subtopology:
+    origin = parse_origin(record.headers)
+    if origin is None or origin.topic != of.source or parse_subtopology(record.headers) != b"%d" % of.subtopology:
         return None
-    partition, offset = (headers.get(f"streamplan.source.{name}") or b"" for name in ("partition", "offset"))
-    return (int(partition), int(offset)) if partition.isdigit() and offset.isdigit() else None
+    return origin.partition, origin.offset
 
 
 def _named(source: str, origins: Iterable[tuple[int, int]]) -> str:

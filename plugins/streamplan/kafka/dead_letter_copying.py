@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import TypeAlias
 
 from streamplan.checks.framework.cluster import Headers, Record
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.copying import Placed, all_records
-
-Origin: TypeAlias = tuple[str, int, int]
-"""Topic, partition, offset."""
-
-_SOURCE = "streamplan.source."
+from streamplan.model.dead_letters import TASK, Origin, origin_headers, parse_origin, parse_subtopology
 
 
 def relocated(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str], partitions: int) -> Iterator[Placed]:
@@ -25,12 +20,12 @@ def relocated(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str]
     """
     places = _places(cluster, dead_letters, moved)
     for letter in all_records(cluster, dead_letters):
-        origin = _origin(letter.headers)
+        origin = parse_origin(letter.headers)
         at = places.get(origin) if origin is not None else None
         if at is None:
             yield Placed(letter.partition % partitions, letter)
         else:
-            yield Placed(at[1] % partitions, letter._replace(headers=_rewritten(letter.headers, at)))
+            yield Placed(at.partition % partitions, letter._replace(headers=_rewritten(letter.headers, at)))
 
 
 def _places(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str]) -> dict[Origin, Origin]:
@@ -38,7 +33,7 @@ def _places(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str]) 
     waiting: dict[str, dict[bytes, list[Origin]]] = {topic: defaultdict(list) for topic in moved}
     seen: set[Origin] = set()
     for letter in all_records(cluster, dead_letters):
-        origin = _origin(letter.headers)
+        origin = parse_origin(letter.headers)
         if origin is None or origin[0] not in moved or origin in seen:
             continue  # one record has a letter for each operation that could not take it
         seen.add(origin)
@@ -49,7 +44,7 @@ def _places(cluster: KafkaCluster, dead_letters: str, moved: Mapping[str, str]) 
             continue
         for record in all_records(cluster, new):
             if origins := waiting[old].get(_digest(record)):
-                places[origins.pop(0)] = (new, record.partition, record.offset)
+                places[origins.pop(0)] = Origin(new, record.partition, record.offset)
     return places
 
 
@@ -60,23 +55,9 @@ def _digest(record: Record) -> bytes:
     return found.digest()
 
 
-def _origin(headers: Headers) -> Origin | None:
-    named = dict(headers)  # the last of a name: ours are appended to the record's own
-    topic, partition, offset = (named.get(f"{_SOURCE}{part}") or b"" for part in ("topic", "partition", "offset"))
-    if not (partition.isdigit() and offset.isdigit()):
-        return None
-    return topic.decode("utf-8", "replace"), int(partition), int(offset)
-
-
 def _rewritten(headers: Headers, at: Origin) -> Headers:
-    topic, partition, offset = at
-    task = (dict(headers).get("streamplan.task") or b"").partition(b"_")[0]
-    ours = {
-        "streamplan.task": task + b"_%d" % partition,
-        f"{_SOURCE}topic": topic.encode(),
-        f"{_SOURCE}partition": b"%d" % partition,
-        f"{_SOURCE}offset": b"%d" % offset,
-    }
+    ours = {name: value.encode() for name, value in origin_headers(at).items()}
+    ours[TASK] = parse_subtopology(headers) + b"_%d" % at.partition
     last = {name: number for number, (name, _) in enumerate(headers)}
     return tuple(
         (name, ours[name] if name in ours and last[name] == number else value)

@@ -22,6 +22,7 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import ask, is_fenced
 from streamplan.kafka.task_ownership import outdone
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
 from streamplan.model.generation import Generation
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.processor_topology import TaskId
@@ -186,16 +187,9 @@ class TaskTransaction:
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Queue a record for the dead-letter topic, with where it came from and the reason as headers."""
-        origin = {
-            "streamplan.reason": letter.reason,
-            "streamplan.task": str(self.target.task(self.partition)),
-        }
-        if letter.topic is not None:
-            origin |= {
-                "streamplan.source.topic": letter.topic,
-                "streamplan.source.partition": str(letter.partition),
-                "streamplan.source.offset": str(letter.offset),
-            }
+        headers = {REASON: letter.reason, TASK: str(self.target.task(self.partition))}
+        if letter.topic is not None and letter.offset is not None:
+            headers |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
         self._reserve(len(letter.key or b"") + len(letter.value or b""))
         self._producer.produce(
             self.target.dead_letter_topic,
@@ -203,7 +197,7 @@ class TaskTransaction:
             value=letter.value,
             partition=letter.partition % self.target.dead_letter_partitions,
             timestamp=letter.timestamp,
-            headers=[*letter.headers, *origin.items()],
+            headers=[*letter.headers, *headers.items()],
         )
 
     def prove_complete(self, topic: str, next_offset: int) -> None:
