@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 
+from streamplan.jobs import stop_on_signals
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.processes import stop_on_signals
 from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment

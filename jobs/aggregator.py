@@ -1,6 +1,6 @@
 """The streaming aggregator: runs every sub-topology of a pipeline on Spark.
 
-Meant for spark-submit; the DAG <pipeline>_aggregator calls it so.
+spark-submit runs it. The DAG <pipeline>_aggregator starts it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
-from streamplan.errors import Refused, StreamplanError
+from streamplan.jobs import EX_CONFIG, report, run_job, stop_on_signals
 from streamplan.pipelines import PIPELINES, pipeline_named
-from streamplan.processes import stop_on_signals
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.session import open_session
 from streamplan.spark.status import Heartbeat
-
-EX_CONFIG = 78
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -31,36 +28,33 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
-    parser.add_argument("--heartbeat", type=Path, help="file in which to say every few seconds that it runs")
-    parser.add_argument("--available-now", action="store_true", help="drain what is there and end")
+    parser.add_argument("--heartbeat", type=Path, help="file that gets the aggregator's status every few seconds")
+    parser.add_argument("--available-now", action="store_true", help="process what is there and end")
     parser.add_argument(
         "--trigger-interval-ms",
         type=int,
         default=500,
-        help="micro-batches start on multiples of it, of its half where one sub-topology reads another's (default 500)",
+        help="micro-batches start on multiples of it, or of its half where one reads another's output (default 500)",
     )
     parser.add_argument(
         "--max-offsets",
         type=int,
-        help="records of a micro-batch at most (default 100000 for each partition, and 500000 at least)",
+        help="most records of a micro-batch (default 100000 for each partition, and 500000 at least)",
     )
     parser.add_argument(
         "--transaction-timeout-ms",
         type=int,
         default=60_000,
-        help="after so long the brokers abort a transaction that nobody ends (default 60000)",
+        help="the brokers abort a transaction that nobody has ended by then (default 60000)",
     )
     return parser.parse_args(argv)
-
-
-def report(line: str) -> None:
-    print(line, flush=True)  # noqa: T201
 
 
 def main() -> int:
     args = arguments()
     stop = stop_on_signals()
-    try:
+
+    def work() -> None:
         pipeline = pipeline_named(args.pipeline)
         deployment = Deployment(
             pipeline, args.bootstrap_servers, args.checkpoints, args.max_offsets, args.transaction_timeout_ms
@@ -77,12 +71,11 @@ def main() -> int:
                 heartbeat=heartbeat,
             )
         report(f"done: {progress.line() or 'nothing new'}")
-        with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):  # it may have gone by itself
+        # After a signal, Spark's JVM may have ended by itself.
+        with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
             spark.stop()
-    except StreamplanError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return EX_CONFIG if isinstance(error, Refused) else 1
-    return 0
+
+    return run_job(work, refused_status=EX_CONFIG)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Runs a check over every record there is, read by Spark's executors.
+"""Runs a check over all records, read by Spark's executors.
 
-Meant for spark-submit; <pipeline>_health calls it so when it is asked for all of a topic that is large.
+spark-submit runs it. The DAG <pipeline>_health starts it when it is asked to check all records of a large topic.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import argparse
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from streamplan.checks import CHECKS, check_named
 from streamplan.checks.framework.application import application_of
-from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
+from streamplan.jobs import run_job
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.checking import check_context
 from streamplan.reports.results import Recounted
 from streamplan.spark.distributed_cluster import DistributedCluster
-from streamplan.spark.session import open_session
+from streamplan.spark.observation_job import write_observations
 
 
 def main() -> int:
@@ -27,23 +28,13 @@ def main() -> int:
     parser.add_argument("--reports", required=True, type=Path, help="directory of the results")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     args = parser.parse_args()
-    try:
-        spark = open_session(f"{args.pipeline}-{args.check}")
-        try:
-            application = application_of(pipeline_named(args.pipeline))
-            check = check_named(args.check).configure(check_context(application, args.reports, full=True))
-            cluster = DistributedCluster(spark, args.bootstrap_servers)
-            found = Recounted(tuple(check.observe(application, cluster)))
-        except (BrokersUnavailable, CouldNotLook) as error:
-            found = Recounted((), could_not_look=str(error))
-        found.write(args.output)
-        for row in found.rows:
-            print(f"{row.subject}: expected {row.expected}, observed {row.observed}", flush=True)  # noqa: T201
-        spark.stop()
-    except StreamplanError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return 1
-    return 0
+
+    def observe(spark: SparkSession) -> Recounted:
+        application = application_of(pipeline_named(args.pipeline))
+        check = check_named(args.check).configure(check_context(application, args.reports, full=True))
+        return Recounted(tuple(check.observe(application, DistributedCluster(spark, args.bootstrap_servers))))
+
+    return run_job(lambda: write_observations(f"{args.pipeline}-{args.check}", args.output, observe))
 
 
 if __name__ == "__main__":

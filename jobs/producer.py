@@ -1,6 +1,6 @@
 """Writes a pipeline's test data into its source topic, each record exactly once.
 
-Numbers go on where the topic ends. Started again after a kill with the same --until, it writes what is missing.
+The numbers continue where the topic ends. Started again after a kill with the same --until, it writes what is missing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from streamplan.errors import Refused, StreamplanError
+from streamplan.jobs import EX_CONFIG, report, run_job, stop_on_signals
 from streamplan.kafka.test_data import produce
 from streamplan.pipelines import PIPELINES, pipeline_named
-from streamplan.processes import stop_on_signals
-
-EX_CONFIG = 78
 
 EPILOG = """\
 examples (P stands for --pipeline orders --bootstrap-servers localhost:9092):
@@ -23,7 +20,7 @@ examples (P stands for --pipeline orders --bootstrap-servers localhost:9092):
   producer.py P --until 1000               numbers 0 to 999; nothing to do when they are there
   producer.py P --endless --rate 500       500 a second until stopped
 
-Only one at a time: a second one fences the first, which then ends with status 78.
+Run only one at a time: a second one fences the first, which then ends with status 78.
 
 exit status:
   0 done, or stopped by a signal after its last transaction; 1 failed, worth a retry;
@@ -39,7 +36,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     extent = parser.add_mutually_exclusive_group(required=True)
-    extent.add_argument("--records", type=_count, metavar="N", help="write so many more")
+    extent.add_argument("--records", type=_count, metavar="N", help="write N more records")
     extent.add_argument("--until", type=_count, metavar="ID", help="write up to this number, itself not included")
     extent.add_argument("--endless", action="store_true", help="write until stopped by SIGTERM or Ctrl-C")
     parser.add_argument(
@@ -55,7 +52,7 @@ def _count(text: str) -> int:
 
 
 class Progress:
-    """At most one line a second; rate and share are those of this run."""
+    """Reports the progress of this run, at most one line a second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -75,13 +72,14 @@ class Progress:
         if until is not None and written:
             line += f", {100 * written / (until - self._first):.0f}% of {until - self._first:,}"
             line += f", {(until - number) / rate:.0f} s left"
-        print(line, flush=True)  # noqa: T201
+        report(line)
 
 
 def main() -> int:
     args = arguments()
     stop = stop_on_signals()
-    try:
+
+    def work() -> None:
         done = produce(
             pipeline_named(args.pipeline),
             args.bootstrap_servers,
@@ -91,16 +89,13 @@ def main() -> int:
             stop=stop,
             progress=Progress(),
         )
-    except StreamplanError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return EX_CONFIG if isinstance(error, Refused) else 1
-    partitions = ", ".join(f"{count:,} in {number}" for number, count in sorted(done.partitions.items()))
-    print(  # noqa: T201
-        f"done: {done.records:,} records, numbers {done.first:,} to {done.until:,} (not included), "
-        f"in {done.seconds:.1f} s, {done.rate:,.0f} a second; by partition: {partitions or 'none'}",
-        flush=True,
-    )
-    return 0
+        partitions = ", ".join(f"{count:,} in {number}" for number, count in sorted(done.partitions.items()))
+        report(
+            f"done: {done.records:,} records, numbers {done.first:,} to {done.until:,} (not included), "
+            f"in {done.seconds:.1f} s, {done.rate:,.0f} a second; by partition: {partitions or 'none'}"
+        )
+
+    return run_job(work, refused_status=EX_CONFIG)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Computes a pipeline anew from its input and compares with what it has written: the rows of the totals check.
+"""Computes a pipeline's result again from its input and compares it with what was written: rows of the check of totals.
 
-Meant for spark-submit; the DAGs <pipeline>_deploy and <pipeline>_health call it so.
+spark-submit runs it. The DAGs <pipeline>_deploy and <pipeline>_health start it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from streamplan.checks.framework.application import application_of
-from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
+from streamplan.jobs import run_job
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.checking import contents
 from streamplan.reports.results import Recounted
+from streamplan.spark.observation_job import write_observations
 from streamplan.spark.recount import recount
-from streamplan.spark.session import open_session
 
 
 def main() -> int:
@@ -26,24 +27,19 @@ def main() -> int:
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     args = parser.parse_args()
-    try:
+
+    def work() -> None:
         pipeline = pipeline_named(args.pipeline)
-        spark = open_session(f"{pipeline.topology.application_id}-recount")
-        try:
+
+        def observe(spark: SparkSession) -> Recounted:
             cluster, at = KafkaCluster(args.bootstrap_servers), datetime.now(UTC).isoformat()
             before = contents(application_of(pipeline), cluster)
             rows = tuple(recount(spark, pipeline, cluster, args.bootstrap_servers))
-            found = Recounted(rows, at=at, contents=before)
-        except (BrokersUnavailable, CouldNotLook) as error:
-            found = Recounted((), could_not_look=str(error))
-        found.write(args.output)
-        for row in found.rows:
-            print(f"{row.subject}: expected {row.expected}, observed {row.observed}", flush=True)  # noqa: T201
-        spark.stop()
-    except StreamplanError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return 1
-    return 0
+            return Recounted(rows, at=at, contents=before)
+
+        write_observations(f"{pipeline.topology.application_id}-recount", args.output, observe)
+
+    return run_job(work)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Writes what a pipeline's state store holds to a JSON file, for the checks to compare.
 
-Meant for spark-submit; the DAG <pipeline>_deploy calls it so.
+spark-submit runs it. The DAG <pipeline>_deploy starts it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from streamplan.errors import StreamplanError
+from streamplan.jobs import report, run_job
 from streamplan.pipelines import pipeline_named
 from streamplan.spark.session import open_session
 from streamplan.spark.state.state_store import read_state_stores
@@ -21,17 +21,16 @@ def main() -> int:
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     args = parser.parse_args()
-    try:
+
+    def work() -> None:
         pipeline = pipeline_named(args.pipeline)
         spark = open_session(f"{pipeline.topology.application_id}-state-store")
         content = read_state_stores(spark, pipeline, args.checkpoints)
         content.write(args.output)
-        print(f"micro-batch {content.batch}: {dict(content.totals)}", flush=True)  # noqa: T201
+        report(f"micro-batch {content.batch}: {dict(content.totals)}")
         spark.stop()
-    except StreamplanError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return 1
-    return 0
+
+    return run_job(work)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Processes that outlive the one that started them, and how a job of ours is asked to stop.
+"""Processes that outlive the one that started them.
 
 A process is known by pid and start time. Each has an entry ``run/<name>.json``. A process that an Airflow dag run
 started also has ``run/<name>.owner``. The kernel may give the pid of a dead process to another program, but not with
@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -181,26 +180,6 @@ def stop(ref: ProcessRef, *, grace_seconds: float = 10.0) -> None:
         )
     if ref.file is not None and _read(ref.file) == ref:
         ref.file.unlink(missing_ok=True)
-
-
-def stop_on_signals() -> threading.Event:
-    """Return an event that is set when this process gets SIGTERM or Ctrl-C.
-
-    A thread sets the event, and the signal handlers wake the thread through a pipe. A handler runs in the main thread,
-    which may be inside ``wait`` of this event and hold its lock: if the handler set the event, it would wait for itself
-    for ever.
-    """
-    stop = threading.Event()
-    reading_end, writing_end = os.pipe()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os.write(writing_end, b"."))
-
-    def wait() -> None:
-        os.read(reading_end, 1)
-        stop.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    return stop
 
 
 def _read(file: Path) -> ProcessRef | None:

@@ -24,6 +24,7 @@ from streamplan import processes
 from streamplan.airflow.connections import SPARK_CONNECTION, bootstrap_servers, connection
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
+from streamplan.jobs import EX_CONFIG
 from streamplan.pipelines import pipeline_named
 from streamplan.processes import Owner
 from streamplan.reports.status import status_file
@@ -32,9 +33,6 @@ from streamplan.spark.submit import spark_submit_configs, submit_environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-EX_CONFIG = 78
-"""Exit status of our jobs for what a retry cannot mend (sysexits.h)."""
 
 DEADLINE_SECONDS = 300.0
 RECORDS_PER_SECOND = 5_000

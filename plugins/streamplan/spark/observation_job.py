@@ -1,0 +1,33 @@
+"""What the jobs share that observe something with Spark and leave the rows in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.jobs import report
+from streamplan.reports.results import Recounted
+from streamplan.spark.session import open_session
+
+
+def write_observations(session_name: str, output: Path, observe: Callable[[SparkSession], Recounted]) -> None:
+    """Open a Spark session, observe, and write the rows, or the reason why the job could not decide.
+
+    Args:
+        session_name: The name of the Spark application.
+        output: The JSON file to write.
+        observe: Gets the session and returns the rows. It may raise :class:`CouldNotLook` or
+            :class:`BrokersUnavailable`.
+    """
+    spark = open_session(session_name)
+    try:
+        result = observe(spark)
+    except (BrokersUnavailable, CouldNotLook) as error:
+        result = Recounted((), could_not_look=str(error))
+    result.write(output)
+    for row in result.rows:
+        report(f"{row.subject}: expected {row.expected}, observed {row.observed}")
+    spark.stop()
