@@ -31,7 +31,7 @@ from streamplan.local.ports import Ports
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.json import Json
 
 ROUNDS = 3
@@ -129,7 +129,7 @@ def report(what: str, records: int, rounds: list[tuple[float, float]]) -> None:
 
 def measure(filled: Filled, directory: Path) -> None:
     records = filled.written
-    kept = KeptFile(directory / f"{records}.sqlite")
+    kept = SqliteVerifiedStore(directory / f"{records}.sqlite")
 
     def observe(check: Check) -> tuple[float, float]:
         return timed(lambda: check.observe(filled.application, filled.cluster))

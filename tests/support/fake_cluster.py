@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamplan.checks.framework.cluster import Chunk, Offsets, Record, RecordsGone, Result
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import ObservedTopic, resolve_configs
 
-IMPATIENT = Patience(seconds=0.0, interval=0.0, sleep=lambda _: None)
+IMPATIENT = Deadline(seconds=0.0, interval=0.0, sleep=lambda _: None)
 
 
 @dataclass

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 from streamplan.checks.discovery.changelogs import resolve_policy
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
-from streamplan.checks.framework.cluster import Cluster, RecordsGone
-from streamplan.checks.framework.consistent_cut import Patience
-from streamplan.checks.framework.log_cleaner import Columns, CompactionRules, Pile, examine
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.consistent_cut import Deadline, attempt
+from streamplan.checks.framework.log_cleaner import CleanerBacklog, Columns, CompactionRules, assess
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, same_value, words
 
-CLEANER_PATIENCE = Patience(seconds=60.0, interval=5.0)
+CLEANER_DEADLINE = Deadline(seconds=60.0, interval=5.0)
 """The cleaner wakes every ``log.cleaner.backoff.ms`` (15 s): what is due is overdue when it is still due after this."""
-
-LOOKS = 3
-"""Retention may take records away while they are read."""
 
 CONFIGS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes", "min.compaction.lag.ms"})
 """Configs of the topics it looks at that are this check's; the others are the check `topics`'s."""
@@ -38,8 +33,6 @@ _OTHERWISE = {
 }
 
 _STOPPED = "has the log cleaner stopped? The leader's log-cleaner.log tells; uncleanable-partitions-count should be 0"
-
-Looked = TypeVar("Looked")
 
 
 def is_judged(spec: TopicSpec) -> bool:
@@ -62,7 +55,7 @@ class CompactionCheck(Check):
     every_minutes = 60
 
     full: bool = False
-    patience: Patience = CLEANER_PATIENCE
+    deadline: Deadline = CLEANER_DEADLINE
     now: Callable[[], float] = time.time
 
     def applies_to(self, application: Application) -> NotApplicable | None:
@@ -97,7 +90,7 @@ class CompactionCheck(Check):
                 written = True
                 if "compact" in words(expected["cleanup.policy"]) and configs[0].agrees:
                     most = max(application.limits.scanned_records // len(offsets), 1)
-                    rows += _piles(cluster, topic, sorted(offsets), most, self.patience, self.now)
+                    rows += _piles(cluster, topic, sorted(offsets), most, self.deadline, self.now)
         if not written and all(row.agrees for row in rows):
             listed = ", ".join(observed)
             raise CouldNotLook(f"the compaction of {listed}", expected="at least 1 record", observed="none")
@@ -110,7 +103,7 @@ def _expected(application: Application, cluster: Cluster, spec: TopicSpec, topic
         policy = spec.configs["cleanup.policy"]
         declared = {config: value for config, value in spec.configs.items() if config in CONFIGS}
     else:
-        policy = _again(partial(resolve_policy, cluster, topic))
+        policy = attempt(partial(resolve_policy, cluster, topic))
         declared = {}
     unlimited = {"retention.bytes": "-1"} if "delete" in words(policy) else {}
     return {"cleanup.policy": policy, **unlimited, **declared}
@@ -133,35 +126,36 @@ def _piles(
     topic: ObservedTopic,
     partitions: Sequence[int],
     most: int,
-    patience: Patience,
+    deadline: Deadline,
     now: Callable[[], float],
 ) -> Iterable[Observation]:
     """Of each partition the first ``most`` records: the oldest are what must have been compacted."""
     rules = CompactionRules.of(topic.configs)
-    piles: dict[int, Pile] = {}
+    piles: dict[int, CleanerBacklog] = {}
     complete: dict[int, bool] = {}
     for partition in partitions:
-        columns = _again(partial(_read, cluster, topic.name, partition, most))
-        piles[partition] = examine(columns, rules, int(now() * 1000))
+        columns = attempt(partial(_read, cluster, topic.name, partition, most))
+        piles[partition] = assess(columns, rules, int(now() * 1000))
         complete[partition] = columns.complete
     # The cleaner may be about to begin, or at work: then what is due becomes less.
     waiting = {partition for partition, pile in piles.items() if pile.due}
-    deadline = patience.clock() + patience.seconds
-    while waiting and patience.clock() < deadline:
-        patience.sleep(patience.interval)
-        for partition in tuple(waiting):
-            pile = piles[partition]
-            left = _again(partial(_read, cluster, topic.name, partition, most, pile.due_until))
-            if left.superseded_below(pile.due_until) < pile.due:
-                piles[partition] = replace(pile, due=0, being_cleaned=pile.due)
-                waiting.remove(partition)
+    if waiting:
+        for _ in deadline.waits():
+            for partition in tuple(waiting):
+                pile = piles[partition]
+                left = attempt(partial(_read, cluster, topic.name, partition, most, pile.due_until))
+                if left.superseded_below(pile.due_until) < pile.due:
+                    piles[partition] = replace(pile, due=0, being_cleaned=pile.due)
+                    waiting.remove(partition)
+            if not waiting:
+                break
     for partition, pile in piles.items():
         described = _described(pile, rules, complete=complete[partition])
         subject = f"{topic.name}-{partition}: superseded records overdue for compaction ({described})"
         yield Observation(subject, 0, pile.due, _STOPPED if pile.due else "")
 
 
-def _described(pile: Pile, rules: CompactionRules, *, complete: bool) -> str:
+def _described(pile: CleanerBacklog, rules: CompactionRules, *, complete: bool) -> str:
     records = f"{pile.records:,} records" if complete else f"the first {pile.records:,} records"
     parts = [records, f"{pile.live_keys:,} live keys"]
     parts += [f"{pile.tombstones:,} tombstones"] if pile.tombstones else []
@@ -189,13 +183,6 @@ def _read(cluster: Cluster, topic: str, partition: int, most: int, until: int | 
             columns.complete = False
             break
     return columns
-
-
-def _again(look: Callable[[], Looked]) -> Looked:
-    for _ in range(LOOKS - 1):
-        with suppress(RecordsGone):
-            return look()
-    return look()
 
 
 CHECK = CompactionCheck()

@@ -10,13 +10,11 @@ from zlib import crc32
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
-from streamplan.checks.framework.cluster import Chunk, Cluster, Offsets, RecordsGone
+from streamplan.checks.framework.cluster import Chunk, Cluster, Offsets
+from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicSpec
 from streamplan.model.windows import without_suffix
-
-LOOKS = 3
-"""A repartition topic may be purged while it is read."""
 
 NAMED_KEYS = 20
 """So many misplaced keys of a topic get a row each; the others are counted."""
@@ -130,14 +128,7 @@ def _placement(
     application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
 ) -> Iterable[Observation]:
     topic = spec.name
-    for look in range(1, LOOKS + 1):
-        try:
-            found = _scan(application, cluster, spec, partitions, offsets)
-            break
-        except RecordsGone:
-            if look == LOOKS:
-                raise
-            offsets = cluster.offsets(topic)
+    found = attempt(lambda: _scan(application, cluster, spec, partitions, cluster.offsets(topic)))
     purged = " (consumed and purged)" if not found.records and any(item.end for item in offsets.values()) else ""
     sample = (
         f" (a sample out of {found.sampled:,} offsets: with 95% confidence at most 1 record in"

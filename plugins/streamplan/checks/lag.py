@@ -10,22 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from streamplan.checks.framework.application import Application, Tasks
+from streamplan.checks.framework.application import Application, SubtopologyTopics
 from streamplan.checks.framework.check import Check, CheckContext, Observation, existing, limit
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline, attempt
 from streamplan.errors import CouldNotLook
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
 
-LAG_PATIENCE = Patience(seconds=90.0, interval=0.25)
+LAG_DEADLINE = Deadline(seconds=90.0, interval=0.25)
 """Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), a slow micro-batch, or a restart takes."""
 
 COUNTED_OFFSETS = 10_000
 """So many offsets of a partition are read to count what is to process; of more the number is that of offsets."""
-
-LOOKS = 3
-"""A repartition topic may be purged while it is read."""
 
 _HEALTHY = "caught up or moving"
 
@@ -105,7 +103,7 @@ class LagCheck(Check):
     )
 
     aggregator: AggregatorStatus | None = None
-    patience: Patience = LAG_PATIENCE
+    deadline: Deadline = LAG_DEADLINE
     now: Callable[[], float] = time.time
 
     def configure(self, context: CheckContext) -> Check:
@@ -120,13 +118,13 @@ class LagCheck(Check):
         inputs = _inputs(application, cluster)
         _count(application.application_id, cluster, inputs)
         seen_at = self.now()
-        _watch(application.application_id, cluster, inputs, self.patience)
+        _watch(application.application_id, cluster, inputs, self.deadline)
         suspects = [found for found in inputs if found.waiting.records and not found.moved]
         if suspects:
             _count(application.application_id, cluster, suspects)
             seen_at = self.now()
         for found in inputs:
-            rows += _rows(application, found, inputs, self.patience, seen_at)
+            rows += _rows(application, found, inputs, self.deadline, seen_at)
         if not any(found.offsets.end for found in inputs) and all(row.agrees for row in rows):
             subject = f"the lag of {application.application_id}"
             raise CouldNotLook(subject, expected="at least 1 record", observed="none")
@@ -159,7 +157,7 @@ def _inputs(application: Application, cluster: Cluster) -> list[_Input]:
     return list(inputs.values())
 
 
-def _task(tasks: Tasks, topic: str, partition: int) -> str:
+def _task(tasks: SubtopologyTopics, topic: str, partition: int) -> str:
     return f"{topic}-{partition}" if tasks.id is None else f"{tasks.id}_{partition}"
 
 
@@ -169,26 +167,32 @@ def _ask(
     return cluster.positions(group, topic), cluster.offsets(topic), cluster.positions(group, topic)
 
 
-def _watch(group: str, cluster: Cluster, inputs: Sequence[_Input], patience: Patience) -> None:
-    """Look again until all that is suspicious has moved, or patience ends.
+def _watch(group: str, cluster: Cluster, inputs: Sequence[_Input], deadline: Deadline) -> None:
+    """Look again until all that is suspicious has moved, or the deadline is over.
 
     A position beyond the end is waited for, too: a new leader's end may be behind for as long as it waits for its
     followers.
     """
-    deadline = patience.clock() + patience.seconds
-    while suspicious := {
+    suspicious = _suspicious(inputs)
+    if suspicious:
+        for _ in deadline.waits():
+            for topic in sorted(_companions(suspicious, inputs)):
+                seen = _ask(group, cluster, topic)
+                for found in inputs:
+                    if found.topic == topic:
+                        found.see(*seen)
+            suspicious = _suspicious(inputs)
+            if not suspicious:
+                break
+
+
+def _suspicious(inputs: Sequence[_Input]) -> set[str]:
+    """Return the topics with a partition that may be in trouble."""
+    return {
         found.topic
         for found in inputs
         if found.open_transaction or found.beyond_end or (found.waiting.records and not _moves(found, inputs))
-    }:
-        if patience.clock() >= deadline:
-            return
-        patience.sleep(patience.interval)
-        for topic in sorted(_companions(suspicious, inputs)):
-            seen = _ask(group, cluster, topic)
-            for found in inputs:
-                if found.topic == topic:
-                    found.see(*seen)
+    }
 
 
 def _companions(topics: set[str], inputs: Sequence[_Input]) -> set[str]:
@@ -220,19 +224,20 @@ def _count(group: str, cluster: Cluster, inputs: Sequence[_Input]) -> None:
     for found in inputs:
         by_topic.setdefault(found.topic, {})[found.partition] = found
     for topic, partitions in by_topic.items():
-        for look in range(1, LOOKS + 1):
-            try:
-                _count_topic(cluster, topic, partitions)
-                break
-            except RecordsGone:
-                if look == LOOKS:
-                    raise
-                seen = _ask(group, cluster, topic)
-                for found in partitions.values():
-                    found.see(*seen)
+        attempt(partial(_count_topic, group, cluster, topic, partitions))
 
 
-def _count_topic(cluster: Cluster, topic: str, partitions: Mapping[int, _Input]) -> None:
+def _count_topic(group: str, cluster: Cluster, topic: str, partitions: Mapping[int, _Input]) -> None:
+    try:
+        _count_records(cluster, topic, partitions)
+    except RecordsGone:
+        seen = _ask(group, cluster, topic)
+        for found in partitions.values():
+            found.see(*seen)
+        raise
+
+
+def _count_records(cluster: Cluster, topic: str, partitions: Mapping[int, _Input]) -> None:
     whole = {
         number: (max(found.position or 0, found.offsets.start), found.offsets.stable)
         for number, found in partitions.items()
@@ -257,7 +262,7 @@ def _count_topic(cluster: Cluster, topic: str, partitions: Mapping[int, _Input])
 
 
 def _rows(
-    application: Application, found: _Input, inputs: Sequence[_Input], patience: Patience, now: float
+    application: Application, found: _Input, inputs: Sequence[_Input], deadline: Deadline, now: float
 ) -> Iterable[Observation]:
     waiting, group = found.waiting, application.application_id
     age = now - waiting.oldest / 1000 if waiting.oldest is not None and waiting.oldest >= 0 else None
@@ -268,7 +273,7 @@ def _rows(
         subject += f", the oldest {_duration(age)} old" if age is not None else ""
     else:
         subject += "no record to process"
-    within = f"within {patience.seconds:g} s"
+    within = f"within {deadline.seconds:g} s"
     if found.beyond_end:
         yield Observation(
             f"{found.title}: position of group {group}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, existing
-from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
+from streamplan.checks.framework.cluster import Cluster, Offsets
+from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec
 
@@ -24,9 +25,6 @@ ENOUGH_WITHOUT_KEYS = 100_000
 """Producers put records without a key into one partition for a batch at a time, and then into another."""
 
 NAMED_KEYS = 3
-
-LOOKS = 3
-"""A repartition topic may be purged while it is read."""
 
 _ENOUGH_OF_PARTITION = 100
 """So many of its records tell how many of its offsets are records, and how large they are."""
@@ -87,7 +85,7 @@ class SkewCheck(Check):
         rows: list[Observation] = []
         written = 0
         for topic in topics:
-            found = _look(cluster, specs[topic])
+            found = attempt(partial(_read_shares, cluster, specs[topic]))
             written += found.total
             rows += _rows(application, specs[topic], found)
         if not written:
@@ -99,14 +97,7 @@ class SkewCheck(Check):
         return rows
 
 
-def _look(cluster: Cluster, spec: TopicSpec) -> _Shares:
-    for _ in range(LOOKS - 1):
-        with suppress(RecordsGone):
-            return _look_once(cluster, spec)
-    return _look_once(cluster, spec)
-
-
-def _look_once(cluster: Cluster, spec: TopicSpec) -> _Shares:
+def _read_shares(cluster: Cluster, spec: TopicSpec) -> _Shares:
     offsets = cluster.offsets(spec.name)
     return _shares(spec, offsets, _sample(cluster, spec.name, offsets))
 

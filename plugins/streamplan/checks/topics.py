@@ -14,11 +14,11 @@ from streamplan.checks import compaction, repartition
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, at_least
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.checks.framework.replication import expected_replication
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
 
-REPLICA_PATIENCE = Patience(seconds=5.0, interval=0.5)
+REPLICA_DEADLINE = Deadline(seconds=5.0, interval=0.5)
 """A replica may fall behind for a moment, and a leader be elected: what is wrong is wrong at every look."""
 
 NAMED_PARTITIONS = 20
@@ -56,11 +56,11 @@ class TopicsCheck(Check):
         " and all of its replicas in sync."
     )
 
-    patience: Patience = REPLICA_PATIENCE
+    deadline: Deadline = REPLICA_DEADLINE
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the existence, the settings and the replicas of topics; see :class:`Check`."""
-        observed, faults = _settled(cluster, [spec.name for spec in application.topics], self.patience)
+        observed, faults = _settled(cluster, [spec.name for spec in application.topics], self.deadline)
         replicas = expected_replication(application, cluster)
         for spec in application.topics:
             missing = _Suspect(spec.name, -1, _Fault.MISSING) in faults
@@ -128,16 +128,17 @@ def _behind(topic: ObservedTopic, partition: int) -> set[int]:
 
 
 def _settled(
-    cluster: Cluster, names: Sequence[str], patience: Patience
+    cluster: Cluster, names: Sequence[str], deadline: Deadline
 ) -> tuple[Mapping[str, ObservedTopic], Sequence[_Suspect]]:
-    """The topics, and what was wrong with their partitions at every look until patience was over."""
-    deadline = patience.clock() + patience.seconds
+    """Return the topics, and what was wrong with their partitions at every look until the deadline."""
     observed = cluster.topics(names)
     faults = set(_suspects(observed, names))
-    while faults and patience.clock() < deadline:
-        patience.sleep(patience.interval)
-        observed = cluster.topics(names)
-        faults &= set(_suspects(observed, names))
+    if faults:
+        for _ in deadline.waits():
+            observed = cluster.topics(names)
+            faults &= set(_suspects(observed, names))
+            if not faults:
+                break
     return observed, sorted(faults)
 
 

@@ -20,14 +20,18 @@ from streamplan.checks.framework.check import (
     SparkJob,
     existing,
 )
-from streamplan.checks.framework.cluster import Chunk, Cluster, Record, RecordsGone, records_of
-from streamplan.checks.framework.consistent_cut import Patience, take_cut
-from streamplan.checks.framework.verified import Held, Kept, NothingKept, Positions, StoreTotals, Verified
+from streamplan.checks.framework.cluster import Chunk, Cluster, Record, records_of
+from streamplan.checks.framework.consistent_cut import Deadline, attempt, await_consistent_cut
+from streamplan.checks.framework.verified import (
+    KeyTotals,
+    NoVerifiedStore,
+    Positions,
+    StateStoreTotals,
+    VerifiedCut,
+    VerifiedStore,
+)
 from streamplan.errors import CouldNotLook
 from streamplan.model.dead_letters import parse_origin, parse_subtopology
-
-LOOKS = 3
-"""Compaction and purging may take records away between a cut and reading up to it; a real fault is there each time."""
 
 NAMED_KEYS = 100
 """So many keys get a row each, the wrong ones first; the others are counted."""
@@ -181,10 +185,10 @@ class TotalsCheck(Check):
     stores_verified_cut = True
 
     full: bool = False
-    verified: Kept = field(default_factory=NothingKept)
-    state_store: StoreTotals | None = None
+    verified: VerifiedStore = field(default_factory=NoVerifiedStore)
+    state_store: StateStoreTotals | None = None
     recounted: Callable[[], Iterable[Observation]] | None = None
-    patience: Patience = field(default_factory=Patience)
+    deadline: Deadline = field(default_factory=Deadline)
 
     def applies_to(self, application: Application) -> NotApplicable | None:
         """Require a count that can be recounted here, or the rows of a recount by Spark."""
@@ -220,7 +224,7 @@ class TotalsCheck(Check):
                 remedy="Run jobs/recount.py, as the task totals does.",
             )
         for aggregation in application.aggregations:
-            look = Look(aggregation, cluster, self.verified, self.patience, self.state_store)
+            look = Look(aggregation, cluster, self.verified, self.deadline, self.state_store)
             yield from look.rows(full=self.full)
 
 
@@ -230,29 +234,24 @@ class Look:
 
     aggregation: Aggregation
     cluster: Cluster
-    kept: Kept = field(default_factory=NothingKept)
-    patience: Patience = field(default_factory=Patience)
-    store: StoreTotals | None = None
+    kept: VerifiedStore = field(default_factory=NoVerifiedStore)
+    deadline: Deadline = field(default_factory=Deadline)
+    store: StateStoreTotals | None = None
 
     def rows(self, *, full: bool = False) -> Sequence[Observation]:
         """Those of the check. A cut at which everything agrees is kept."""
-        for look in range(1, LOOKS + 1):
-            try:
-                totals, before, verified = self._look(full=full)
-            except RecordsGone:
-                if look == LOOKS:
-                    raise
-                continue
-            rows = list(totals.rows())
-            if all(row.agrees for row in rows):
-                if verified is not None:
-                    changed = {
-                        key: Held(totals.counted.get(key, 0), totals.changelog.get(key, {})) for key in totals.all_keys
-                    }
-                    self.kept.keep(verified, changed, after=before)
-                break
-            self.patience.sleep(self.patience.interval)
+        totals, before, verified = attempt(
+            partial(self._look, full=full),
+            is_final=lambda found: all(row.agrees for row in found[0].rows()),
+            pause=lambda: self.deadline.sleep(self.deadline.interval),
+        )
+        rows = list(totals.rows())
         wrong = [row for row in rows if not row.agrees]
+        if not wrong and verified is not None:
+            changed = {
+                key: KeyTotals(totals.counted.get(key, 0), totals.changelog.get(key, {})) for key in totals.all_keys
+            }
+            self.kept.keep(verified, changed, after=before)
         if totals.letters_gone and wrong and all(row in totals.rows_of_letters for row in wrong):
             of = self.aggregation
             raise CouldNotLook(
@@ -291,18 +290,20 @@ class Look:
         assert found is not None
         return found
 
-    def _exactly(self, before: Verified | None, ids: Mapping[str, str]) -> _Found | None:
+    def _exactly(self, before: VerifiedCut | None, ids: Mapping[str, str]) -> _Found | None:
         """At moments at which positions and outputs hold still. None where ``before`` is of another life."""
         of, cluster = self.aggregation, self.cluster
         # The changelog first and read at once, so that compaction has no time; then what is on the way, from where the
         # changelog ends to where the source's cut ends; the long recount last.
-        counted = take_cut(cluster, of.application_id, [of.repartition], [of.changelog], self.patience)
+        counted = await_consistent_cut(cluster, of.application_id, [of.repartition], [of.changelog], self.deadline)
         ends = counted.ends[of.changelog]
         if before is not None and _behind(ends, before.changelog):
             return None
         updates, not_counts = _updates(cluster, of.changelog, before.changelog if before else {}, ends)
         letters_topic = [of.dead_letters] if of.dead_letters else []
-        read = take_cut(cluster, of.application_id, [of.source], [of.repartition, *letters_topic], self.patience)
+        read = await_consistent_cut(
+            cluster, of.application_id, [of.source], [of.repartition, *letters_topic], self.deadline
+        )
         until = read.positions[of.source]
         if before is not None and _behind(until, before.source):
             return None
@@ -312,7 +313,7 @@ class Look:
         totals = replace(totals, not_counts=not_counts)
         return totals, before, _cut(ids, totals, ends, letters_ends, counted.positions[of.repartition])
 
-    def _between(self, before: Verified | None, ids: Mapping[str, str]) -> _Found | None:
+    def _between(self, before: VerifiedCut | None, ids: Mapping[str, str]) -> _Found | None:
         """Of an application without transactions: its positions follow what it writes, so each total has two bounds.
 
         What was committed before the outputs were looked at must be in them; what came into the source later cannot be.
@@ -336,7 +337,7 @@ class Look:
 
     def _compare(
         self,
-        before: Verified | None,
+        before: VerifiedCut | None,
         updates: Mapping[tuple[int, bytes], int],
         waiting: Mapping[bytes, int],
         until: Positions,
@@ -448,14 +449,14 @@ def _count_all(aggregation: Aggregation, chunks: Iterator[Chunk]) -> tuple[Count
     return counts, rejected
 
 
-_Found = tuple[Totals, Verified | None, Verified | None]
+_Found = tuple[Totals, VerifiedCut | None, VerifiedCut | None]
 """What there is to compare, the cut it goes out from, and the cut to keep when all agrees (None: of no one moment)."""
 
 
 def _cut(
     ids: Mapping[str, str], totals: Totals, changelog: Positions, letters: Positions, repartition: Positions
-) -> Verified:
-    return Verified(
+) -> VerifiedCut:
+    return VerifiedCut(
         topics=ids,
         source=totals.until,
         changelog=changelog,

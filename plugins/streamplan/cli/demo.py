@@ -24,7 +24,7 @@ from streamplan.model.operations import Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES, pipeline_named
 from streamplan.reports.results import read_latest, read_state_store, verified_file
-from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     store = read_state_store(stack.settings.reports, pipeline.name)
     counted = aggregations(pipeline)
     for aggregation in counted:
-        kept = KeptFile(verified_file(stack.settings.reports, pipeline.name))
+        kept = SqliteVerifiedStore(verified_file(stack.settings.reports, pipeline.name))
         look = Look(aggregation, cluster, kept, store=store)
         console.print(totals_table(look.totals()))
     if not counted:

@@ -11,7 +11,7 @@ from streamplan.kafka.deletion import delete_records
 from streamplan.maintenance.purge_plan import Positions, plan_purge
 from streamplan.model.pipeline import Pipeline
 from streamplan.reports.results import verified_file
-from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
 
@@ -49,7 +49,7 @@ def purge(pipeline: Pipeline, bootstrap_servers: str, settings: Settings) -> Pur
     if not counts:
         return Purged({}, f"the totals of {pipeline.name} are recounted from all records of its repartition topics")
     cluster = KafkaCluster(bootstrap_servers)
-    verified = KeptFile(verified_file(settings.reports, pipeline.name)).verified()
+    verified = SqliteVerifiedStore(verified_file(settings.reports, pipeline.name)).verified()
     purged: dict[str, Mapping[int, int]] = {}
     for count in counts:
         topic, group = count.repartition, count.application_id

@@ -10,10 +10,10 @@ from typing import Any
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckContext, Outcome
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.verified import Kept, NothingKept
+from streamplan.checks.framework.verified import NoVerifiedStore, VerifiedStore
 from streamplan.reports.results import Recounted, read_latest, read_state_store, verified_file
 from streamplan.reports.status import read_status, status_file
-from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 
 
 def check_context(
@@ -42,15 +42,15 @@ def check_context(
     )
 
 
-def _verified_store(application: Application, reports: Path) -> Kept:
+def _verified_store(application: Application, reports: Path) -> VerifiedStore:
     if application.declared:
-        return KeptFile(verified_file(reports, application.name))
+        return SqliteVerifiedStore(verified_file(reports, application.name))
     if not application.aggregations:
-        return NothingKept()
+        return NoVerifiedStore()
     # The user says how a discovered application counts. Nothing is verified for a count that was described otherwise.
     (aggregation,) = application.aggregations
     version = zlib.crc32(repr(aggregation).encode())
-    return KeptFile(reports / application.name / f"totals-{version:08x}.sqlite")
+    return SqliteVerifiedStore(reports / application.name / f"totals-{version:08x}.sqlite")
 
 
 def passed_lately(check: str, pipeline: str, reports: Path, *, minutes: float) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
-from streamplan.checks.framework.verified import StoreTotals
+from streamplan.checks.framework.verified import StateStoreTotals
 from streamplan.errors import CouldNotLook
 from streamplan.reports.status import status_file
 
@@ -81,13 +81,13 @@ def state_files(reports: Path, pipeline: str) -> list[Path]:
     return [path for path in candidates if path.exists()]
 
 
-def read_state_store(reports: Path, pipeline: str) -> StoreTotals | None:
+def read_state_store(reports: Path, pipeline: str) -> StateStoreTotals | None:
     """What the state store held when it was last read; None when it never was."""
     path = state_store_file(reports, pipeline)
     if not path.exists():
         return None
     content = json.loads(path.read_text())
-    return StoreTotals(
+    return StateStoreTotals(
         positions={int(partition): position for partition, position in content["positions"].items()},
         totals={key.encode(): total for key, total in content["totals"].items()},
     )

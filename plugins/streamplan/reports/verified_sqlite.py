@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from streamplan.checks.framework.verified import Held, Verified
+from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
 from streamplan.errors import CouldNotLook
 
 LOCK_SECONDS = 30.0
@@ -24,21 +24,21 @@ create table if not exists held (key blob, partition integer, total integer not 
 _VARIABLES = 500
 
 
-class KeptFile:
-    """``checks.verified.Kept`` in the file ``path``, made when something is kept."""
+class SqliteVerifiedStore:
+    """``checks.verified.VerifiedStore`` in the file ``path``, made when something is kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def verified(self) -> Verified | None:
+    def verified(self) -> VerifiedCut | None:
         with self._open() as database:
             return _read(database)
 
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, Held]:
+    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
         with self._open() as database:
             if keys is None:
                 return _held(database, "", ())
-            found: dict[bytes, Held] = {}
+            found: dict[bytes, KeyTotals] = {}
             left = iter(keys)
             while some := tuple(islice(left, _VARIABLES)):
                 found |= _held(database, f" where key in ({','.join('?' * len(some))})", some)
@@ -48,7 +48,7 @@ class KeptFile:
         with self._open() as database:
             return int(database.execute("select count(*) from counted").fetchone()[0])
 
-    def keep(self, verified: Verified, changed: Mapping[bytes, Held], *, after: Verified | None) -> None:
+    def keep(self, verified: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, after: VerifiedCut | None) -> None:
         with self._open() as database, database:
             database.execute("begin immediate")
             if after is None:
@@ -81,12 +81,12 @@ class KeptFile:
             ) from error
 
 
-def _read(database: sqlite3.Connection) -> Verified | None:
+def _read(database: sqlite3.Connection) -> VerifiedCut | None:
     row = database.execute("select verified from cut").fetchone()
     if row is None:
         return None
     found = json.loads(row[0])
-    return Verified(
+    return VerifiedCut(
         topics=found["topics"],
         source=_positions(found["source"]),
         changelog=_positions(found["changelog"]),
@@ -97,7 +97,7 @@ def _read(database: sqlite3.Connection) -> Verified | None:
     )
 
 
-def _written(verified: Verified) -> str:
+def _written(verified: VerifiedCut) -> str:
     return json.dumps(
         {
             "topics": dict(verified.topics),
@@ -115,9 +115,9 @@ def _positions(found: Mapping[str, int]) -> dict[int, int]:
     return {int(partition): offset for partition, offset in found.items()}
 
 
-def _held(database: sqlite3.Connection, condition: str, keys: Collection[bytes]) -> dict[bytes, Held]:
+def _held(database: sqlite3.Connection, condition: str, keys: Collection[bytes]) -> dict[bytes, KeyTotals]:
     values: dict[bytes, dict[int, int]] = {}
     for key, number, total in database.execute(f"select key, partition, total from held{condition}", tuple(keys)):
         values.setdefault(key, {})[number] = total
     counted = database.execute(f"select key, records from counted{condition}", tuple(keys))
-    return {key: Held(records, values.get(key, {})) for key, records in counted}
+    return {key: KeyTotals(records, values.get(key, {})) for key, records in counted}

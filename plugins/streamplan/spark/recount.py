@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.consistent_cut import Cut, Patience, take_cut
+from streamplan.checks.framework.consistent_cut import ConsistentCut, Deadline, await_consistent_cut
 from streamplan.errors import CouldNotLook
 from streamplan.model.operations import Aggregate, Count
 from streamplan.model.pipeline import Pipeline
@@ -65,7 +65,9 @@ def recount(spark: SparkSession, pipeline: Pipeline, cluster: Cluster, bootstrap
         _refuse_gaps(topics, cluster, {spec.name: spec.configs for spec in pipeline.topics()})
         _, outputs = number_outputs(pipeline, subtopology)
         written = list(dict.fromkeys(output.topic for output in outputs))
-        cut = take_cut(cluster, topology.application_id, topics, [*written, topology.dead_letter_topic], Patience())
+        cut = await_consistent_cut(
+            cluster, topology.application_id, topics, [*written, topology.dead_letter_topic], Deadline()
+        )
         if not any(any(positions.values()) for positions in cut.positions.values()):
             yield Observation(f"{', '.join(topics)}: records processed", "at least 1", "none")
             continue
@@ -95,7 +97,7 @@ def _refuse_gaps(topics: Sequence[str], cluster: Cluster, configs: Mapping[str, 
 
 
 def _expected(
-    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], reader: _Reader, cut: Cut
+    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], reader: _Reader, cut: ConsistentCut
 ) -> DataFrame:
     """Rows of the columns ``walk.OUTPUT`` that the inputs demand."""
     numbers, _ = number_outputs(pipeline, subtopology)
@@ -117,7 +119,7 @@ def _expected(
 
 
 def _compare(
-    pipeline: Pipeline, subtopology: Subtopology, reader: _Reader, cut: Cut, expected: DataFrame
+    pipeline: Pipeline, subtopology: Subtopology, reader: _Reader, cut: ConsistentCut, expected: DataFrame
 ) -> Iterable[Observation]:
     numbers, outputs = number_outputs(pipeline, subtopology)
     untold = behind(subtopology, {node.name for node in joins(subtopology)})
@@ -179,7 +181,7 @@ def _compare_records(output: Output, expected: DataFrame, found: DataFrame) -> I
 
 
 def _compare_dead_letters(
-    pipeline: Pipeline, subtopology: Subtopology, reader: _Reader, cut: Cut, expected: DataFrame
+    pipeline: Pipeline, subtopology: Subtopology, reader: _Reader, cut: ConsistentCut, expected: DataFrame
 ) -> Observation:
     topic = pipeline.topology.dead_letter_topic
     wanted = expected.where(F.col("output") == DEAD_LETTER).select("topic", "partition", "offset")

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from streamplan.checks import CHECKS, compaction, lag, topics, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome, run_check, sentence
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.brokers import EmbeddedKafka
@@ -38,18 +38,18 @@ MARKS = {Outcome.PASSED: "·", Outcome.FAILED: "RED", Outcome.COULD_NOT_LOOK: "?
 PAGE = PROJECT / "docs" / "checks.md"
 
 App = TransactionalApplication
-SHORT = Patience(seconds=5.0, interval=0.1)
+SHORT = Deadline(seconds=5.0, interval=0.1)
 DEADLINE_SECONDS = 60.0
 """Of a question to brokers that are there."""
 
 
 def checks(status: AggregatorStatus | None) -> list[Check]:
-    """All of them, with less patience: what is to be waited for here comes at once or not at all."""
+    """All of them, with shorter deadlines: what is to be waited for here comes at once or not at all."""
     made = {
         "lag": lag.LagCheck(status, SHORT),
-        "compaction": compaction.CompactionCheck(patience=SHORT),
-        "topics": topics.TopicsCheck(patience=SHORT),
-        "totals": totals.TotalsCheck(patience=SHORT),
+        "compaction": compaction.CompactionCheck(deadline=SHORT),
+        "topics": topics.TopicsCheck(deadline=SHORT),
+        "totals": totals.TotalsCheck(deadline=SHORT),
     }
     return [made.get(check.name, check) for check in CHECKS]
 

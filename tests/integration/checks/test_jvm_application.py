@@ -33,7 +33,7 @@ from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckResult, Outcome, run_check, sentence
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.copartitioning import copartition_groups
 from streamplan.model.description import read_description
@@ -52,7 +52,7 @@ from tests.support.waiting import eventually
 
 ORDER = "Id string, ProductType int"
 NAMES = [check.name for check in CHECKS]
-SHORT = Patience(seconds=3.0, interval=0.1)
+SHORT = Deadline(seconds=3.0, interval=0.1)
 """What is to be waited for here comes at once or not at all."""
 
 
@@ -127,9 +127,9 @@ class Running:
     def looks(self, **more: Any) -> dict[str, CheckResult]:
         found, cluster = self.found(**more), self.cluster
         impatient = {
-            "lag": lag.LagCheck(patience=SHORT),
-            "compaction": compaction.CompactionCheck(patience=SHORT),
-            "topics": topics.TopicsCheck(patience=SHORT),
+            "lag": lag.LagCheck(deadline=SHORT),
+            "compaction": compaction.CompactionCheck(deadline=SHORT),
+            "topics": topics.TopicsCheck(deadline=SHORT),
         }
         return {check.name: run_check(found, impatient.get(check.name, check), cluster) for check in CHECKS}
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from streamplan.checks import lag, skew
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
-from streamplan.checks.lag import LAG_PATIENCE
+from streamplan.checks.lag import LAG_DEADLINE
 from streamplan.errors import CouldNotLook
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
@@ -36,7 +36,7 @@ from tests.support.kafka_streams import java, properties, wait_until_running
 from tests.support.soak import soak
 from tests.support.transactional_application import TransactionalApplication
 
-SHORT = replace(LAG_PATIENCE, seconds=1.0)
+SHORT = replace(LAG_DEADLINE, seconds=1.0)
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def application(bootstrap_servers: str) -> Iterator[TransactionalApplication]:
 
 
 def lag_of(application: TransactionalApplication, *, patient: bool = False) -> list[Observation]:
-    patience = LAG_PATIENCE if patient else SHORT
-    rows = list(lag.LagCheck(patience=patience).observe(application_of(application.pipeline), application.cluster))
+    deadline = LAG_DEADLINE if patient else SHORT
+    rows = list(lag.LagCheck(deadline=deadline).observe(application_of(application.pipeline), application.cluster))
     assert rows
     return rows
 
@@ -358,7 +358,7 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
             finally:
                 kafka_streams.close(jvm.java.time.Duration.ofSeconds(120))
         produce(10_000)
-        found = wrong(list(lag.LagCheck(patience=SHORT).observe(subject, cluster)))
+        found = wrong(list(lag.LagCheck(deadline=SHORT).observe(subject, cluster)))
         assert [row.split(" ")[1] for row in found] == ["0_0", "0_1"]
         assert all("has not moved within 1 s" in row for row in found)
     finally:

@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from streamplan.checks import compaction, names, repartition, topics
 from streamplan.checks.discovery.discover import discover
-from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.application import Application, SubtopologyTopics, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.topics import TopicRole, TopicSpec
 
@@ -27,7 +27,7 @@ from tests.support.transactional_application import TransactionalApplication
 from tests.support.waiting import eventually
 
 SET, DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE
-ONE_LOOK = Patience(seconds=0.0)
+ONE_LOOK = Deadline(seconds=0.0)
 
 
 def alter(bootstrap_servers: str, kind: ResourceType, name: str, **configs: str | None) -> None:
@@ -147,7 +147,7 @@ def policy_of(bootstrap_servers: str, cluster: KafkaCluster, topic: str, now: st
 
 def red(application: Application, cluster: KafkaCluster) -> list[Observation]:
     rows = [
-        *compaction.CompactionCheck(patience=ONE_LOOK).observe(application, cluster),
+        *compaction.CompactionCheck(deadline=ONE_LOOK).observe(application, cluster),
         *topics.CHECK.observe(application, cluster),
         *names.CHECK.observe(application, cluster),
     ]
@@ -187,7 +187,7 @@ def test_a_healthy_cleaner_is_not_accused(
     )
     producer.init_transactions(120)
     spec = TopicSpec(topic, TopicRole.CHANGELOG, 1, {"cleanup.policy": "compact"})
-    application = Application("app", "app", (spec,), (Tasks("tasks", ()),), (), (), declared=True)
+    application = Application("app", "app", (spec,), (SubtopologyTopics("tasks", ()),), (), (), declared=True)
     clock, seen = int(time.time() * 1000), list[int]()
     for length in (1, 1, 40, 1, 300, 5):
         for n in range(60):
@@ -197,7 +197,7 @@ def test_a_healthy_cleaner_is_not_accused(
             producer.commit_transaction(120)
             clock += 200
         # One look: the cleaner may be at work, and then it is looked again.
-        check = compaction.CompactionCheck(patience=Patience(seconds=20.0, interval=0.5))
+        check = compaction.CompactionCheck(deadline=Deadline(seconds=20.0, interval=0.5))
         rows = list(check.observe(application, cluster))
         assert [row for row in rows if not row.agrees] == []
         seen.append(sum(len(chunk) for chunk in cluster.read(topic, {0: (0, cluster.offsets(topic)[0].stable)})))
@@ -250,6 +250,6 @@ def test_the_limit_of_the_brokers(application: TransactionalApplication, bootstr
 def test_a_name_that_is_taken_but_for_a_dot(bootstrap_servers: str, new_topic: NewTopicFactory) -> None:
     taken = new_topic("taken.by-another")
     spec = TopicSpec(taken.replace(".", "_"), TopicRole.SINK, 2, {})
-    application = Application("app", "app", (spec,), (Tasks("tasks", ()),), (), (), declared=False)
+    application = Application("app", "app", (spec,), (SubtopologyTopics("tasks", ()),), (), (), declared=False)
     rows = [row for row in names.CHECK.observe(application, KafkaCluster(bootstrap_servers)) if not row.agrees]
     assert [row.observed for row in rows] == [1, taken]

@@ -11,7 +11,7 @@ import pytest
 from streamplan.checks import check_named, compaction, lag, topics
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Outcome, run_check
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.maintenance.purge import purge
 from streamplan.model.processor_topology import TaskId
 from streamplan.pipelines import pipeline_named
@@ -20,8 +20,8 @@ from streamplan.settings import Settings
 
 from tests.support.transactional_application import TransactionalApplication
 
-SHORT = Patience(seconds=3.0, interval=0.1)
-PATIENT = {check.name: replace(check, patience=SHORT) for check in (lag.CHECK, compaction.CHECK, topics.CHECK)}
+SHORT = Deadline(seconds=3.0, interval=0.1)
+PATIENT = {check.name: replace(check, deadline=SHORT) for check in (lag.CHECK, compaction.CHECK, topics.CHECK)}
 """What is to be waited for here comes at once or not at all."""
 
 CHECKED = ("totals", "copartitioning", "repartition", "skew", "lag", "topics", "compaction")

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 from streamplan.checks.compaction import CompactionCheck
-from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.application import Application, SubtopologyTopics, application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import RecordsGone
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
@@ -45,8 +45,8 @@ def application(cluster: FakeCluster) -> FakeApplication:
     return application
 
 
-def wrong(cluster: FakeCluster, patience: Patience = IMPATIENT) -> list[Observation]:
-    rows = list(CompactionCheck(patience=patience, now=lambda: NOW / 1000).observe(ORDERS, cluster))
+def wrong(cluster: FakeCluster, deadline: Deadline = IMPATIENT) -> list[Observation]:
+    rows = list(CompactionCheck(deadline=deadline, now=lambda: NOW / 1000).observe(ORDERS, cluster))
     assert rows
     return [row for row in rows if not row.agrees]
 
@@ -99,7 +99,7 @@ def test_cleaner_at_work_is_given_time(cluster: FakeCluster, application: FakeAp
     def clean(seconds: float) -> None:
         cluster.compact(application.changelog, 0, 20)
 
-    assert not wrong(cluster, Patience(seconds=60.0, interval=5.0, sleep=clean))
+    assert not wrong(cluster, Deadline(seconds=60.0, interval=5.0, sleep=clean))
 
 
 def test_records_that_may_be_one_batch_prove_nothing(cluster: FakeCluster, application: FakeApplication) -> None:
@@ -134,7 +134,7 @@ def test_missing_topic_could_not_be_looked_at(cluster: FakeCluster, application:
 
 
 def rows_of(application: Application, cluster: FakeCluster) -> list[Observation]:
-    return list(CompactionCheck(patience=IMPATIENT, now=lambda: NOW / 1000).observe(application, cluster))
+    return list(CompactionCheck(deadline=IMPATIENT, now=lambda: NOW / 1000).observe(application, cluster))
 
 
 def test_why_superseded_records_are_there_stands_in_the_row(cluster: FakeCluster, application: FakeApplication) -> None:
@@ -324,7 +324,7 @@ def test_the_kind_of_a_store_that_nobody_declared(
     cluster.create("app-written-changelog", 1, {"cleanup.policy": "compact"})
     cluster.produce("app-written-changelog", b"0", b"value")
     specs = [TopicSpec(topic, TopicRole.CHANGELOG, 1, {}) for topic in (name, "app-written-changelog")]
-    application = Application("app", "app", tuple(specs), (Tasks("tasks", ()),), (), (), declared=False)
+    application = Application("app", "app", tuple(specs), (SubtopologyTopics("tasks", ()),), (), (), declared=False)
     found = [(row.subject, row.expected) for row in rows_of(application, cluster) if not row.agrees]
     assert found == ([(f"{name}: cleanup.policy", expected)] if expected else [])
 
@@ -332,6 +332,8 @@ def test_the_kind_of_a_store_that_nobody_declared(
 def test_sources_that_nobody_declared_are_not_judged(cluster: FakeCluster) -> None:
     cluster.create("customers", 1, {"cleanup.policy": "delete"})
     spec = TopicSpec("customers", TopicRole.SOURCE, 1, {})
-    application = Application("app", "app", (spec,), (Tasks("tasks", ("customers",)),), (), (), declared=False)
+    application = Application(
+        "app", "app", (spec,), (SubtopologyTopics("tasks", ("customers",)),), (), (), declared=False
+    )
     with pytest.raises(CouldNotLook, match="nothing that is compacted"):
         rows_of(application, cluster)

@@ -9,7 +9,7 @@ from streamplan.checks import lag
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
 from streamplan.checks.framework.cluster import RecordsGone
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits
 from streamplan.model.status import AggregatorState, AggregatorStatus
@@ -43,8 +43,8 @@ class Clock:
         self.acts.append((seconds, act))
 
     @property
-    def patience(self) -> Patience:
-        return replace(lag.LAG_PATIENCE, clock=self, sleep=self.sleep)
+    def deadline(self) -> Deadline:
+        return replace(lag.LAG_DEADLINE, clock=self, sleep=self.sleep)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def application(cluster: FakeCluster) -> FakeApplication:
 def look(
     cluster: FakeCluster, clock: Clock, subject: Application = ORDERS, status: AggregatorStatus | None = None
 ) -> list[Observation]:
-    rows = list(lag.LagCheck(status, clock.patience, now=lambda: NOW + clock()).observe(subject, cluster))
+    rows = list(lag.LagCheck(status, clock.deadline, now=lambda: NOW + clock()).observe(subject, cluster))
     assert rows
     return rows
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from streamplan.checks import repartition
-from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.application import Application, SubtopologyTopics, application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
@@ -17,7 +17,7 @@ DISCOVERED = Application(
     "app",
     "app",
     (TopicSpec("orders", TopicRole.SOURCE, 2, {}), TopicSpec("app-by-type-repartition", TopicRole.REPARTITION, 2, {})),
-    (Tasks("tasks", ("orders",)), Tasks("tasks", ("app-by-type-repartition",))),
+    (SubtopologyTopics("tasks", ("orders",)), SubtopologyTopics("tasks", ("app-by-type-repartition",))),
     (),
     (),
     declared=False,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from streamplan.checks import compaction, copartitioning, names, repartition, topics
-from streamplan.checks.framework.application import Application, Tasks, application_of
+from streamplan.checks.framework.application import Application, SubtopologyTopics, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.consistent_cut import Patience
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines import enriched, pageviews
@@ -42,8 +42,8 @@ def cluster() -> FakeCluster:
     return made(ORDERS)
 
 
-def wrong(cluster: FakeCluster, application: Application = ORDERS, patience: Patience = IMPATIENT) -> list[Observation]:
-    rows = list(topics.TopicsCheck(patience=patience).observe(application, cluster))
+def wrong(cluster: FakeCluster, application: Application = ORDERS, deadline: Deadline = IMPATIENT) -> list[Observation]:
+    rows = list(topics.TopicsCheck(deadline=deadline).observe(application, cluster))
     assert rows
     return [row for row in rows if not row.agrees]
 
@@ -160,7 +160,7 @@ def test_a_partition_without_a_leader(cluster: FakeCluster) -> None:
 
 def test_many_partitions_are_counted() -> None:
     spec = TopicSpec("wide", TopicRole.SOURCE, 1_000, {})
-    application = replace(DISCOVERED, topics=(spec,), tasks=(Tasks("tasks", ("wide",)),))
+    application = replace(DISCOVERED, topics=(spec,), tasks=(SubtopologyTopics("tasks", ("wide",)),))
     cluster = FakeCluster()
     cluster.broker_ids = (1, 2)
     cluster.create("wide", 1_000)
@@ -170,24 +170,24 @@ def test_many_partitions_are_counted() -> None:
     assert len(rows) == 1 + topics.NAMED_PARTITIONS
 
 
-def passing(cluster: FakeCluster, undo: Callable[[], None]) -> Patience:
+def passing(cluster: FakeCluster, undo: Callable[[], None]) -> Deadline:
     looks = iter(range(100))
 
     def sleep(seconds: float) -> None:
         if next(looks) == 2:
             undo()
 
-    return Patience(seconds=5.0, interval=0.5, clock=lambda: 0.0, sleep=sleep)
+    return Deadline(seconds=5.0, interval=0.5, clock=lambda: 0.0, sleep=sleep)
 
 
 def test_a_replica_that_fell_behind_for_a_moment(cluster: FakeCluster) -> None:
     cluster.down = {2}
-    assert not wrong(cluster, patience=passing(cluster, cluster.down.clear))
+    assert not wrong(cluster, deadline=passing(cluster, cluster.down.clear))
 
 
 def test_a_topic_that_a_broker_does_not_know_yet(cluster: FakeCluster) -> None:
     topic = cluster.existing.pop(CHANGELOG)
-    assert not wrong(cluster, patience=passing(cluster, lambda: cluster.existing.update({CHANGELOG: topic})))
+    assert not wrong(cluster, deadline=passing(cluster, lambda: cluster.existing.update({CHANGELOG: topic})))
 
 
 def test_one_replica_after_another_falls_behind_for_a_moment(cluster: FakeCluster) -> None:
@@ -199,7 +199,7 @@ def test_one_replica_after_another_falls_behind_for_a_moment(cluster: FakeCluste
     def sleep(seconds: float) -> None:
         cluster.down = {2} if cluster.down == {1} else {1}
 
-    found = wrong(cluster, patience=Patience(5.0, 0.5, clock=lambda: float(next(ticks)), sleep=sleep))
+    found = wrong(cluster, deadline=Deadline(5.0, 0.5, clock=lambda: float(next(ticks)), sleep=sleep))
     assert all("replication factor" in row.subject for row in found)
 
 
@@ -211,5 +211,5 @@ def test_of_two_faults_the_one_that_stays(cluster: FakeCluster) -> None:
     def sleep(seconds: float) -> None:
         cluster.down = {3}
 
-    found = wrong(cluster, patience=Patience(5.0, 0.5, clock=lambda: float(next(ticks)), sleep=sleep))
+    found = wrong(cluster, deadline=Deadline(5.0, 0.5, clock=lambda: float(next(ticks)), sleep=sleep))
     assert [row.subject for row in found] == [f"{SOURCE}: fully replicated partitions", f"{SOURCE}-0: in sync"]

@@ -6,7 +6,7 @@ import pytest
 from streamplan.checks import totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.verified import StoreTotals
+from streamplan.checks.framework.verified import StateStoreTotals
 from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
@@ -31,11 +31,11 @@ def application(cluster: FakeCluster) -> FakeApplication:
     return application
 
 
-def rows(cluster: FakeCluster, store: StoreTotals | None = None) -> list[Observation]:
-    return list(TotalsCheck(state_store=store, patience=IMPATIENT).observe(ORDERS, cluster))
+def rows(cluster: FakeCluster, store: StateStoreTotals | None = None) -> list[Observation]:
+    return list(TotalsCheck(state_store=store, deadline=IMPATIENT).observe(ORDERS, cluster))
 
 
-def wrong(cluster: FakeCluster, store: StoreTotals | None = None) -> list[Observation]:
+def wrong(cluster: FakeCluster, store: StateStoreTotals | None = None) -> list[Observation]:
     found = rows(cluster, store)
     assert found
     return [row for row in found if not row.agrees]
@@ -78,7 +78,7 @@ def test_no_false_alarm_while_the_stream_runs(cluster: FakeCluster, application:
 
     cluster.before = go_on
     patient = replace(IMPATIENT, seconds=10.0)
-    assert all(row.agrees for row in TotalsCheck(patience=patient).observe(ORDERS, cluster))
+    assert all(row.agrees for row in TotalsCheck(deadline=patient).observe(ORDERS, cluster))
     assert asked > 10
 
 
@@ -231,9 +231,9 @@ def test_missing_topic_could_not_be_looked_at(cluster: FakeCluster, application:
 
 def test_state_store_is_a_third_opinion(cluster: FakeCluster, application: FakeApplication) -> None:
     repartition = {number: p.end for number, p in enumerate(cluster.existing[application.repartition].partitions)}
-    assert not wrong(cluster, StoreTotals(repartition, {b"0": 10, b"1": 9}))
-    earlier = StoreTotals({**repartition, 0: repartition[0] - 2}, {b"0": 8, b"1": 9})
+    assert not wrong(cluster, StateStoreTotals(repartition, {b"0": 10, b"1": 9}))
+    earlier = StateStoreTotals({**repartition, 0: repartition[0] - 2}, {b"0": 8, b"1": 9})
     assert not wrong(cluster, earlier)
-    assert wrong(cluster, StoreTotals(repartition, {b"0": 10, b"1": 8})) == [
+    assert wrong(cluster, StateStoreTotals(repartition, {b"0": 10, b"1": 8})) == [
         Observation("orders-products-quantities[1] Shirts, in the state store", 9, 8)
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome, explain
-from streamplan.checks.framework.verified import StoreTotals
+from streamplan.checks.framework.verified import StateStoreTotals
 from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch
 from streamplan.reports.results import read_history, read_latest, read_state_store, state_store_file, write_result
 from streamplan.reports.status import read_status, status_file, write_status
@@ -47,7 +47,7 @@ def test_the_state_store_beside_the_results(tmp_path: Path) -> None:
     path = state_store_file(tmp_path, "orders")
     path.parent.mkdir()
     path.write_text(content)
-    assert read_state_store(tmp_path, "orders") == StoreTotals({0: 12, 1: 9}, {b"0": 10, b"1": 9})
+    assert read_state_store(tmp_path, "orders") == StateStoreTotals({0: 12, 1: 9}, {b"0": 10, b"1": 9})
     assert list(read_latest(tmp_path, "orders")) == ["totals"]
 
 

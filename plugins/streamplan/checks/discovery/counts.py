@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streamplan.checks.framework.application import Aggregation, Tasks
+from streamplan.checks.framework.application import Aggregation, SubtopologyTopics
 from streamplan.errors import Refused
 from streamplan.model.topics import TopicRole
 from streamplan.serdes.serde import KEY_FIELD_TYPES, Serde
@@ -40,7 +40,7 @@ class CountOf:
 def resolve_aggregation(
     count: CountOf,
     application_id: str,
-    tasks: Iterable[Tasks],
+    tasks: Iterable[SubtopologyTopics],
     roles: Mapping[str, TopicRole],
     key_types: Mapping[str, str],
 ) -> Aggregation:
@@ -84,7 +84,7 @@ def resolve_aggregation(
     )
 
 
-def _leads(upstream: Tasks, downstream: Tasks, topic: str) -> bool:
+def _leads(upstream: SubtopologyTopics, downstream: SubtopologyTopics, topic: str) -> bool:
     """Whether it writes the topic, as far as is known."""
     return upstream.id is None or (topic in upstream.outputs and topic in downstream.sources)
 

@@ -16,8 +16,8 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from streamplan.checks.discovery.counts import CountOf, resolve_aggregation
-from streamplan.checks.discovery.stored_keys import resolve_key_form
-from streamplan.checks.framework.application import Application, Partitioner, Tasks
+from streamplan.checks.discovery.stored_keys import resolve_key_schema
+from streamplan.checks.framework.application import Application, Partitioner, SubtopologyTopics
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook, Refused
 from streamplan.model.description import DescribedSubtopology, read_description, topics_of
@@ -75,7 +75,7 @@ def discover(
             _inherit(places, changelog, tasks.sources)
             _inherit(types, changelog, tasks.sources)
             partitioner = places.get(changelog, partition_for_key)
-            form = resolve_key_form(cluster, changelog, cluster.offsets(changelog), partitioner)
+            form = resolve_key_schema(cluster, changelog, len(cluster.offsets(changelog)), partitioner)
             suffixes[changelog] = form.suffix
             if form.part:
                 places[changelog] = form.placing(partitioner)
@@ -219,7 +219,7 @@ class _Parts:
     """``roles``: of every topic. ``expected``: partition counts, where they need not be those observed."""
 
     roles: dict[str, TopicRole]
-    tasks: tuple[Tasks, ...] = ()
+    tasks: tuple[SubtopologyTopics, ...] = ()
     groups: tuple[frozenset[str], ...] = ()
     expected: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -238,14 +238,14 @@ def _by_names(found: _Found) -> _Parts:
         | dict.fromkeys(found.changelogs, TopicRole.CHANGELOG)
     )
     tasks = [
-        Tasks(
+        SubtopologyTopics(
             f"tasks that read {topic}", (topic,), tuple(changelog for changelog in pairs if pairs[changelog] == topic)
         )
         for topic in read
     ]
     parts.expected = {changelog: found.greatest([topic]) for changelog, topic in pairs.items()}
     if left := tuple(changelog for changelog in found.changelogs if changelog not in pairs):
-        tasks.append(Tasks(f"tasks that read {' or '.join(read) or 'what is not known'}", (), left))
+        tasks.append(SubtopologyTopics(f"tasks that read {' or '.join(read) or 'what is not known'}", (), left))
         counts = [found.counts[topic] for topic in read if topic in found.counts]
         for changelog in left:
             if counts and found.counts[changelog] not in counts:
@@ -298,7 +298,9 @@ def _by_description(found: _Found, subtopologies: Sequence[DescribedSubtopology]
         stores = {store: f"{found.application_id}-{store}{_CHANGELOG}" for store in one.store_names}
         changelogs = tuple(topic for topic in stores.values() if topic in found.names)
         without += [store for store, topic in stores.items() if topic not in found.names]
-        tasks.append(Tasks(f"sub-topology {one.id}", sources, changelogs, tuple(map(names.of, one.sinks)), one.id))
+        tasks.append(
+            SubtopologyTopics(f"sub-topology {one.id}", sources, changelogs, tuple(map(names.of, one.sinks)), one.id)
+        )
         groups += [frozenset(topic for name in group for topic in read[name]) for group in one.joined]
         parts.expected |= dict.fromkeys(changelogs, found.greatest(sources))
         for topic in sources:

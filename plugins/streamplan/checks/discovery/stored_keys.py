@@ -8,11 +8,13 @@ put a time before or behind it, or another key behind it. Sources, all of Kafka 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from streamplan.checks.framework.application import Partitioner
-from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.model.windows import (
     STORED_SESSION_BYTES,
@@ -27,9 +29,6 @@ from streamplan.model.windows import (
 LOOKED_AT = 200
 """So many of the first offsets of each partition."""
 
-LOOKS = 3
-"""The cleaner, or retention, may take records away while they are read."""
-
 MOST_OTHERS = 0.1
 """So great a share of the keys may be of another form, and still the form is that of the others."""
 
@@ -38,7 +37,7 @@ _LATEST_TIME = 2**47
 
 
 @dataclass(frozen=True)
-class KeyForm:
+class KeySchema:
     """``suffix``: bytes behind the key. ``part``: of a form that is more than that, the key in it."""
 
     fits: Callable[[bytes], bool] = lambda stored: True
@@ -87,12 +86,12 @@ def _foreign_key(stored: bytes) -> bytes:
     return stored[4 : 4 + int.from_bytes(stored[:4], "big")]
 
 
-PLAIN = KeyForm()
+PLAIN = KeySchema()
 
 WINDOWED = (
-    KeyForm(_in_window_store, suffix=STORED_WINDOW_BYTES),
-    KeyForm(_in_session_store, suffix=STORED_SESSION_BYTES),
-    KeyForm(
+    KeySchema(_in_window_store, suffix=STORED_WINDOW_BYTES),
+    KeySchema(_in_session_store, suffix=STORED_SESSION_BYTES),
+    KeySchema(
         _windowed, suffix=WINDOW_START_BYTES
     ),  # a table of windows that was filtered, mapped or suppressed, in a store of its own
 )
@@ -101,32 +100,32 @@ NAMED = (
     # Records of a left or outer join that wait for a match (``OuterStreamJoinStoreFactory``).
     (
         re.compile(r".*(-(left|outer)-shared-join|-KSTREAM-OUTERSHARED-\d+)-store-changelog"),
-        KeyForm(part=_behind_time_and_side),
+        KeySchema(part=_behind_time_and_side),
     ),
     # The subscriptions of a foreign-key join (``KTableImpl``).
     (
         re.compile(r".*(-subscription-store|-KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-\d+)-changelog"),
-        KeyForm(part=_foreign_key),
+        KeySchema(part=_foreign_key),
     ),
 )
 
 
-def resolve_key_form(cluster: Cluster, topic: str, offsets: Mapping[int, Offsets], partitioner: Partitioner) -> KeyForm:
+def resolve_key_schema(cluster: Cluster, topic: str, partitions: int, partitioner: Partitioner) -> KeySchema:
     """By the changelog's name, which the library makes itself for the stores that it needs, or by its first keys."""
     for pattern, form in NAMED:
         if pattern.fullmatch(topic):
             return form
-    return tell_form(_first_keys(cluster, topic, offsets), len(offsets), partitioner)
+    return infer_key_schema(attempt(partial(_first_keys, cluster, topic)), partitions, partitioner)
 
 
-def tell_form(keys: Collection[tuple[int, bytes]], partitions: int, partitioner: Partitioner) -> KeyForm:
+def infer_key_schema(keys: Collection[tuple[int, bytes]], partitions: int, partitioner: Partitioner) -> KeySchema:
     """From some keys with their partitions.
 
     The form of a window that nearly all keys have is nobody's accident: no text has one. Binary keys may; so keys are
     plain where more of them lie right as they are, if nearly all do.
     """
 
-    def right(form: KeyForm) -> int:
+    def right(form: KeySchema) -> int:
         return sum(form.fits(key) and is_right(without_suffix(key, form.suffix), partition) for partition, key in keys)
 
     def is_right(key: bytes, partition: int) -> bool:
@@ -143,23 +142,16 @@ def tell_form(keys: Collection[tuple[int, bytes]], partitions: int, partitioner:
     return PLAIN if right(PLAIN) > right(best) and right(PLAIN) >= nearly_all else best
 
 
-def _first_keys(cluster: Cluster, topic: str, offsets: Mapping[int, Offsets]) -> Collection[tuple[int, bytes]]:
-    for look in range(1, LOOKS + 1):
-        whole = {number: (found.start, found.stable) for number, found in offsets.items()}
-        first = {number: (begin, min(end, begin + LOOKED_AT)) for number, (begin, end) in whole.items()}
-        keys: set[tuple[int, bytes]] = set()
-        try:
-            for chunk in cluster.read(topic, first):
-                keys.update((chunk.partition, key) for key in chunk.keys if key is not None)
-            if not keys:  # these were superseded by later ones
-                for chunk in cluster.read(topic, whole):
-                    keys.update((chunk.partition, key) for key in chunk.keys if key is not None)
-                    if keys:
-                        break
-        except RecordsGone:
-            if look == LOOKS:
-                raise
-            offsets = cluster.offsets(topic)
-        else:
-            break
+def _first_keys(cluster: Cluster, topic: str) -> Collection[tuple[int, bytes]]:
+    """Read some of the first keys of each partition, with the partition."""
+    whole = {number: (found.start, found.stable) for number, found in cluster.offsets(topic).items()}
+    first = {number: (begin, min(end, begin + LOOKED_AT)) for number, (begin, end) in whole.items()}
+    keys: set[tuple[int, bytes]] = set()
+    for chunk in cluster.read(topic, first):
+        keys.update((chunk.partition, key) for key in chunk.keys if key is not None)
+    if not keys:  # these were superseded by later ones
+        for chunk in cluster.read(topic, whole):
+            keys.update((chunk.partition, key) for key in chunk.keys if key is not None)
+            if keys:
+                break
     return keys

@@ -24,7 +24,7 @@ Partitioner = Callable[[bytes, int], int]
 
 
 @dataclass(frozen=True)
-class Tasks:
+class SubtopologyTopics:
     """The stream tasks of a sub-topology: what they read, and the changelogs of their stores. Names are those in Kafka.
 
     ``sources`` are co-partitioned where ``joined``; else each is read for itself. ``id``: of the sub-topology, in the
@@ -91,7 +91,7 @@ class Application:
     name: str
     application_id: str
     topics: tuple[TopicSpec, ...]
-    tasks: tuple[Tasks, ...]
+    tasks: tuple[SubtopologyTopics, ...]
     groups: tuple[frozenset[str], ...]
     aggregations: tuple[Aggregation, ...]
     declared: bool
@@ -127,7 +127,7 @@ def application_of(pipeline: Pipeline) -> Application:
         application_id=topology.application_id,
         topics=pipeline.topics(),
         tasks=tuple(
-            Tasks(
+            SubtopologyTopics(
                 f"sub-topology {subtopology.id}",
                 pipeline.source_topics(subtopology),
                 tuple(topology.changelog_topic(store) for store in subtopology.stores),

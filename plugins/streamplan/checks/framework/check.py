@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.verified import Kept, NothingKept, StoreTotals
+from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.model.status import AggregatorStatus
 from streamplan.model.topics import ObservedTopic
@@ -71,9 +71,9 @@ class CheckContext:
     """
 
     full: bool = False
-    verified: Kept = field(default_factory=NothingKept)
+    verified: VerifiedStore = field(default_factory=NoVerifiedStore)
     aggregator: AggregatorStatus | None = None
-    state_store: StoreTotals | None = None
+    state_store: StateStoreTotals | None = None
     recounted: Callable[[], Iterable[Observation]] | None = None
 
 

@@ -1,67 +1,135 @@
-"""Moments at which what a sub-topology has read and what it has written belong together, while it runs."""
+"""Waiting and trying again: deadlines, repeated reading, and consistent cuts of a running application."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.cluster import Cluster, RecordsGone
 from streamplan.errors import CouldNotLook
+
+MAX_ATTEMPTS = 3
+"""How often a check reads a topic from which records are deleted meanwhile."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long a check waits for something that comes and goes, in seconds."""
+class Deadline:
+    """How long a check waits for a condition, and how often it looks.
+
+    Attributes:
+        seconds: The longest wait.
+        interval: Seconds between two looks.
+        clock: Tells the time in seconds.
+        sleep: Waits for that many seconds.
+    """
 
     seconds: float = 60.0
     interval: float = 0.02
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
+    def waits(self) -> Iterator[None]:
+        """Sleep for an interval and yield, again and again, until the time is over."""
+        end = self.clock() + self.seconds
+        while self.clock() < end:
+            self.sleep(self.interval)
+            yield
+
+
+def attempt(
+    read: Callable[[], Result],
+    *,
+    is_final: Callable[[Result], bool] = lambda result: True,
+    pause: Callable[[], None] = lambda: None,
+) -> Result:
+    """Read up to :data:`MAX_ATTEMPTS` times.
+
+    Compaction, retention and purging delete records while a check reads. What is really wrong is wrong each time.
+
+    Args:
+        read: Reads once.
+        is_final: Whether a result needs no further attempt.
+        pause: Called before the next attempt when a result was not final.
+
+    Returns:
+        The first final result, or the last one.
+
+    Raises:
+        RecordsGone: Records were deleted during the last attempt, too.
+    """
+    for _ in range(MAX_ATTEMPTS - 1):
+        try:
+            result = read()
+        except RecordsGone:
+            continue
+        if is_final(result):
+            return result
+        pause()
+    return read()
+
 
 @dataclass(frozen=True)
-class Cut:
-    """Every record of the sources below ``positions`` has its effect in the outputs below ``ends``, and no other has.
+class ConsistentCut:
+    """Committed offsets and ends of topics that belong together.
 
-    ``positions``  by source topic and partition; a partition without a committed position is absent
-    ``ends``       by output topic and partition
+    Every record of the sources below ``positions`` has its effect in the outputs below ``ends``. No other record has.
+
+    Attributes:
+        positions: Committed offsets by source topic and partition; a partition without one is absent.
+        ends: End offsets by output topic and partition.
     """
 
     positions: Mapping[str, Mapping[int, int]]
     ends: Mapping[str, Mapping[int, int]]
 
 
-def take_cut(cluster: Cluster, group: str, sources: Sequence[str], outputs: Sequence[str], patience: Patience) -> Cut:
-    """Wait for a quiet moment of the sub-topology that reads ``sources`` and writes ``outputs``.
+def await_consistent_cut(
+    cluster: Cluster, group: str, sources: Sequence[str], outputs: Sequence[str], deadline: Deadline
+) -> ConsistentCut:
+    """Wait for a consistent cut of the sub-topology that reads ``sources`` and writes ``outputs``.
 
-    A transaction of ``exactly_once_v2`` holds output records and the sources' positions. So when the positions are the
-    same before and after the outputs were looked at, and no transaction was open on the outputs, then whatever is in
-    the outputs is of transactions whose positions were seen, and of every such transaction all records were seen.
-    Positions inside a transaction that is being settled are not answered before it is (``require_stable``).
+    A transaction of ``exactly_once_v2`` holds output records and the positions in the sources. Suppose that the
+    positions are the same before and after the outputs were looked at, and that no transaction was open on the outputs.
+    Then all records in the outputs are of transactions whose positions were seen, and all records of these transactions
+    were seen. Kafka does not answer positions inside a transaction that is being completed (``require_stable``).
+
+    Args:
+        cluster: Where to look.
+        group: The consumer group, which is the application id.
+        sources: Names of the topics that are read.
+        outputs: Names of the topics that are written.
+        deadline: How long to wait.
+
+    Raises:
+        CouldNotLook: There was no such moment within the deadline.
     """
-    deadline = patience.clock() + patience.seconds
+    end = deadline.clock() + deadline.seconds
     before = {source: cluster.positions(group, source) for source in sources}
     while True:
         offsets = {topic: cluster.offsets(topic) for topic in outputs}
         after = {source: cluster.positions(group, source) for source in sources}
         still_open = [
-            f"{topic}-{partition}"
+            f"{topic}-{number}"
             for topic, partitions in offsets.items()
-            for partition, found in partitions.items()
-            if found.stable != found.end
+            for number, partition in partitions.items()
+            if partition.stable != partition.end
         ]
         if before == after and not still_open:
-            return Cut(
-                after,
-                {topic: {number: found.end for number, found in found.items()} for topic, found in offsets.items()},
-            )
-        if patience.clock() > deadline:
+            ends = {
+                topic: {number: partition.end for number, partition in partitions.items()}
+                for topic, partitions in offsets.items()
+            }
+            return ConsistentCut(after, ends)
+        if deadline.clock() > end:
             raise CouldNotLook(
                 f"the outputs of {group} behind {', '.join(sources)}",
-                expected=f"a moment without an open transaction within {patience.seconds:g} s",
+                expected=f"a moment without an open transaction within {deadline.seconds:g} s",
                 observed=f"open transactions on {', '.join(still_open)}" if still_open else "positions always moving",
                 remedy="Is a transaction hanging, or are the transactions too long for this deadline? Look again.",
             )
         before = after
-        patience.sleep(patience.interval)
+        deadline.sleep(deadline.interval)

@@ -3,7 +3,7 @@
 What is due follows from the topic's own configs, by the rules of Kafka's ``LogCleanerManager`` and ``LocalLog``
 (``LogSegment.shouldRoll``). The cleaner's checkpoint, the borders of segments, the sizes of batches on disk and the
 markers of transactions cannot be seen from outside, so each rule is turned to the side that never accuses a healthy
-topic; see :func:`examine`.
+topic; see :func:`assess`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Pile:
+class CleanerBacklog:
     """The records of one partition of a compacted topic.
 
     Superseded ones by what keeps them, where it cannot be ruled out:
@@ -140,7 +140,7 @@ class Pile:
         return self.active + self.lagging + self.clean_enough + self.due + self.being_cleaned
 
 
-def examine(columns: Columns, rules: CompactionRules, now_ms: int) -> Pile:
+def assess(columns: Columns, rules: CompactionRules, now_ms: int) -> CleanerBacklog:
     """Count what is there, and what is due.
 
     1. A record has left the active segment, which is never compacted, when a later one is more than ``segment.ms``
@@ -165,7 +165,7 @@ def examine(columns: Columns, rules: CompactionRules, now_ms: int) -> Pile:
         too_old = log.newest_before_next_batch(repetitions[0]) + rules.max_lag_ms < now_ms
         due = too_old or dirty > rules.dirty_ratio
     tombstones = sum(columns.tombstones.values())
-    return Pile(
+    return CleanerBacklog(
         records=len(columns),
         live_keys=len(columns.tombstones) - tombstones,
         tombstones=tombstones,

@@ -11,7 +11,7 @@ Positions: TypeAlias = Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class Held:
+class KeyTotals:
     """Of one key: how often it was counted in the source, and its value in each partition of the changelog."""
 
     counted: int = 0
@@ -19,7 +19,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedCut:
     """A moment at which everything agreed.
 
     ``topics``   the ids of the topics: one that was deleted and made again has another
@@ -38,39 +38,39 @@ class Verified:
 
 
 @dataclass(frozen=True)
-class StoreTotals:
+class StateStoreTotals:
     """What a state store held once it had read the repartition topic up to ``positions``."""
 
     positions: Positions
     totals: Mapping[bytes, int]
 
 
-class Kept(Protocol):
+class VerifiedStore(Protocol):
     """Where the last verified cut is kept. The real one is ``reports.verified_sqlite``."""
 
-    def verified(self) -> Verified | None: ...
+    def verified(self) -> VerifiedCut | None: ...
 
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, Held]:
+    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
         """What was verified of these keys, of all for None; those that had no records are absent."""
 
     def keys(self) -> int:
         """How many there are."""
 
-    def keep(self, verified: Verified, changed: Mapping[bytes, Held], *, after: Verified | None) -> None:
+    def keep(self, verified: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, after: VerifiedCut | None) -> None:
         """Replace the cut ``after``, None for whatever was there before. Does nothing where another came between."""
 
 
-class NothingKept:
+class NoVerifiedStore:
     """Every look begins at the beginning."""
 
-    def verified(self) -> Verified | None:
+    def verified(self) -> VerifiedCut | None:
         return None
 
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, Held]:
+    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
         return {}
 
     def keys(self) -> int:
         return 0
 
-    def keep(self, verified: Verified, changed: Mapping[bytes, Held], *, after: Verified | None) -> None:
+    def keep(self, verified: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, after: VerifiedCut | None) -> None:
         pass

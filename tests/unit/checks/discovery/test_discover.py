@@ -8,7 +8,7 @@ from streamplan import checks
 from streamplan.checks import copartitioning, lag, not_applicable, skew, totals
 from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover, own_topics
-from streamplan.checks.framework.application import Application, Tasks
+from streamplan.checks.framework.application import Application, SubtopologyTopics
 from streamplan.checks.framework.check import Observation, Outcome, run_check
 from streamplan.errors import CouldNotLook, Refused
 from streamplan.model.partitioner import partition_for_key
@@ -60,7 +60,7 @@ def wrong(application: Application, cluster: FakeCluster) -> list[Observation]:
 
 
 def missing(application: Application, cluster: FakeCluster) -> list[str]:
-    rows = checks.topics.TopicsCheck(patience=IMPATIENT).observe(application, cluster)
+    rows = checks.topics.TopicsCheck(deadline=IMPATIENT).observe(application, cluster)
     return [row.subject for row in rows if not row.agrees and row.observed == "missing"]
 
 
@@ -208,7 +208,9 @@ def test_one_topic_that_is_read_makes_every_store(cluster: FakeCluster) -> None:
     topics(cluster, "app-a-changelog", "app-b-changelog", partitions=2)
     reads(cluster, "app", "orders")
     found = discover(cluster, "app")
-    assert found.tasks == (Tasks("tasks that read orders", ("orders",), ("app-a-changelog", "app-b-changelog")),)
+    assert found.tasks == (
+        SubtopologyTopics("tasks that read orders", ("orders",), ("app-a-changelog", "app-b-changelog")),
+    )
     assert expected(found, "app-a-changelog") == 3
 
 
@@ -305,8 +307,10 @@ def joined(cluster: FakeCluster) -> FakeCluster:
 def test_the_topology_tells_what_belongs_together(joined: FakeCluster) -> None:
     found = discover(joined, "app", topology=JOINED)
     assert found.tasks == (
-        Tasks("sub-topology 0", ("orders",), (), ("app-by-user-repartition",), 0),
-        Tasks("sub-topology 1", ("app-by-user-repartition", "users"), ("app-users-store-changelog",), ("enriched",), 1),
+        SubtopologyTopics("sub-topology 0", ("orders",), (), ("app-by-user-repartition",), 0),
+        SubtopologyTopics(
+            "sub-topology 1", ("app-by-user-repartition", "users"), ("app-users-store-changelog",), ("enriched",), 1
+        ),
     )
     assert found.groups == (frozenset({"app-by-user-repartition", "users"}),)
     assert {spec.name: spec.role for spec in found.topics} == {
@@ -382,8 +386,8 @@ def test_what_does_not_fit_the_topology_is_told(joined: FakeCluster) -> None:
 def test_our_own_description_is_one(cluster: FakeCluster, orders: FakeApplication, pipeline_text: str) -> None:
     found = discover(cluster, orders.group, topology=pipeline_text)
     assert found.tasks == (
-        Tasks("sub-topology 0", ("orders",), (), (orders.repartition,), 0),
-        Tasks("sub-topology 1", (orders.repartition,), (orders.changelog,), (), 1),
+        SubtopologyTopics("sub-topology 0", ("orders",), (), (orders.repartition,), 0),
+        SubtopologyTopics("sub-topology 1", (orders.repartition,), (orders.changelog,), (), 1),
     )
 
 

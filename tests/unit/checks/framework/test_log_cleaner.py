@@ -9,10 +9,10 @@ from streamplan.checks.framework.cluster import Record
 from streamplan.checks.framework.log_cleaner import (
     BATCH_OVERHEAD,
     MARKER_BYTES,
+    CleanerBacklog,
     Columns,
     CompactionRules,
-    Pile,
-    examine,
+    assess,
 )
 
 from tests.support.fake_cluster import FakeChunk
@@ -34,7 +34,7 @@ def log(*records: tuple[int, bytes, bytes | None]) -> Columns:
 
 
 def test_counts() -> None:
-    pile = examine(log((0, b"a", b"1"), (0, b"b", b"1"), (0, b"a", b"2"), (0, b"b", None)), RULES, 0)
+    pile = assess(log((0, b"a", b"1"), (0, b"b", b"1"), (0, b"a", b"2"), (0, b"b", None)), RULES, 0)
     assert (pile.records, pile.live_keys, pile.tombstones, pile.superseded, pile.due) == (4, 1, 1, 2, 0)
 
 
@@ -44,44 +44,44 @@ def test_chunks_are_one_log() -> None:
     for first in range(0, 40, 7):
         records = [Record(0, n, n, b"%d" % (n % 3), b"v") for n in range(first, min(first + 7, 40))]
         parts.add(FakeChunk(0, records))
-    assert examine(parts, RULES, 1000) == examine(whole, RULES, 1000)
+    assert assess(parts, RULES, 1000) == assess(whole, RULES, 1000)
     assert parts.superseded_below(20) == whole.superseded_below(20) == 17
 
 
 def test_an_empty_partition() -> None:
-    assert examine(Columns(), RULES, 0) == Pile(0, 0, 0, 0, 0, 0, 0, 0, 0)
+    assert assess(Columns(), RULES, 0) == CleanerBacklog(0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def test_why_superseded_records_are_still_there() -> None:
     """Key a at 0..39 ms, then x at 42 ms: 0..31 have left the active segment, which takes 10 ms."""
     records = [(n, b"a", b"v") for n in range(40)] + [(42, b"x", b"v")]
-    pile = examine(log(*records), RULES, 1000)
+    pile = assess(log(*records), RULES, 1000)
     assert (pile.active, pile.lagging, pile.clean_enough, pile.due) == (8, 0, 0, 31)
     lag = CompactionRules(**{**vars(RULES), "min_lag_ms": 20})
     # A segment that began at n ms took records up to n + 10, and is let be until they are 20 ms old.
-    pile = examine(log(*records), lag, 51)
+    pile = assess(log(*records), lag, 51)
     assert (pile.active, pile.lagging, pile.clean_enough, pile.due) == (8, 11, 0, 20)
     never = CompactionRules(**{**vars(RULES), "dirty_ratio": 1.0})
-    pile = examine(log(*records), never, 1000)
+    pile = assess(log(*records), never, 1000)
     assert (pile.active, pile.lagging, pile.clean_enough, pile.due) == (8, 0, 31, 0)
 
 
 def test_a_dirty_part_below_the_ratio_is_not_due() -> None:
     unique = [(0, b"k%d" % n, b"v") for n in range(100)]
     repeated = [(0, b"k%d" % n, b"v") for n in range(90)]
-    assert examine(log(*unique, *repeated, (100, b"x", b"v")), RULES, 1000).due == 0
-    assert examine(log(*unique, *repeated * 5, (100, b"x", b"v")), RULES, 1000).due == 450
+    assert assess(log(*unique, *repeated, (100, b"x", b"v")), RULES, 1000).due == 0
+    assert assess(log(*unique, *repeated * 5, (100, b"x", b"v")), RULES, 1000).due == 450
 
 
 def test_the_first_records_of_a_partition_are_enough() -> None:
     records = [(n, b"%d" % (n % 3), b"v") for n in range(200)]
-    assert examine(log(*records[:100]), RULES, 1000).due == 100 - 11 - 3
-    assert examine(log(*records), RULES, 1000).due == 200 - 11 - 3
+    assert assess(log(*records[:100]), RULES, 1000).due == 100 - 11 - 3
+    assert assess(log(*records), RULES, 1000).due == 200 - 11 - 3
 
 
 def test_records_out_of_order_in_time_prove_nothing() -> None:
     """A record from the past follows one from now: no segment was closed by that."""
-    assert examine(log((100, b"a", b"1"), (0, b"a", b"2"), (105, b"a", b"3")), RULES, 1000).due == 0
+    assert assess(log((100, b"a", b"1"), (0, b"a", b"2"), (105, b"a", b"3")), RULES, 1000).due == 0
 
 
 @pytest.mark.parametrize("cleaned", range(0, 200, 10))
@@ -100,7 +100,7 @@ def test_no_healthy_log_is_accused(cleaned: int, keys: int) -> None:
             kept = [record for record in kept if record[0] >= base or last[record[2]] == record[0]]
             checkpoint = base
         columns = columns_of(Record(0, offset, time, key, b"v") for offset, time, key in kept)
-        assert examine(columns, RULES, 10_000).due == 0
+        assert assess(columns, RULES, 10_000).due == 0
 
 
 # -- a broker's log by the byte
@@ -214,7 +214,7 @@ def test_no_log_on_disk_is_accused(seed: int) -> None:
             broker.end_transaction(time)
         broker.clean(time)
         if step % 20 == 0:
-            assert examine(broker.read(), rules, time).due == 0, step
+            assert assess(broker.read(), rules, time).due == 0, step
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -238,5 +238,5 @@ def test_a_cleaner_that_stops_is_found_on_disk(transactional: bool, dirty_ratio:
         if step < 2_000:
             broker.clean(1000 * step)
         if step == 2_000:
-            assert examine(broker.read(), rules, 1000 * step).due == 0
-    assert examine(broker.read(), rules, 4_000_000).due > 1_000
+            assert assess(broker.read(), rules, 1000 * step).due == 0
+    assert assess(broker.read(), rules, 4_000_000).due > 1_000

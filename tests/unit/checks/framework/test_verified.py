@@ -12,11 +12,11 @@ import pytest
 from streamplan.checks.framework.application import Aggregation, Application, application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import Chunk, records_of
-from streamplan.checks.framework.verified import Held, Verified
+from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
 from streamplan.checks.totals import Counts, TotalsCheck, count_chunk
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.reports.verified_sqlite import KeptFile
+from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Undecodable
 
@@ -54,19 +54,21 @@ def application(cluster: CountingCluster) -> FakeApplication:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> KeptFile:
-    return KeptFile(tmp_path / "reports" / "totals.sqlite")
+def kept(tmp_path: Path) -> SqliteVerifiedStore:
+    return SqliteVerifiedStore(tmp_path / "reports" / "totals.sqlite")
 
 
 def wrong(
-    cluster: FakeCluster, kept: KeptFile, *, full: bool = False, subject: Application = ORDERS
+    cluster: FakeCluster, kept: SqliteVerifiedStore, *, full: bool = False, subject: Application = ORDERS
 ) -> list[Observation]:
-    found = list(TotalsCheck(verified=kept, full=full, patience=IMPATIENT).observe(subject, cluster))
+    found = list(TotalsCheck(verified=kept, full=full, deadline=IMPATIENT).observe(subject, cluster))
     assert found
     return [row for row in found if not row.agrees]
 
 
-def test_only_what_is_new_is_read(cluster: CountingCluster, application: FakeApplication, kept: KeptFile) -> None:
+def test_only_what_is_new_is_read(
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
+) -> None:
     assert not wrong(cluster, kept)
     cluster.records_read.clear()
     assert not wrong(cluster, kept)
@@ -81,12 +83,12 @@ def test_only_what_is_new_is_read(cluster: CountingCluster, application: FakeApp
 
 
 def test_all_totals_are_shown_while_they_are_few(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     assert not wrong(cluster, kept)
     application.order(20)
     application.drain()
-    rows = {row.subject: row for row in TotalsCheck(verified=kept, patience=IMPATIENT).observe(ORDERS, cluster)}
+    rows = {row.subject: row for row in TotalsCheck(verified=kept, deadline=IMPATIENT).observe(ORDERS, cluster)}
     assert rows["orders-products-quantities[0] Jackets"].observed == 11
     assert rows["orders-products-quantities[1] Shirts"].observed == 9
     (processed,) = (row for subject, row in rows.items() if "records processed" in subject)
@@ -94,7 +96,7 @@ def test_all_totals_are_shown_while_they_are_few(
 
 
 def test_a_fault_stays_red_and_is_placed_behind_the_last_verified_cut(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     assert not wrong(cluster, kept)
     at = application.order(20)
@@ -107,7 +109,7 @@ def test_a_fault_stays_red_and_is_placed_behind_the_last_verified_cut(
 
 
 def test_tampering_without_news_is_found(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     assert not wrong(cluster, kept)
     cluster.produce(application.changelog, b"0", (11).to_bytes(8, "big"))
@@ -117,7 +119,7 @@ def test_tampering_without_news_is_found(
 
 
 def test_a_record_lost_on_the_way_between_two_cuts(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     """It was waiting when the cut was kept; then its position was passed, and nothing of it is new anywhere."""
     application.order(20)
@@ -131,7 +133,7 @@ def test_a_record_lost_on_the_way_between_two_cuts(
 
 
 def test_input_that_was_verified_may_be_deleted(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     assert not wrong(cluster, kept)
     for number, partition in enumerate(cluster.existing["orders"].partitions):
@@ -150,7 +152,7 @@ def test_input_that_was_verified_may_be_deleted(
 
 
 def test_dead_letters_of_verified_records_may_be_deleted(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     bad = cluster.produce("orders", b"bad", b"not JSON")
     application.drain()
@@ -166,7 +168,7 @@ def test_dead_letters_of_verified_records_may_be_deleted(
 
 
 def test_an_application_that_was_reset_is_counted_anew(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     assert not wrong(cluster, kept)
     for topic in (application.repartition, application.changelog):
@@ -181,7 +183,7 @@ def test_an_application_that_was_reset_is_counted_anew(
 
 
 def test_a_position_that_went_back_is_counted_anew(
-    cluster: CountingCluster, application: FakeApplication, kept: KeptFile
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     """Without new topics: what is processed a second time is counted twice, and that is found."""
     assert not wrong(cluster, kept)
@@ -194,7 +196,7 @@ def test_random_walks(cluster: CountingCluster, tmp_path: Path, seed: int) -> No
     """Any interleaving of orders, tasks, looks, and deletions of what was verified: green, and the counts are kept."""
     random = Random(seed)
     application = FakeApplication(cluster, PIPELINE)
-    kept = KeptFile(tmp_path / "totals.sqlite")
+    kept = SqliteVerifiedStore(tmp_path / "totals.sqlite")
     ordered: Counter[bytes] = Counter()
     for n in range(120):
         match random.randrange(6):
@@ -233,7 +235,7 @@ def test_of_many_keys_only_those_with_news_are_compared(tmp_path: Path, seed: in
         ORDERS, aggregations=(replace(ORDERS.aggregations[0], serde=Json("k string"), field="k"),)
     )
     application = FakeApplication(cluster, PIPELINE)
-    kept = KeptFile(tmp_path / "totals.sqlite")
+    kept = SqliteVerifiedStore(tmp_path / "totals.sqlite")
     held: Counter[bytes] = Counter()
 
     def process(key: bytes) -> None:
@@ -260,13 +262,13 @@ def test_of_many_keys_only_those_with_news_are_compared(tmp_path: Path, seed: in
     assert victim.decode() in row.subject
 
 
-def test_a_cut_is_kept_only_after_the_one_it_went_out_from(kept: KeptFile) -> None:
-    first = Verified({"orders": "id"}, {0: 1}, {0: 1}, {}, 1, frozenset())
-    kept.keep(first, {b"0": Held(1, {0: 1})}, after=None)
-    kept.keep(replace(first, records=5), {b"0": Held(5, {0: 5})}, after=first)
-    kept.keep(replace(first, records=2), {b"0": Held(2, {0: 2})}, after=first)  # came too late
+def test_a_cut_is_kept_only_after_the_one_it_went_out_from(kept: SqliteVerifiedStore) -> None:
+    first = VerifiedCut({"orders": "id"}, {0: 1}, {0: 1}, {}, 1, frozenset())
+    kept.keep(first, {b"0": KeyTotals(1, {0: 1})}, after=None)
+    kept.keep(replace(first, records=5), {b"0": KeyTotals(5, {0: 5})}, after=first)
+    kept.keep(replace(first, records=2), {b"0": KeyTotals(2, {0: 2})}, after=first)  # came too late
     assert kept.verified() == replace(first, records=5)
-    assert kept.held([b"0"]) == {b"0": Held(5, {0: 5})}
+    assert kept.held([b"0"]) == {b"0": KeyTotals(5, {0: 5})}
     kept.keep(first, {}, after=None)
     assert (kept.verified(), kept.keys()) == (first, 0)
 
@@ -275,7 +277,7 @@ def test_a_file_that_is_none_could_not_be_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "totals.sqlite"
     path.write_bytes(b"no database" * 100)
     with pytest.raises(CouldNotLook, match="Remove the file"):
-        KeptFile(path).verified()
+        SqliteVerifiedStore(path).verified()
 
 
 # -- without transactions
@@ -309,7 +311,7 @@ FOREIGN = replace(
 def test_at_least_once_is_between_its_bounds_at_any_moment(cluster: CountingCluster, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     application = AtLeastOnce(cluster)
-    kept = KeptFile(tmp_path / "totals.sqlite")
+    kept = SqliteVerifiedStore(tmp_path / "totals.sqlite")
 
     def step() -> None:
         match random.randrange(4):
@@ -333,7 +335,9 @@ def test_at_least_once_is_between_its_bounds_at_any_moment(cluster: CountingClus
             assert not wrong(cluster, kept, subject=FOREIGN)
 
 
-def test_at_least_once_a_lost_and_a_doubled_record_are_found(cluster: CountingCluster, kept: KeptFile) -> None:
+def test_at_least_once_a_lost_and_a_doubled_record_are_found(
+    cluster: CountingCluster, kept: SqliteVerifiedStore
+) -> None:
     application = AtLeastOnce(cluster)
     for n in range(20):
         application.order(n)
