@@ -57,7 +57,7 @@ def purge(pipeline: Pipeline, bootstrap_servers: str, settings: Settings) -> Pur
             return Purged({}, f"no cut of {topic} is verified")
         needed: list[Positions] = [verified.repartition, cluster.positions(group, topic)]
         reader = next(group.id for group in pipeline.topology.subtopologies if topic in pipeline.source_topics(group))
-        by_spark = checkpoints.finished(settings.checkpoints, group, reader)
+        by_spark = checkpoints.committed_offsets(settings.checkpoints, group, reader)
         if by_spark is not None:
             needed.append(by_spark.get(topic, {}))
         starts = {partition: found.start for partition, found in cluster.offsets(topic).items()}

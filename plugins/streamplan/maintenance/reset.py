@@ -16,6 +16,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.reports.results import state_files
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
+from streamplan.spark.state.offset_log import checkpoint_location
 
 
 def observe_reset(
@@ -36,7 +37,7 @@ def observe_reset(
     application_id = pipeline.topology.application_id
     there = cluster.topics([spec.name for spec in internal_topics(pipeline)])
     positions = cluster.read_by(application_id)
-    place = checkpoints.location(settings.checkpoints, application_id)
+    place = checkpoint_location(settings.checkpoints, application_id)
     return ResetPlan(
         pipeline=pipeline.name,
         application_id=application_id,
@@ -84,7 +85,7 @@ def apply_reset(
     delete_topics(bootstrap_servers, list(plan.topics))
     say(f"deleted {', '.join(plan.topics) or 'no topic'}")
     checkpoints.delete(settings.checkpoints, application_id)
-    say(f"checkpoints: none in {checkpoints.location(settings.checkpoints, application_id)}")
+    say(f"checkpoints: none in {checkpoint_location(settings.checkpoints, application_id)}")
     for name in plan.files:
         Path(settings.reports, name).unlink(missing_ok=True)
     apply_topics(bootstrap_servers, pipeline, show=say)

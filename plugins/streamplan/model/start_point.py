@@ -1,8 +1,8 @@
-"""How a query of an aggregator begins: where its checkpoint ends, or from what is in Kafka.
+"""Where a query of an aggregator begins: where its checkpoint ends, or at what is in Kafka.
 
-What is in Kafka is one history, since output records and positions are committed together. A checkpoint is a copy of
-a part of it that saves the way through the changelog. It is used when it tells the same history, replaced when it is
-of no use, and refused when the two contradict each other so that either choice could lose or double records.
+Output records and positions are committed to Kafka together, so Kafka holds one consistent history. A checkpoint is a
+copy of a part of that history, which saves reading the changelog topics again. It is used when it agrees with Kafka,
+replaced when it is of no use, and refused when either choice could lose or double records.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from streamplan.errors import Refused
 
 TopicPartition: TypeAlias = tuple[str, int]
 
-Ends: TypeAlias = Mapping[TopicPartition, int]
-"""By topic and partition the offset that is read next."""
+OffsetMap: TypeAlias = Mapping[TopicPartition, int]
+"""For each topic and partition, the offset that is read next."""
 
 
-class Start(StrEnum):
-    """``POSITIONS``: without a checkpoint, at the committed positions; ``RESTORE``: the same, with the state from the
-    changelog topics; ``CHECKPOINT``: where the checkpoint ends."""
+class StartFrom(StrEnum):
+    """Where a query takes its first offsets and its state from.
+
+    ``POSITIONS``: the group's committed positions, without state. ``RESTORE``: the committed positions, with the state
+    from the changelog topics. ``CHECKPOINT``: the end of the checkpoint.
+    """
 
     POSITIONS = "positions"
     RESTORE = "restore"
@@ -30,112 +33,128 @@ class Start(StrEnum):
 
 
 @dataclass(frozen=True)
-class CheckpointView:
+class CheckpointState:
     """What a checkpoint says.
 
-    ``identity``  whose it is; empty for one that was never finished
-    ``done``      ends of the last micro-batch that was finished; None before the first
-    ``begun``     ends of the last micro-batch that was begun; None before the first
-    ``damage``    why it cannot be read; the rest means nothing then
+    Attributes:
+        identity: Which query it belongs to; empty when the checkpoint was never completed.
+        committed: End offsets of the last micro-batch that was finished; None before the first micro-batch.
+        planned: End offsets of the last micro-batch that was begun; None before the first micro-batch.
+        corruption: Why the checkpoint cannot be read; empty when it can. If set, the other fields mean nothing.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
-    done: Ends | None = None
-    begun: Ends | None = None
-    damage: str = ""
+    committed: OffsetMap | None = None
+    planned: OffsetMap | None = None
+    corruption: str = ""
 
 
 @dataclass(frozen=True)
 class Committed:
     """What Kafka has of a sub-topology.
 
-    ``positions``  of the group, final: no other aggregator can move them
-    ``starts``     the first offsets that the topics still hold
-    ``changelog``  how many offsets the changelogs were ever given; 0 for a sub-topology without state
+    Attributes:
+        positions: Committed positions of the group. They are final: no other aggregator can move them.
+        starts: The first offsets that the source topics still hold.
+        changelog: The number of offsets that the changelog topics were ever given; 0 for a sub-topology without state.
     """
 
-    positions: Ends
-    starts: Ends
+    positions: OffsetMap
+    starts: OffsetMap
     changelog: int
 
 
 @dataclass(frozen=True)
-class Decision:
-    """``reason`` is empty where nobody asks: a new application, or a checkpoint that fits."""
+class StartDecision:
+    """Where a query begins, and why.
 
-    start: Start
+    Attributes:
+        start: Where it begins.
+        reason: Why the checkpoint is not used; empty for a new application, and when it is used.
+    """
+
+    start: StartFrom
     reason: str = ""
 
 
 STORES = "stores"
-"""The part of an identity that says what the changelogs hold."""
+"""The part of an identity that says what the changelog topics hold."""
 
 
 def resolve_start(
-    what: str, checkpoint: CheckpointView | None, identity: Mapping[str, str], committed: Committed, *, stateful: bool
-) -> Decision:
-    """How the query ``what`` begins; raises :class:`Refused`.
+    query: str, checkpoint: CheckpointState | None, identity: Mapping[str, str], committed: Committed, *, stateful: bool
+) -> StartDecision:
+    """Decide where a query begins.
 
-    ``identity`` is what a checkpoint of this very query says of itself.
+    Args:
+        query: The query as errors name it, such as ``sub-topology 1``.
+        checkpoint: What the query's checkpoint says; None where there is none.
+        identity: The identity that a checkpoint of this query has.
+        committed: What Kafka has of the query's sub-topology.
+        stateful: Whether the query has state. A stateful query cannot begin within a micro-batch.
+
+    Raises:
+        Refused: Records were deleted before they were read, the checkpoint is ahead of the committed positions, or the
+            state stores are not those of the checkpoint.
     """
-    _refuse_lost_records(what, committed)
-    without = Start.RESTORE if committed.changelog else Start.POSITIONS
+    _refuse_lost_records(query, committed)
+    from_kafka = StartFrom.RESTORE if committed.changelog else StartFrom.POSITIONS
     if checkpoint is None:
-        return Decision(without, "it has no checkpoint" if committed.changelog else "")
-    if checkpoint.damage:
-        return Decision(without, f"its checkpoint is damaged: {checkpoint.damage}")
+        return StartDecision(from_kafka, "it has no checkpoint" if committed.changelog else "")
+    if checkpoint.corruption:
+        return StartDecision(from_kafka, f"its checkpoint is damaged: {checkpoint.corruption}")
     if not checkpoint.identity:
-        return Decision(without, "its checkpoint was never finished")
+        return StartDecision(from_kafka, "its checkpoint was never finished")
     if checkpoint.identity.get(STORES) != identity.get(STORES):
         raise Refused(
-            f"{what}: its state stores are not those of its checkpoint",
+            f"{query}: its state stores are not those of its checkpoint",
             expected=identity.get(STORES) or "none",
             observed=checkpoint.identity.get(STORES) or "none",
             remedy="What the changelogs hold cannot be read as something else. Give the changed operation another "
             "store=, or reset the application: it then begins at the start of its input.",
         )
-    for name, own in identity.items():
-        if checkpoint.identity.get(name) != own:
-            of = checkpoint.identity.get(name, "nothing")
-            return Decision(without, f"its checkpoint is another's: of {name} {of}, not {own}")
-    if checkpoint.begun is None:
-        return Decision(without, "its checkpoint has no micro-batch" if committed.changelog else "")
-    done = checkpoint.done or {}
-    _refuse_ahead(what, done, committed)
-    for reason in _misfits(done, checkpoint.begun, committed, stateful=stateful):
-        return Decision(without, f"its checkpoint does not fit: {reason}")
-    return Decision(Start.CHECKPOINT)
+    for name, expected in identity.items():
+        observed = checkpoint.identity.get(name, "nothing")
+        if observed != expected:
+            return StartDecision(from_kafka, f"its checkpoint is another's: of {name} {observed}, not {expected}")
+    if checkpoint.planned is None:
+        return StartDecision(from_kafka, "its checkpoint has no micro-batch" if committed.changelog else "")
+    processed = checkpoint.committed or {}
+    _refuse_checkpoint_ahead(query, processed, committed)
+    for reason in _misfits(processed, checkpoint.planned, committed, stateful=stateful):
+        return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")
+    return StartDecision(StartFrom.CHECKPOINT)
 
 
-def _refuse_lost_records(what: str, committed: Committed) -> None:
+def _refuse_lost_records(query: str, committed: Committed) -> None:
     for (topic, partition), position in sorted(committed.positions.items()):
         start = committed.starts.get((topic, partition), 0)
         if position < start:
             raise Refused(
-                f"{what}: records of {topic}-{partition} were deleted before they were read",
+                f"{query}: records of {topic}-{partition} were deleted before they were read",
                 expected=f"the record at position {position} of the group",
                 observed=f"the topic begins at offset {start}",
                 remedy="They are lost. To go on without them reset the application, or set the group's position there.",
             )
 
 
-def _refuse_ahead(what: str, done: Ends, committed: Committed) -> None:
+def _refuse_checkpoint_ahead(query: str, processed: OffsetMap, committed: Committed) -> None:
     for (topic, partition), position in sorted(committed.positions.items()):
-        processed = done.get((topic, partition), 0)
-        if position < processed:
+        end = processed.get((topic, partition), 0)
+        if position < end:
             raise Refused(
-                f"{what}: its checkpoint is ahead of Kafka at {topic}-{partition}",
-                expected=f"a position of at least {processed}, which the checkpoint has processed",
+                f"{query}: its checkpoint is ahead of Kafka at {topic}-{partition}",
+                expected=f"a position of at least {end}, which the checkpoint has processed",
                 observed=f"position {position} of the group",
                 remedy="Somebody set the group's positions back, or Kafka lost data: reset the application, or bring "
                 "the positions back.",
             )
 
 
-def _misfits(done: Ends, begun: Ends, committed: Committed, *, stateful: bool) -> Iterator[str]:
-    """Why the micro-batch that comes next could not be run, or run again."""
+def _misfits(processed: OffsetMap, planned: OffsetMap, committed: Committed, *, stateful: bool) -> Iterator[str]:
+    """Yield the reasons why the checkpoint's next micro-batch could not be run, or run again."""
     for (topic, partition), position in sorted(committed.positions.items()):
-        first, until = done.get((topic, partition), 0), begun.get((topic, partition), 0)
+        first, until = processed.get((topic, partition), 0), planned.get((topic, partition), 0)
         where = f"{topic}-{partition}"
         if position > until:
             yield f"it is behind Kafka, for it ends at {until} of {where} and the group is at {position}"

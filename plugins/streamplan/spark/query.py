@@ -33,7 +33,7 @@ from streamplan.spark.sink.writers import (
 )
 from streamplan.spark.sources import read_stream
 from streamplan.spark.state.checkpoint import Checkpoint
-from streamplan.spark.state.checkpoint_files import location
+from streamplan.spark.state.offset_log import checkpoint_location
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,9 @@ class Deployment:
         )
 
     def checkpoint(self, spark: SparkSession, subtopology: Subtopology) -> Checkpoint:
-        return Checkpoint(spark, location(self.checkpoints, self.pipeline.topology.application_id, subtopology.id))
+        return Checkpoint(
+            spark, checkpoint_location(self.checkpoints, self.pipeline.topology.application_id, subtopology.id)
+        )
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def plan_query(
         code = CodeGeneration()
 
         def write(batch: DataFrame, number: int) -> None:
-            target = replace(base, ranges=checkpoint.ranges(number, topics))
+            target = replace(base, ranges=checkpoint.offset_ranges(number, topics))
             code.suit(batch.sparkSession, sum(until - first for first, until in target.ranges.values()))
             spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(target))
             with _kept(batch, nothing if plan.kept else None) as own:

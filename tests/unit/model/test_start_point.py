@@ -4,48 +4,48 @@ from dataclasses import replace
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.model.start_point import CheckpointView, Committed, Decision, Start, resolve_start
+from streamplan.model.start_point import CheckpointState, Committed, StartDecision, StartFrom, resolve_start
 
 T = "repartition"
 OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "stores": "totals: count"}
-FITS = CheckpointView(OWN, done={(T, 0): 10, (T, 1): 20}, begun={(T, 0): 15, (T, 1): 25})
+FITS = CheckpointState(OWN, committed={(T, 0): 10, (T, 1): 20}, planned={(T, 0): 15, (T, 1): 25})
 KAFKA = Committed({(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, changelog=7)
 
 
 def decide(
-    checkpoint: CheckpointView | None = FITS, committed: Committed = KAFKA, *, stateful: bool = True
-) -> Decision:
+    checkpoint: CheckpointState | None = FITS, committed: Committed = KAFKA, *, stateful: bool = True
+) -> StartDecision:
     return resolve_start("sub-topology 1", checkpoint, OWN, committed, stateful=stateful)
 
 
 def test_a_checkpoint_that_tells_the_same_history_is_used() -> None:
-    assert decide() == Decision(Start.CHECKPOINT)
+    assert decide() == StartDecision(StartFrom.CHECKPOINT)
 
 
 def test_one_without_a_micro_batch_knows_nothing_of_what_was_written_meanwhile() -> None:
-    assert decide(CheckpointView(OWN)) == Decision(Start.RESTORE, "its checkpoint has no micro-batch")
+    assert decide(CheckpointState(OWN)) == StartDecision(StartFrom.RESTORE, "its checkpoint has no micro-batch")
 
 
 def test_one_without_a_micro_batch_is_made_anew_without_a_word() -> None:
-    assert decide(CheckpointView(OWN), replace(KAFKA, changelog=0)) == Decision(Start.POSITIONS)
+    assert decide(CheckpointState(OWN), replace(KAFKA, changelog=0)) == StartDecision(StartFrom.POSITIONS)
 
 
 def test_a_new_application_begins_without_a_word() -> None:
-    assert decide(None, replace(KAFKA, changelog=0)) == Decision(Start.POSITIONS, "")
+    assert decide(None, replace(KAFKA, changelog=0)) == StartDecision(StartFrom.POSITIONS, "")
 
 
 def test_without_a_checkpoint_the_state_comes_from_the_changelog() -> None:
-    assert decide(None) == Decision(Start.RESTORE, "it has no checkpoint")
+    assert decide(None) == StartDecision(StartFrom.RESTORE, "it has no checkpoint")
 
 
 def test_without_state_there_is_nothing_to_restore() -> None:
-    assert decide(None, replace(KAFKA, changelog=0), stateful=False).start is Start.POSITIONS
+    assert decide(None, replace(KAFKA, changelog=0), stateful=False).start is StartFrom.POSITIONS
 
 
 @pytest.mark.parametrize(
     ("checkpoint", "committed", "reason"),
     [
-        (CheckpointView(damage="offsets/3 is cut off"), KAFKA, "its checkpoint is damaged: offsets/3 is cut off"),
+        (CheckpointState(corruption="offsets/3 is cut off"), KAFKA, "its checkpoint is damaged: offsets/3 is cut off"),
         (replace(FITS, identity={}), KAFKA, "its checkpoint was never finished"),
         (
             replace(FITS, identity={**OWN, "topics": f"{T} (2 partitions, other)"}),
@@ -53,7 +53,7 @@ def test_without_state_there_is_nothing_to_restore() -> None:
             f"its checkpoint is another's: of topics {T} (2 partitions, other), not {T} (2 partitions, id)",
         ),
         (
-            replace(FITS, begun={(T, 0): 15, (T, 1): 19}, done={(T, 0): 10, (T, 1): 19}),
+            replace(FITS, planned={(T, 0): 15, (T, 1): 19}, committed={(T, 0): 10, (T, 1): 19}),
             KAFKA,
             f"its checkpoint does not fit: it is behind Kafka, for it ends at 19 of {T}-1 and the group is at 20",
         ),
@@ -71,20 +71,20 @@ def test_without_state_there_is_nothing_to_restore() -> None:
     ],
 )
 def test_a_checkpoint_of_no_use_is_replaced_and_it_says_why(
-    checkpoint: CheckpointView, committed: Committed, reason: str
+    checkpoint: CheckpointState, committed: Committed, reason: str
 ) -> None:
-    assert decide(checkpoint, committed) == Decision(Start.RESTORE, reason)
+    assert decide(checkpoint, committed) == StartDecision(StartFrom.RESTORE, reason)
 
 
 def test_records_of_finished_micro_batches_may_be_gone() -> None:
     done = {(T, 0): 15, (T, 1): 20}
-    finished = replace(FITS, done=done, begun=done)
-    assert decide(finished, replace(KAFKA, starts={(T, 0): 15, (T, 1): 20})) == Decision(Start.CHECKPOINT)
+    finished = replace(FITS, committed=done, planned=done)
+    assert decide(finished, replace(KAFKA, starts={(T, 0): 15, (T, 1): 20})) == StartDecision(StartFrom.CHECKPOINT)
 
 
 def test_a_query_without_state_skips_what_is_committed_within_a_micro_batch() -> None:
     within = replace(KAFKA, positions={(T, 0): 12, (T, 1): 20})
-    assert decide(FITS, within, stateful=False) == Decision(Start.CHECKPOINT)
+    assert decide(FITS, within, stateful=False) == StartDecision(StartFrom.CHECKPOINT)
 
 
 def test_positions_that_were_set_back_are_refused_with_both_figures() -> None:

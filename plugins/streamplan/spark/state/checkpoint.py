@@ -1,8 +1,7 @@
-"""What a query's checkpoint says of offsets.
+"""The checkpoint of a query, read and prepared through Spark.
 
-Spark's layout: ``offsets/<batch>`` is written before a micro-batch runs and holds the offsets it ends at,
-``commits/<batch>`` after it, ``sources/0/0`` the offsets at which the query began. Read through Hadoop's file system,
-so that a checkpoint may lie wherever Spark can write one.
+Hadoop's file systems are used, so a checkpoint may lie wherever Spark can write one. ``offset_log.py`` describes the
+files.
 """
 
 from __future__ import annotations
@@ -17,131 +16,170 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streamplan.errors import StreamplanError
-from streamplan.model.start_point import CheckpointView
+from streamplan.model.start_point import CheckpointState, OffsetMap, TopicPartition
+from streamplan.spark.state.offset_log import (
+    COMMITS,
+    OFFSETS,
+    CorruptCheckpoint,
+    batch_numbers,
+    offset_lines,
+    parse_offsets,
+)
 
 IDENTITY = "streamplan.json"
-"""Beside Spark's own files: whose checkpoint it is. Written last, so that one without it was never finished."""
+"""The file, beside Spark's own, that says which query the checkpoint belongs to.
 
-
-class Damaged(StreamplanError):
-    """A checkpoint that is not what Spark wrote."""
+It is written last: a checkpoint without it was never completed.
+"""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint of one query. ``location`` is a path or a URI."""
+    """The checkpoint of one query.
+
+    Attributes:
+        spark: The session whose file systems are used.
+        location: A path or a URI.
+    """
 
     spark: SparkSession
     location: str
 
-    def view(self, topics: Sequence[str]) -> CheckpointView | None:
-        """What it says; None where there is none."""
+    def state(self, topics: Sequence[str]) -> CheckpointState | None:
+        """Return what the checkpoint says; None where there is none.
+
+        Args:
+            topics: The topics that the query reads.
+        """
         if not self._exists(""):
             return None
         try:
             identity = json.loads(self._read(IDENTITY)) if self._exists(IDENTITY) else {}
             planned, committed = self.last_planned(), self.last_committed()
             if planned is None:
-                return CheckpointView(identity)
-            begun = self.ends(planned, topics)
-            done = self.ends(committed, topics) if committed is not None else self._initial(topics)
-        except (Damaged, ValueError) as error:
-            return CheckpointView(damage=str(error))
-        except Py4JJavaError as error:  # a file that is named is not there, or cannot be read
-            return CheckpointView(damage=str(error.java_exception).splitlines()[0])
-        return CheckpointView(identity, done, begun)
+                return CheckpointState(identity)
+            return CheckpointState(
+                identity,
+                committed=self.end_offsets(committed, topics) if committed is not None else self._initial(topics),
+                planned=self.end_offsets(planned, topics),
+            )
+        except (CorruptCheckpoint, ValueError) as error:
+            return CheckpointState(corruption=str(error))
+        except Py4JJavaError as error:  # a file of the log is missing, or cannot be read
+            return CheckpointState(corruption=str(error.java_exception).splitlines()[0])
 
-    def identify(self, identity: Mapping[str, str]) -> None:
-        """Say whose it is: from now on it counts."""
+    def write_identity(self, identity: Mapping[str, str]) -> None:
+        """Say which query the checkpoint belongs to. The checkpoint is complete from now on."""
         self._write(IDENTITY, json.dumps(dict(identity), indent=1))
 
     def set_aside(self) -> str | None:
-        """Make room for another; the path where this one lies from now on, None where there was none."""
+        """Rename the checkpoint, so that another one can be made in its place.
+
+        The checkpoint that was set aside before is deleted: one is kept, for whoever wants to look into it.
+
+        Returns:
+            Where the checkpoint lies now; None where there was none.
+
+        Raises:
+            StreamplanError: It could not be renamed.
+        """
         if not self._exists(""):
             return None
         aside = f"{self.location}.replaced"
         target = self._path_of(aside)
-        self._files.delete(target, True)  # the one before: one is kept, for whoever wonders
+        self._files.delete(target, True)
         if not self._files.rename(self._path(""), target):
             raise StreamplanError(f"{self.location} could not be renamed to {aside}", remedy="Is it writable?")
         return aside
 
     def remove_beside(self, location: str) -> None:
-        """Remove a directory that lies beside the checkpoint."""
+        """Delete a directory that lies beside the checkpoint."""
         self._files.delete(self._path_of(location), True)
 
-    def begin_at(self, positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> None:
-        """Let the query that comes begin at ``positions``, without state.
+    def begin_at(self, positions: OffsetMap, topics: Sequence[str]) -> None:
+        """Prepare a checkpoint without state: the next query begins at ``positions``.
 
-        ``topics``  of its sources, in Spark's order: each has a log with its first offsets
+        Args:
+            positions: The first offset of each topic and partition.
+            topics: The topics of the query's sources, in Spark's order: each source has a log of its first offsets.
         """
-        for number, line in enumerate(_lines(positions, topics)):
-            self._write(f"sources/{number}/0", f"\0v1\n{line}")  # KafkaSourceInitialOffsetWriter
+        for number, line in enumerate(offset_lines(positions, topics)):
+            self._write(f"sources/{number}/0", f"\0v1\n{line}")  # the format of KafkaSourceInitialOffsetWriter
 
-    def go_on_at(self, positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> None:
-        """Let the query that comes go on at ``positions``, with the state that another query has left here.
+    def continue_at(self, positions: OffsetMap, topics: Sequence[str]) -> None:
+        """Let the next query continue at ``positions`` with the state that a restoring query has left here.
 
-        ``topics``  of its sources, in Spark's order: a line each in the offsets of a micro-batch
+        Args:
+            positions: The next offset of each topic and partition.
+            topics: The topics of the next query's sources, in Spark's order: each has a line in a file of offsets.
+
+        Raises:
+            CorruptCheckpoint: The restoring query did not finish.
         """
         last = self.last_committed()
         if last is None or last != self.last_planned():
-            raise Damaged(f"{self.location}: the restoring query did not finish")
-        head = self._read(f"offsets/{last}").splitlines()[:2]  # the version; watermark and settings
-        self._delete(f"offsets/.{last}.crc")
-        self._write(f"offsets/{last}", "\n".join([*head, *_lines(positions, topics)]))
+            raise CorruptCheckpoint(f"{self.location}: the restoring query did not finish")
+        head = self._read(f"{OFFSETS}/{last}").splitlines()[:2]  # the version; the watermark and settings
+        self._delete(f"{OFFSETS}/.{last}.crc")
+        self._write(f"{OFFSETS}/{last}", "\n".join([*head, *offset_lines(positions, topics)]))
         self._delete("sources")  # of the restoring query
 
-    def ranges(self, batch: int, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Of each topic and partition with news the offsets (first, past the last) of a micro-batch."""
-        until = self.ends(batch, topics)
-        first = self.ends(batch - 1, topics) if batch else {}
-        if first.keys() != until.keys():
-            first = self._initial(topics) | first  # a source begins where it is seen first
+    def offset_ranges(self, batch: int, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the offsets ``first <= offset < until`` of a micro-batch.
+
+        Args:
+            batch: Number of the micro-batch; Spark has begun it.
+            topics: The topics that the query reads.
+
+        Returns:
+            ``(first, until)`` of each topic and partition that has new offsets.
+
+        Raises:
+            CorruptCheckpoint: A file of the log cannot be understood.
+        """
+        ends = self.end_offsets(batch, topics)
+        starts = self.end_offsets(batch - 1, topics) if batch else {}
+        if starts.keys() != ends.keys():
+            starts = self._initial(topics) | starts  # a source begins in the micro-batch that reads it first
         return {
-            partition: (first.get(partition, 0), end)
-            for partition, end in until.items()
-            if end > first.get(partition, 0)
+            partition: (starts.get(partition, 0), end)
+            for partition, end in ends.items()
+            if end > starts.get(partition, 0)
         }
 
-    def ends(self, batch: int, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Of each topic and partition the offset past the last one of a micro-batch."""
-        return self._offsets(f"offsets/{batch}", topics)
+    def end_offsets(self, batch: int, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the offset past the last one of a micro-batch, for each topic and partition.
+
+        Raises:
+            CorruptCheckpoint: The file of the log cannot be understood.
+        """
+        return self._offsets(f"{OFFSETS}/{batch}", topics)
 
     def last_planned(self) -> int | None:
-        """The newest micro-batch that was begun; None for a new checkpoint."""
-        return self._newest("offsets")
+        """Return the number of the newest micro-batch that was begun; None for a new checkpoint."""
+        return self._newest(OFFSETS)
 
     def last_committed(self) -> int | None:
-        """The newest micro-batch that Spark has finished."""
-        return self._newest("commits")
+        """Return the number of the newest micro-batch that Spark has finished; None before the first."""
+        return self._newest(COMMITS)
 
-    def _initial(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        found: dict[tuple[str, int], int] = {}
+    def _initial(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        offsets: dict[TopicPartition, int] = {}
         for number in range(len(topics)):
-            found = self._offsets(f"sources/{number}/0", topics) | found
-        return found
+            offsets = self._offsets(f"sources/{number}/0", topics) | offsets
+        return offsets
 
     def _newest(self, log: str) -> int | None:
         path = self._path(log)
         if not self._files.exists(path):
             return None
-        names = [str(status.getPath().getName()) for status in self._files.listStatus(path)]
-        return max((int(name) for name in names if name.isdigit()), default=None)
+        return max(batch_numbers(str(file.getPath().getName()) for file in self._files.listStatus(path)), default=None)
 
-    def _offsets(self, name: str, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        found: dict[tuple[str, int], int] = {}
-        for line in self._read(name).splitlines():
-            if '{"' in line:
-                try:
-                    offsets: Mapping[str, Any] = json.loads(line[line.index('{"') :])
-                except ValueError as error:
-                    raise Damaged(f"{name} is cut off, or not Spark's") from error
-                for topic in topics:
-                    if topic in offsets:
-                        found |= {(topic, int(partition)): int(offset) for partition, offset in offsets[topic].items()}
-        if not found:
-            raise Damaged(f"{name} has no offsets of {', '.join(topics)}")
-        return found
+    def _offsets(self, name: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        offsets = {key: offset for key, offset in parse_offsets(name, self._read(name)).items() if key[0] in topics}
+        if not offsets:
+            raise CorruptCheckpoint(f"{name} has no offsets of {', '.join(topics)}")
+        return offsets
 
     def _exists(self, name: str) -> bool:
         return bool(self._files.exists(self._path(name)))
@@ -149,7 +187,7 @@ class Checkpoint:
     def _read(self, name: str) -> str:
         stream = self._files.open(self._path(name))
         try:
-            # A gateway call with the whole text, not one a byte. ISO-8859-1 cannot fail on the leading zero byte.
+            # One gateway call for the whole text, and not one for each byte. ISO-8859-1 accepts the leading zero byte.
             return str(self._io.toString(stream, "ISO-8859-1"))
         finally:
             stream.close()
@@ -167,8 +205,8 @@ class Checkpoint:
     def _path(self, name: str) -> Any:
         return self._path_of(f"{self.location}/{name}" if name else self.location)
 
-    # Offsets are read with every micro-batch. To find a class takes a gateway call for each part of its name, and a
-    # file system that Hadoop does not keep is made anew.
+    # Offsets are read with every micro-batch. Finding a class takes a gateway call for each part of its name, and
+    # Hadoop makes a new object of a file system that it does not cache. So these are kept.
 
     @cached_property
     def _path_of(self) -> Any:
@@ -185,11 +223,3 @@ class Checkpoint:
     @property
     def _jvm(self) -> Any:
         return self.spark._jvm
-
-
-def _lines(positions: Mapping[tuple[str, int], int], topics: Sequence[str]) -> list[str]:
-    """For each topic its offsets, as Spark writes those of a source."""
-    return [
-        json.dumps({topic: {str(number): at for (of, number), at in sorted(positions.items()) if of == topic}})
-        for topic in topics
-    ]

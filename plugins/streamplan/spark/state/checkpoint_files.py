@@ -1,100 +1,109 @@
-"""The checkpoints of an application as files, without Spark: where they are, what they have finished, how they go.
+"""The checkpoints of an application as files, without Spark: whether they exist, what they hold, and their deletion.
 
-Spark's layout: ``<checkpoints>/<application id>/<sub-topology>/offsets/<batch>`` is written before a micro-batch and
-holds the offsets it ends at, ``commits/<batch>`` after it.
+Maintenance uses this module from Airflow, where no Spark runs. ``offset_log.py`` describes the files.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from streamplan.errors import StreamplanError
+from streamplan.spark.state.offset_log import COMMITS, OFFSETS, batch_numbers, checkpoint_location, parse_offsets
 
-_TRIES = 3
-"""Spark deletes the logs of old micro-batches while we read: then there is a newer one."""
-
-
-def location(checkpoints: str, application_id: str, subtopology: int | None = None) -> str:
-    """Of one application, or of one query of it. ``checkpoints`` is a path or a URI."""
-    whole = f"{checkpoints.rstrip('/')}/{application_id}"
-    return whole if subtopology is None else f"{whole}/{subtopology}"
+_MAX_ATTEMPTS = 3
+"""Spark deletes the files of old micro-batches while we read. Then there is a newer one."""
 
 
 def exists(checkpoints: str, application_id: str) -> bool:
-    """Whether there is anything. Raises StreamplanError where this process cannot look."""
+    """Return whether there is any checkpoint of the application.
+
+    Raises:
+        StreamplanError: This process cannot look there.
+    """
     from pyarrow.fs import FileType
 
-    files, path = _file_system(location(checkpoints, application_id))
+    files, path = _file_system(checkpoint_location(checkpoints, application_id))
     try:
         return bool(files.get_file_info(path).type != FileType.NotFound)
     except OSError as error:
-        raise _away(checkpoints, application_id, error) from error
+        raise _unreachable(checkpoints, application_id, error) from error
 
 
 def delete(checkpoints: str, application_id: str) -> None:
-    """All of an application's checkpoints. No error where there are none."""
-    files, path = _file_system(location(checkpoints, application_id))
+    """Delete all checkpoints of the application. No error where there are none.
+
+    Raises:
+        StreamplanError: This process cannot look there, or may not delete.
+    """
+    files, path = _file_system(checkpoint_location(checkpoints, application_id))
     try:
         if exists(checkpoints, application_id):
             files.delete_dir(path)
     except OSError as error:
-        raise _away(checkpoints, application_id, error) from error
+        raise _unreachable(checkpoints, application_id, error) from error
 
 
-def finished(checkpoints: str, application_id: str, subtopology: int) -> Mapping[str, Mapping[int, int]] | None:
-    """By topic and partition the offsets up to which Spark has finished; None where there is no checkpoint.
+def committed_offsets(
+    checkpoints: str, application_id: str, subtopology: int
+) -> Mapping[str, Mapping[int, int]] | None:
+    """Return the offsets up to which Spark has finished a sub-topology's input.
 
     A query that starts again reads from there, whatever the group's positions are: they may be one micro-batch ahead.
+
+    Args:
+        checkpoints: A path or a URI.
+        application_id: The id of the application.
+        subtopology: The id of the sub-topology.
+
+    Returns:
+        By topic and partition the offset that is read next; None where there is no checkpoint.
+
+    Raises:
+        StreamplanError: This process cannot look there, or a file cannot be understood.
     """
-    files, root = _file_system(location(checkpoints, application_id, subtopology))
-    for look in range(1, _TRIES + 1):
+    files, root = _file_system(checkpoint_location(checkpoints, application_id, subtopology))
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
-            planned, done = _batches(files, f"{root}/offsets"), _batches(files, f"{root}/commits")
-            if not planned:
-                return None
-            ends = _offsets(files, f"{root}/offsets/{max(done, default=min(planned))}")
-            return ends if done else {topic: dict.fromkeys(found, 0) for topic, found in ends.items()}
+            return _committed_offsets(files, root)
         except FileNotFoundError:
-            if look == _TRIES:
+            if attempt == _MAX_ATTEMPTS:
                 raise
         except OSError as error:
-            raise _away(checkpoints, application_id, error) from error
+            raise _unreachable(checkpoints, application_id, error) from error
     raise AssertionError("unreachable")
+
+
+def _committed_offsets(files: Any, root: str) -> Mapping[str, Mapping[int, int]] | None:
+    planned, committed = _batches(files, f"{root}/{OFFSETS}"), _batches(files, f"{root}/{COMMITS}")
+    if not planned:
+        return None
+    name = f"{root}/{OFFSETS}/{max(committed, default=min(planned))}"
+    with files.open_input_stream(name) as stream:
+        offsets = parse_offsets(name, stream.read().decode())
+    by_topic: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        by_topic.setdefault(topic, {})[partition] = offset if committed else 0
+    return by_topic
 
 
 def _batches(files: Any, log: str) -> set[int]:
     from pyarrow.fs import FileSelector
 
-    found = files.get_file_info(FileSelector(log, allow_not_found=True))
-    return {int(file.base_name) for file in found if file.base_name.isdigit()}
+    return batch_numbers(file.base_name for file in files.get_file_info(FileSelector(log, allow_not_found=True)))
 
 
-def _offsets(files: Any, file: str) -> dict[str, dict[int, int]]:
-    with files.open_input_stream(file) as stream:
-        lines = stream.read().decode().splitlines()
-    offsets: dict[str, dict[int, int]] = {}
-    for line in lines[1:]:  # the first is the version of the log
-        content = json.loads(line) if line.startswith("{") else {}
-        for topic, found in content.items():
-            # A source's line is {topic: {partition: offset}}; the one about the micro-batch has other values.
-            if isinstance(found, dict) and all(partition.isdigit() for partition in found):
-                offsets[topic] = {int(partition): int(offset) for partition, offset in found.items()}
-    return offsets
-
-
-def _file_system(place: str) -> tuple[Any, str]:
+def _file_system(location: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem, LocalFileSystem
 
-    if "://" not in place:
-        return LocalFileSystem(), str(Path(place.removeprefix("file:")).absolute())
+    if "://" not in location:
+        return LocalFileSystem(), str(Path(location.removeprefix("file:")).absolute())
     try:
-        return FileSystem.from_uri(place.replace("s3a://", "s3://", 1))  # type: ignore[no-any-return]
+        return FileSystem.from_uri(location.replace("s3a://", "s3://", 1))  # type: ignore[no-any-return]
     except (OSError, ValueError, ImportError) as error:
         raise StreamplanError(
-            f"checkpoints at {place}",
+            f"checkpoints at {location}",
             expected="a file system that this machine reaches",
             observed=" ".join(str(error).split()),
             remedy="Run this where it can be reached. Else, for a reset, delete them with the tool of that file system "
@@ -103,9 +112,9 @@ def _file_system(place: str) -> tuple[Any, str]:
         ) from error
 
 
-def _away(checkpoints: str, application_id: str, error: OSError) -> StreamplanError:
+def _unreachable(checkpoints: str, application_id: str, error: OSError) -> StreamplanError:
     return StreamplanError(
-        f"checkpoints at {location(checkpoints, application_id)}",
+        f"checkpoints at {checkpoint_location(checkpoints, application_id)}",
         expected="can be read and deleted from here",
         observed=" ".join(str(error).split()),
         remedy="Nothing else was changed by this step; running this again goes on from here.",

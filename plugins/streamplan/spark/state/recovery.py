@@ -1,4 +1,4 @@
-"""The checkpoint at which a query begins: the one there is, or one made from what is in Kafka."""
+"""Prepares the checkpoint at which a query begins: the one there is, or one made from what is in Kafka."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import Claimed
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import STORES, Start, resolve_start
+from streamplan.model.start_point import STORES, StartFrom, resolve_start
 from streamplan.serdes.serde import Serde
 from streamplan.spark.query import Deployment, Query
 from streamplan.spark.state.checkpoint import Checkpoint
@@ -17,7 +17,13 @@ from streamplan.spark.state.restore import restore
 
 
 def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, str]:
-    """What the checkpoint of a sub-topology says of itself. Raises :class:`CouldNotLook`."""
+    """Return the identity that a checkpoint of the sub-topology carries.
+
+    It names the topics with their ids, so that a checkpoint of a topic that was deleted and made again does not fit.
+
+    Raises:
+        CouldNotLook: The brokers do not tell the topics' ids.
+    """
     pipeline = deployment.pipeline
     cluster = KafkaCluster(deployment.bootstrap_servers)
     topics = pipeline.source_topics(subtopology)
@@ -41,23 +47,37 @@ def prepare_checkpoint(
     query: Query,
     report: Callable[[str], None],
 ) -> Checkpoint:
-    """The checkpoint at which the query begins: the one there is, or one made from what is in Kafka."""
+    """Return the checkpoint at which the query begins. A checkpoint that cannot be used is replaced.
+
+    Args:
+        spark: The session that will run the query.
+        deployment: Where the pipeline runs.
+        schemas: The serdes of the repartition topics.
+        claimed: The committed positions, which no other aggregator can move.
+        query: The query, not started.
+        report: Is told why the checkpoint was not used, and how far a restoration is.
+
+    Raises:
+        Refused: See :func:`~streamplan.model.start_point.resolve_start`.
+        StreamplanError: The state could not be restored.
+    """
     subtopology = query.subtopology
-    what = f"sub-topology {subtopology.id}"
+    name = f"sub-topology {subtopology.id}"
     checkpoint = deployment.checkpoint(spark, subtopology)
     identity = identity_of(deployment, subtopology)
     committed = claimed.committed[subtopology.id]
-    view = checkpoint.view(query.topics)
-    decision = resolve_start(what, view, identity, committed, stateful=bool(subtopology.stores))
-    if decision.start is Start.CHECKPOINT:
+    decision = resolve_start(
+        name, checkpoint.state(query.topics), identity, committed, stateful=bool(subtopology.stores)
+    )
+    if decision.start is StartFrom.CHECKPOINT:
         return checkpoint
     if decision.reason:
-        instead = "its changelog topics" if decision.start is Start.RESTORE else "the committed positions"
-        report(f"{what} begins with {instead}, for {decision.reason}")
+        origin = "its changelog topics" if decision.start is StartFrom.RESTORE else "the committed positions"
+        report(f"{name} begins with {origin}, for {decision.reason}")
     aside = checkpoint.set_aside()
     if decision.reason and aside:
-        report(f"{what}: the old checkpoint lies in {aside}")
-    if decision.start is Start.RESTORE:
+        report(f"{name}: the old checkpoint lies in {aside}")
+    if decision.start is StartFrom.RESTORE:
         restored = restore(
             spark,
             deployment.pipeline,
@@ -67,9 +87,9 @@ def prepare_checkpoint(
             checkpoint=checkpoint,
             report=report,
         )
-        checkpoint.go_on_at(committed.positions, query.topics)
-        report(f"{what}: restored {restored.rows:,} rows in {restored.seconds:.1f} s")
+        checkpoint.continue_at(committed.positions, query.topics)
+        report(f"{name}: restored {restored.rows:,} rows in {restored.seconds:.1f} s")
     else:
         checkpoint.begin_at(committed.positions, query.topics)
-    checkpoint.identify(identity)
+    checkpoint.write_identity(identity)
     return checkpoint

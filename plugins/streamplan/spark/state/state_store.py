@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from streamplan.errors import StreamplanError
 from streamplan.model.pipeline import Pipeline
 from streamplan.spark.state.checkpoint import Checkpoint
-from streamplan.spark.state.checkpoint_files import location
+from streamplan.spark.state.offset_log import checkpoint_location
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
     """The content of the pipeline's state store as of the last finished micro-batch, also while the query runs."""
     (subtopology,) = (group for group in pipeline.topology.subtopologies if group.stores)
     topics = pipeline.source_topics(subtopology)
-    checkpoint = Checkpoint(spark, location(checkpoints, pipeline.topology.application_id, subtopology.id))
+    checkpoint = Checkpoint(spark, checkpoint_location(checkpoints, pipeline.topology.application_id, subtopology.id))
     batch = checkpoint.last_committed()
     if batch is None:
         raise StreamplanError(
@@ -75,6 +75,6 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
         )
     return StoreContent(
         batch=batch,
-        positions={str(partition): end for (_, partition), end in checkpoint.ends(batch, topics).items()},
+        positions={str(partition): end for (_, partition), end in checkpoint.end_offsets(batch, topics).items()},
         totals={row["key"]: row["total"] for row in rows},
     )

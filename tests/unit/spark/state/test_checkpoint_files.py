@@ -24,18 +24,18 @@ def test_what_spark_has_finished_is_that_of_its_commit_log(tmp_path: Path) -> No
     batch(tmp_path / "app" / "1", 9, {"a": {"0": 5, "1": 6}, "b": {"0": 7}})
     batch(tmp_path / "app" / "1", 10, {"a": {"0": 8, "1": 9}, "b": {"0": 7}})
     batch(tmp_path / "app" / "1", 11, {"a": {"0": 50, "1": 60}, "b": {"0": 70}}, finished=False)
-    assert checkpoints.finished(str(tmp_path), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
-    assert checkpoints.finished(tmp_path.as_uri(), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
-    assert checkpoints.finished(f"file:{tmp_path}", "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
+    assert checkpoints.committed_offsets(str(tmp_path), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
+    assert checkpoints.committed_offsets(tmp_path.as_uri(), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
+    assert checkpoints.committed_offsets(f"file:{tmp_path}", "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
 
 
 def test_before_the_first_micro_batch_is_finished_everything_may_be_read_again(tmp_path: Path) -> None:
     batch(tmp_path / "app" / "1", 0, {"a": {"0": 5}}, finished=False)
-    assert checkpoints.finished(str(tmp_path), "app", 1) == {"a": {0: 0}}
+    assert checkpoints.committed_offsets(str(tmp_path), "app", 1) == {"a": {0: 0}}
 
 
 def test_no_checkpoint(tmp_path: Path) -> None:
-    assert checkpoints.finished(str(tmp_path), "app", 1) is None
+    assert checkpoints.committed_offsets(str(tmp_path), "app", 1) is None
     assert not checkpoints.exists(str(tmp_path), "app")
     checkpoints.delete(str(tmp_path), "app")
 

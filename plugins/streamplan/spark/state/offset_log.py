@@ -1,0 +1,76 @@
+"""The layout of Spark's checkpoints, and the text of the offsets in them.
+
+The checkpoint of a query lies in ``<checkpoints>/<application id>/<sub-topology>``. Spark writes ``offsets/<batch>``
+before a micro-batch runs, with the offsets at which it ends (Spark's class ``OffsetSeqLog``), and ``commits/<batch>``
+after it. ``sources/<number>/0`` has the offsets at which a source of the query began (Spark's class
+``KafkaSourceInitialOffsetWriter``). A file of offsets has a few lines about other things, and then one line of JSON for
+each source: ``{topic: {partition: offset}}``.
+
+This module is pure. ``checkpoint.py`` reads such files with Spark, ``checkpoint_files.py`` without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from streamplan.errors import StreamplanError
+from streamplan.model.start_point import OffsetMap, TopicPartition
+
+OFFSETS = "offsets"
+COMMITS = "commits"
+
+
+class CorruptCheckpoint(StreamplanError):
+    """A checkpoint is not what Spark wrote."""
+
+
+def checkpoint_location(checkpoints: str, application_id: str, subtopology: int | None = None) -> str:
+    """Return where the checkpoints of an application lie, or the one of a query.
+
+    Args:
+        checkpoints: A path or a URI.
+        application_id: The id of the application.
+        subtopology: The id of the query's sub-topology; None for all of the application.
+    """
+    directory = f"{checkpoints.rstrip('/')}/{application_id}"
+    return directory if subtopology is None else f"{directory}/{subtopology}"
+
+
+def batch_numbers(names: Iterable[str]) -> set[int]:
+    """Return the micro-batches that the files of one log belong to; other files are left out."""
+    return {int(name) for name in names if name.isdigit()}
+
+
+def parse_offsets(name: str, text: str) -> dict[TopicPartition, int]:
+    """Return the offsets in one file of a log.
+
+    Args:
+        name: The file, as errors name it.
+        text: Its content.
+
+    Raises:
+        CorruptCheckpoint: A line is no JSON.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for line in text.splitlines():
+        if '{"' not in line:
+            continue
+        try:
+            content = json.loads(line[line.index('{"') :])
+        except ValueError as error:
+            raise CorruptCheckpoint(f"{name} is cut off, or not Spark's") from error
+        for topic, partitions in content.items():
+            # The line about the whole micro-batch has other values: its watermark, and Spark's settings.
+            if isinstance(partitions, dict) and all(partition.isdigit() for partition in partitions):
+                offsets |= {(topic, int(partition)): int(offset) for partition, offset in partitions.items()}
+    return offsets
+
+
+def offset_lines(offsets: OffsetMap, topics: Sequence[str]) -> list[str]:
+    """Return one line for each topic, as Spark writes the offsets of a source."""
+    by_topic: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+    for (topic, partition), offset in sorted(offsets.items()):
+        if topic in by_topic:
+            by_topic[topic][str(partition)] = offset
+    return [json.dumps({topic: by_topic[topic]}) for topic in topics]
