@@ -36,9 +36,9 @@ def _run(options: argparse.Namespace) -> int:
     remaining = faults(pipelines)
     status = 1 if remaining else 0
     for pipeline in pipelines:
-        lines = {node.where for node in pipeline.topology.processors.nodes}
-        of_pipeline = [fault for fault in remaining if fault.where in lines]
-        remaining = [fault for fault in remaining if fault.where not in lines]
+        lines = {node.location for node in pipeline.topology.processors.nodes}
+        of_pipeline = [fault for fault in remaining if fault.location in lines]
+        remaining = [fault for fault in remaining if fault.location not in lines]
         verdict, style = (quantity(len(of_pipeline), "fault"), "red") if of_pipeline else ("ok", "green")
         console.print(f"{pipeline.name}: {verdict}", style=style)
         for fault in of_pipeline:

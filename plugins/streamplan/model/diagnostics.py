@@ -1,4 +1,4 @@
-"""Faults of a declaration: where they stand, what is wrong, what to write instead. All are told at once."""
+"""Diagnostics of a declaration: what is wrong, in which line, and a hint. All faults of a file are reported at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Where:
+class SourceLocation:
     """A line of a user's file."""
 
     file: str
@@ -29,18 +29,18 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """``what`` is wrong, and what to write ``instead``."""
+class Diagnostic:
+    """A fault of a declaration: the ``message`` says what is wrong, the ``hint`` what to write."""
 
-    where: Where
-    what: str
-    instead: str
+    location: SourceLocation
+    message: str
+    hint: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}. {self.instead}"
+        return f"{self.location}: {self.message}. {self.hint}"
 
 
-def here() -> Where:
+def caller_location() -> SourceLocation:
     """The line of the nearest caller that declares something: outside of the language's own modules."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
@@ -49,7 +49,7 @@ def here() -> Where:
     parts = path.parts
     # From the project's directory on: what a person opens, and the same on every machine.
     shown = Path(*parts[parts.index("plugins") :]) if "plugins" in parts else path
-    return Where(str(shown), frame.f_lineno)
+    return SourceLocation(str(shown), frame.f_lineno)
 
 
 def _is_ours(file: str) -> bool:
@@ -57,9 +57,9 @@ def _is_ours(file: str) -> bool:
     return file == "<string>" or Path(file).parent == _PACKAGE
 
 
-def refuse(subject: str, faults: Iterable[Fault]) -> None:
+def refuse(subject: str, faults: Iterable[Diagnostic]) -> None:
     """Raise :class:`Refused` naming every fault, one a line; nothing when there is none."""
-    lines = [f"\n  {fault}" for fault in sorted(faults, key=lambda fault: (fault.where.file, fault.where.line))]
+    lines = [f"\n  {fault}" for fault in sorted(faults, key=lambda fault: (fault.location.file, fault.location.line))]
     if lines:
         count = "a fault" if len(lines) == 1 else f"{len(lines)} faults"
         raise Refused(f"{subject} has {count}:{''.join(lines)}")

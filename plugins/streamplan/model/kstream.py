@@ -273,12 +273,12 @@ class KStream(_Declared):
             self.graph.fault(fault, "Choose a shorter one of legal characters")
         return name
 
-    def _can_take(self, other: object, kind: type[_Declared], what: str, instead: str) -> bool:
+    def _can_take(self, other: object, kind: type[_Declared], what: str, hint: str) -> bool:
         """Whether ``other`` can be joined or merged."""
         if isinstance(other, _Declared) and other.lost:
             return False  # it has its fault
         if not isinstance(other, kind):
-            self.graph.fault(f"{what}: with a {type(other).__name__}", instead)
+            self.graph.fault(f"{what}: with a {type(other).__name__}", hint)
             return False
         if other.graph is not self.graph:
             self.graph.fault(f"{what}: with a {kind.__name__} of another topology", "Read its topic in this topology")

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import resolve_partition_counts
-from streamplan.model.diagnostics import Fault, Where, here, name_fault, refuse
+from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import Aggregate, Count, Operation, TableSource
 from streamplan.model.processor_topology import Processor, Subtopology, TaskId
 from streamplan.model.stateful import stateful_faults
@@ -100,51 +100,57 @@ class Pipeline:
     moved_from: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        where = here()
+        location = caller_location()
         refuse(f"pipeline {self.name!r}", self.topology.faults)  # nothing can be derived from a topology with faults
-        refuse(f"pipeline {self.name!r}", [*self._faults(where), *_cycle(self.topology, where)])
+        refuse(f"pipeline {self.name!r}", [*self._faults(location), *_cycle(self.topology, location)])
         _ = self.partition_counts
         refuse_large_assignment(self.topology, self.partition_counts)
 
-    def _faults(self, where: Where) -> Iterable[Fault]:
+    def _faults(self, location: SourceLocation) -> Iterable[Diagnostic]:
         if not self.name.replace("-", "_").isidentifier():
-            yield Fault(where, f"the name {self.name!r} is not a prefix of a DAG id", "Letters, digits, '_' and '-'")
+            yield Diagnostic(
+                location, f"the name {self.name!r} is not a prefix of a DAG id", "Letters, digits, '_' and '-'"
+            )
         if not self.topology.source_topics:
-            yield Fault(where, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))")
+            yield Diagnostic(
+                location, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))"
+            )
         topology = self.topology
         for subtopology in topology.subtopologies:
             yield from stateful_faults(subtopology)
-        long = {topology.decorate(topic.name): topic.where for topic in topology.repartition_topics}
-        long |= {topology.changelog_topic(node.store): node.where for _, node in self.stores if node.store}
+        long = {topology.decorate(topic.name): topic.location for topic in topology.repartition_topics}
+        long |= {topology.changelog_topic(node.store): node.location for _, node in self.stores if node.store}
         for topic, declared in long.items():
             if fault := name_fault(topic):
-                yield Fault(declared, fault, "Give its operation a shorter name=, its store a shorter store=")
+                yield Diagnostic(declared, fault, "Give its operation a shorter name=, its store a shorter store=")
         for topic in self.test_data.topics:
             if topic not in topology.source_topics:
                 listed = ", ".join(topology.source_topics)
-                yield Fault(where, f"test data for {topic!r}, which the topology does not read", f"It reads {listed}")
-        yield from self._faults_of_moves(where)
+                yield Diagnostic(
+                    location, f"test data for {topic!r}, which the topology does not read", f"It reads {listed}"
+                )
+        yield from self._faults_of_moves(location)
 
-    def _faults_of_moves(self, where: Where) -> Iterable[Fault]:
+    def _faults_of_moves(self, location: SourceLocation) -> Iterable[Diagnostic]:
         sources, topology = self.topology.source_topics, self.topology
         others = {*sources, *topology.sink_topics, *map(topology.decorate, topology.internal_topics)}
         for new, old in self.moved_from.items():
             if new not in sources:
-                yield Fault(
-                    where,
+                yield Diagnostic(
+                    location,
                     f"moved_from moves to {new!r}, which the topology does not read",
                     f"It reads {', '.join(sources)}",
                 )
             if old in others:
-                yield Fault(
-                    where,
+                yield Diagnostic(
+                    location,
                     f"moved_from moves from {old!r}, which the topology reads or writes still",
                     "Let the topology read the new topic in its place",
                 )
             elif fault := name_fault(old):
-                yield Fault(where, f"moved_from: {fault}", "Name the topic that the records are in")
+                yield Diagnostic(location, f"moved_from: {fault}", "Name the topic that the records are in")
         if len({*self.moved_from.values()}) < len(self.moved_from):
-            yield Fault(where, "moved_from moves one topic to two", "Name each topic once")
+            yield Diagnostic(location, "moved_from moves one topic to two", "Name each topic once")
 
     @property
     def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:
@@ -221,7 +227,7 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
     return CHANGELOG_CONFIGS, 0
 
 
-def _cycle(topology: Topology, where: Where) -> Iterable[Fault]:
+def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:
     """A topic whose records lead, through what the topology writes, back into it."""
     leads_to = {
         source: {
@@ -237,7 +243,7 @@ def _cycle(topology: Topology, where: Where) -> Iterable[Fault]:
             ahead = {further for one in ahead for further in leads_to.get(one, ())} - reached
         if topic in reached:
             sinks = [sink for group in topology.subtopologies for sink in group.sinks if sink.topic in reached]
-            declared = next((sink.where for sink in sinks if sink.topic == topic), where)
-            yield Fault(
+            declared = next((sink.location for sink in sinks if sink.topic == topic), location)
+            yield Diagnostic(
                 declared, f"a cycle: what is read from {topic!r} is written back into it", "Write to another topic"
             )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from streamplan.model.diagnostics import Where
+from streamplan.model.diagnostics import SourceLocation
 from streamplan.model.java_collections import hash_order, string_hash
 from streamplan.model.operations import Aggregate, Count, Join, Operation, Reduce, TableSource
 from streamplan.serdes.serde import Serde
@@ -23,7 +23,7 @@ class Source:
 
     name: str
     topic: str
-    where: Where
+    location: SourceLocation
     value: Serde | None = None
 
 
@@ -31,7 +31,7 @@ class Source:
 class Processor:
     name: str
     operation: Operation
-    where: Where
+    location: SourceLocation
 
     @property
     def store(self) -> str | None:
@@ -54,7 +54,7 @@ class Sink:
 
     name: str
     topic: str
-    where: Where
+    location: SourceLocation
     internal: bool = False
 
 
@@ -118,7 +118,7 @@ class RepartitionTopic:
 
     name: str
     number_of_partitions: int | None
-    where: Where
+    location: SourceLocation
 
 
 @dataclass(frozen=True)

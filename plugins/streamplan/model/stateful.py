@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamplan.model.diagnostics import Fault
+from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import Aggregate, Count, Join, Reduce, TableSource
 from streamplan.model.processor_topology import Processor, Subtopology
 
@@ -41,7 +41,7 @@ def behind(subtopology: Subtopology, names: Iterable[str]) -> set[str]:
     return reached
 
 
-def stateful_faults(subtopology: Subtopology) -> Iterable[Fault]:
+def stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """The operations whose state depends on other state of the same sub-topology."""
     held, looked_up = aggregations(subtopology), joins(subtopology)
     names = {node.name for node in held}
@@ -49,14 +49,14 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Fault]:
     stores = set(tables(subtopology).values())
     for node in (*held, *looked_up):
         if isinstance(node.operation, Join) and node.store not in stores:
-            yield Fault(
-                node.where,
+            yield Diagnostic(
+                node.location,
                 "a join with the result of an aggregate",
                 "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
         elif node.name in reached or (looked_up and not isinstance(node.operation, Join)):
-            yield Fault(
-                node.where,
+            yield Diagnostic(
+                node.location,
                 f"{type(node.operation).__name__.lower()} shares its sub-topology with another stateful operation, "
                 "and a streaming query has one stateful operator",
                 "Put repartition() before it: that makes two",
@@ -64,8 +64,8 @@ def stateful_faults(subtopology: Subtopology) -> Iterable[Fault]:
     for any_node in subtopology.nodes:
         sides = {before in reached or before in names for before in subtopology.predecessors[any_node.name]}
         if any_node.name in reached and len(sides) > 1:
-            yield Fault(
-                any_node.where,
+            yield Diagnostic(
+                any_node.location,
                 "merges the result of an aggregate with a stream of the same sub-topology",
                 "Put repartition() behind one of them",
             )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from streamplan.model.diagnostics import Fault, Where, here, name_fault
+from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault
 from streamplan.model.operations import Join, NullKeyFilter, Operation
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
 from streamplan.serdes.serde import Serde
@@ -31,7 +31,7 @@ class GraphNode:
 
     name: str
     write: Callable[[tuple[str, ...]], Written]
-    where: Where
+    location: SourceLocation
     parents: list[GraphNode] = field(default_factory=list, repr=False)
     children: list[GraphNode] = field(default_factory=list, repr=False)
     priority: int = 0
@@ -55,17 +55,18 @@ class StreamsGraph:
     """Everything declared so far. Faults are collected, so that a file tells all of its own at once."""
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[Diagnostic] = []
         self.copartition_groups: list[frozenset[str]] = []
-        self._root = GraphNode("root", lambda parents: (), Where("", 0))
+        self._root = GraphNode("root", lambda parents: (), SourceLocation("", 0))
         self._index = 0
         self._priority = 0
-        self._names: dict[str, Where] = {}
-        self._stores: dict[str, Where] = {}
-        self._readers: dict[str, tuple[str, Where]] = {}
+        self._names: dict[str, SourceLocation] = {}
+        self._stores: dict[str, SourceLocation] = {}
+        self._readers: dict[str, tuple[str, SourceLocation]] = {}
 
-    def fault(self, what: str, instead: str) -> None:
-        self.faults.append(Fault(here(), what, instead))
+    def fault(self, message: str, hint: str) -> None:
+        """Record a fault of the line that is being declared."""
+        self.faults.append(Diagnostic(caller_location(), message, hint))
 
     # -- names
 
@@ -95,7 +96,7 @@ class StreamsGraph:
                 f"the store {name!r} is declared twice, first at {self._stores[name]}",
                 "Give each store a name of its own: store='…'",
             )
-        self._stores.setdefault(name, here())
+        self._stores.setdefault(name, caller_location())
         return name
 
     def _check_name(self, name: str) -> None:
@@ -116,43 +117,43 @@ class StreamsGraph:
 
     def processor(self, name: str, operation: Operation | Callable[[], Operation], *parents: GraphNode) -> GraphNode:
         """``operation`` may be made when the topology is written, when all that depends on it is known."""
-        where = here()
+        location = caller_location()
         self._take(name)
 
         def write(before: tuple[str, ...]) -> Written:
             made = operation() if callable(operation) else operation
-            return [(Processor(name, made, where), before)]
+            return [(Processor(name, made, location), before)]
 
-        return self.add(GraphNode(name, write, where), *parents)
+        return self.add(GraphNode(name, write, location), *parents)
 
     def source(self, name: str, topic: str, value: Serde) -> GraphNode:
         self._take(name)
         self._read(topic, _STREAM)
-        source = Source(name, topic, here(), value)
-        return self.add(GraphNode(name, lambda before: [(source, ())], source.where, source=source))
+        source = Source(name, topic, caller_location(), value)
+        return self.add(GraphNode(name, lambda before: [(source, ())], source.location, source=source))
 
     def table_source(
         self, source_name: str, name: str, topic: str, value: Serde, operation: Callable[[], Operation]
     ) -> GraphNode:
-        where = here()
+        location = caller_location()
         self._take(source_name)
         self._take(name)
         self._read(topic, _TABLE)
-        source = Source(source_name, topic, where, value)
+        source = Source(source_name, topic, location, value)
 
         def write(before: tuple[str, ...]) -> Written:
-            return [(source, ()), (Processor(name, operation(), where), (source_name,))]
+            return [(source, ()), (Processor(name, operation(), location), (source_name,))]
 
-        return self.add(GraphNode(name, write, where))
+        return self.add(GraphNode(name, write, location))
 
     def sink(self, name: str, topic: str, parent: GraphNode) -> GraphNode:
         self._take(name)
-        sink = Sink(name, topic, here())
-        return self.add(GraphNode(name, lambda before: [(sink, before)], sink.where), parent)
+        sink = Sink(name, topic, caller_location())
+        return self.add(GraphNode(name, lambda before: [(sink, before)], sink.location), parent)
 
     def draw_repartition(self, prefix: str, number_of_partitions: int | None = None) -> Repartition:
         """The nodes around a repartition topic, not yet added (``KStreamImpl.createRepartitionedSource``)."""
-        where = here()
+        location = caller_location()
         topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
         sink, null_key_filter, source = (
             self.next_name(kind) for kind in ("KSTREAM-SINK-", "KSTREAM-FILTER-", "KSTREAM-SOURCE-")
@@ -162,13 +163,13 @@ class StreamsGraph:
 
         def write(before: tuple[str, ...]) -> Written:
             return [
-                (Processor(null_key_filter, NullKeyFilter(), where), before),
-                (Sink(sink, topic, where, internal=True), (null_key_filter,)),
-                (Source(source, topic, where), ()),
+                (Processor(null_key_filter, NullKeyFilter(), location), before),
+                (Sink(sink, topic, location, internal=True), (null_key_filter,)),
+                (Source(source, topic, location), ()),
             ]
 
-        described = RepartitionTopic(topic, number_of_partitions, where)
-        return Repartition(GraphNode(source, write, where, repartition=described), source, (null_key_filter, sink))
+        described = RepartitionTopic(topic, number_of_partitions, location)
+        return Repartition(GraphNode(source, write, location, repartition=described), source, (null_key_filter, sink))
 
     def add_repartition(self, repartition: Repartition, parent: GraphNode) -> None:
         topic = repartition.node.repartition
@@ -181,13 +182,13 @@ class StreamsGraph:
     def _read(self, topic: str, reader: str) -> bool:
         """``validateTopicNotAlreadyRegistered``: a topic has one source node. Those of streams are merged into one."""
         if topic not in self._readers:
-            self._readers[topic] = (reader, here())
+            self._readers[topic] = (reader, caller_location())
             return True
-        first, where = self._readers[topic]
+        first, location = self._readers[topic]
         if first == reader == _STREAM:
             return True
         self.fault(
-            f"the topic {topic!r} is read twice, as a {first} at {where} and as a {reader} here",
+            f"the topic {topic!r} is read twice, as a {first} at {location} and as a {reader} here",
             "Give the repartition topic another name: name='…'"
             if _REPARTITION in (first, reader)
             else "Read it once, as a table; its updates are a stream: .to_stream()",
@@ -200,7 +201,7 @@ class StreamsGraph:
                 f"the name {name!r} is declared twice, first at {self._names[name]}",
                 "Give each a name of its own: name='…'",
             )
-        self._names.setdefault(name, here())
+        self._names.setdefault(name, caller_location())
 
     # -- the topology
 
@@ -229,17 +230,17 @@ class StreamsGraph:
         groups = [frozenset(merged.get(name, name) for name in group) for group in self.copartition_groups]
         return ProcessorTopology(tuple(nodes), predecessors, tuple(repartition_topics), tuple(groups))
 
-    def faults_of_order(self) -> Iterator[Fault]:
+    def faults_of_order(self) -> Iterator[Diagnostic]:
         """What can be seen only in the topology as it is written."""
         built = self.build()
-        internal = {topic.name: topic.where for topic in built.repartition_topics}
+        internal = {topic.name: topic.location for topic in built.repartition_topics}
         stores: set[str | None] = set()
         for node in built.nodes:
             match node:
                 case Processor(operation=Join(store=store)) if store not in stores:
                     # The library: "StateStore … is not added yet".
-                    yield Fault(
-                        node.where,
+                    yield Diagnostic(
+                        node.location,
                         "the join stands before its table: a grouping with a name, from which the table comes, "
                         "is aggregated again further down",
                         "Put the join behind that grouping's last aggregate",
@@ -247,8 +248,8 @@ class StreamsGraph:
                 case Processor(store=store):
                     stores.add(store)
                 case Sink(topic=topic, internal=False) if topic in internal:
-                    yield Fault(
-                        node.where,
+                    yield Diagnostic(
+                        node.location,
                         f"to: {topic!r} is the repartition topic that is declared at {internal[topic]}",
                         "Write to another topic",
                     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from streamplan.model.diagnostics import Fault, name_fault, refuse
+from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
 from streamplan.model.kstream import KStream, KTable
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
@@ -84,7 +84,7 @@ class Topology:
     # -- what follows from it
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[Diagnostic, ...]:
         """All that is wrong with the declaration."""
         return tuple(self._graph.faults or self._graph.faults_of_order())
 

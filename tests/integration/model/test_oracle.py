@@ -651,7 +651,7 @@ def test_a_careless_topology_at_random_is_refused_where_the_library_refuses_it(j
     if refusal(jvm, steps):
         assert topology.faults
     elif topology.faults:  # as in STRICTER
-        assert all("is declared twice" in fault.what for fault in topology.faults)
+        assert all("is declared twice" in fault.message for fault in topology.faults)
     else:
         assert topology.describe() == theirs(jvm, steps)
 

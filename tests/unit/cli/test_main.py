@@ -9,17 +9,17 @@ from types import ModuleType
 import pytest
 from streamplan.cli import COMMANDS, main
 from streamplan.errors import Refused
-from streamplan.model.diagnostics import Fault, Where
+from streamplan.model.diagnostics import Diagnostic, SourceLocation
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES, pipeline_named
 from streamplan.settings import PROJECT
 
 
-def fake_validation(monkeypatch: pytest.MonkeyPatch, *found: Fault) -> list[list[str]]:
+def fake_validation(monkeypatch: pytest.MonkeyPatch, *found: Diagnostic) -> list[list[str]]:
     """Stands for the module that asks Spark; gives the names of the pipelines of each call."""
     asked: list[list[str]] = []
 
-    def faults(pipelines: Sequence[Pipeline]) -> list[Fault]:
+    def faults(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
         asked.append([pipeline.name for pipeline in pipelines])
         return [*found]
 
@@ -120,16 +120,16 @@ def test_validate_asks_once_about_all_pipelines(
 def test_validate_tells_every_fault_with_its_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = pipeline_named("orders").topology.processors.nodes[0].where
+    location = pipeline_named("orders").topology.processors.nodes[0].location
     fake_validation(
         monkeypatch,
-        Fault(where, "no function [sun]", "Did you mean sum?"),
-        Fault(Where("elsewhere.py", 7), "no field 'x'", "It has: y"),
+        Diagnostic(location, "no function [sun]", "Did you mean sum?"),
+        Diagnostic(SourceLocation("elsewhere.py", 7), "no field 'x'", "It has: y"),
     )
     assert main(["validate", "orders", "users"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "orders: 1 fault",
-        f"  {where}: no function [sun]. Did you mean sum?",
+        f"  {location}: no function [sun]. Did you mean sum?",
         "users: ok",
         "elsewhere.py:7: no field 'x'. It has: y",
     ]

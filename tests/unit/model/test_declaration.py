@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.model.diagnostics import Fault
+from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
@@ -55,10 +55,10 @@ def line() -> int:
     return frame.f_back.f_lineno
 
 
-def only(topology: Topology) -> Fault:
+def only(topology: Topology) -> Diagnostic:
     """The only fault, which stands in this file."""
     (fault,) = topology.faults
-    assert Path(fault.where.file) == Path(__file__)
+    assert Path(fault.location.file) == Path(__file__)
     return fault
 
 
@@ -103,7 +103,7 @@ def test_a_fault_stands_on_the_line_of_its_operation_in_a_chain(topology: Topolo
         .group_by_key()
         .count(name="a b")
     )  # fmt: skip
-    assert [fault.where.line for fault in topology.faults] == [start + 4, start + 6]
+    assert [fault.location.line for fault in topology.faults] == [start + 4, start + 6]
 
 
 def test_a_file_below_plugins_is_named_from_there_on(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_word_that_is_no_operation_is_a_fault_that_lists_those_there_are(
 ) -> None:
     getattr(orders, word)(1, named=2)
     fault = only(topology)
-    assert fault.what == f"KStream.{word} is not an operation of this language"
-    assert fault.instead == (
+    assert fault.message == f"KStream.{word} is not an operation of this language"
+    assert fault.hint == (
         "KStream has: filter, flat_map, group_by, group_by_key, join, left_join, map, map_values, merge, peek, "
         "repartition, select_key, to"
     )
@@ -153,7 +153,7 @@ def test_each_kind_lists_its_own_operations(topology: Topology, grouped: KGroupe
     grouped.cogroup()
     grouped.windowed_by(TimeWindows("1 minute")).reduce()
     grouped.count().to("out")
-    assert [(fault.what, fault.instead) for fault in topology.faults] == [
+    assert [(fault.message, fault.hint) for fault in topology.faults] == [
         (
             "KGroupedStream.cogroup is not an operation of this language",
             "KGroupedStream has: aggregate, count, reduce, windowed_by",
@@ -172,7 +172,7 @@ def test_what_stands_behind_a_word_that_is_none_is_not_a_fault_for_that(
     orders.groupBy("UserId").count().toStream().to("out")
     orders.merge(orders.flatMap("Id"))
     orders.select_key("UserId").join(users.filter("City"), ENRICHED)
-    assert [fault.what.partition(" ")[0] for fault in topology.faults] == [
+    assert [fault.message.partition(" ")[0] for fault in topology.faults] == [
         "KStream.groupBy",
         "KStream.flatMap",
         "KTable.filter",
@@ -203,8 +203,8 @@ def test_a_field_that_there_is_not_is_a_fault_that_lists_those_there_are(
 ) -> None:
     declare(orders)
     fault = only(topology)
-    assert fault.what == f"{what}: the value has no field 'Price'"
-    assert fault.instead == "It has: Id, UserId, Amount"
+    assert fault.message == f"{what}: the value has no field 'Price'"
+    assert fault.hint == "It has: Id, UserId, Amount"
 
 
 def test_a_field_is_looked_for_in_the_value_as_the_operations_before_have_made_it(
@@ -214,7 +214,7 @@ def test_a_field_is_looked_for_in_the_value_as_the_operations_before_have_made_i
     mapped.filter("Amount")
     mapped.group_by("price").count().to_stream().filter("price")
     orders.select_key("UserId").join(users).filter("City").filter("Town")
-    assert [(fault.what, fault.instead) for fault in topology.faults] == [
+    assert [(fault.message, fault.hint) for fault in topology.faults] == [
         ("filter: the value has no field 'Amount'", "It has: price"),
         ("filter: the value has no field 'price'", "It has: count"),
         ("filter: the value has no field 'Town'", "It has: Id, UserId, Amount, Name, City"),
@@ -231,7 +231,7 @@ def test_only_a_bare_name_is_looked_for_and_the_rest_is_spark_s_to_judge(
 
 def test_a_join_looks_for_the_table_s_fields_in_the_table(topology: Topology, orders: KStream, users: KTable) -> None:
     orders.join(users, {"Id": "Id", "city": "table.Town"})
-    assert (only(topology).what, only(topology).instead) == (
+    assert (only(topology).message, only(topology).hint) == (
         "join, city: the table has no field 'Town'",
         "It has: Name, City",
     )
@@ -239,8 +239,8 @@ def test_a_join_looks_for_the_table_s_fields_in_the_table(topology: Topology, or
 
 def test_a_join_of_two_equal_names_wants_a_value(topology: Topology, orders: KStream) -> None:
     orders.left_join(topology.table("others", value=ORDER))
-    assert only(topology).what == "left_join: both sides have the fields Amount, Id, UserId"
-    assert "value={'name': 'table.name'" in only(topology).instead
+    assert only(topology).message == "left_join: both sides have the fields Amount, Id, UserId"
+    assert "value={'name': 'table.name'" in only(topology).hint
 
 
 @pytest.mark.parametrize("name", ["record", "table", "element", "two words", ""])
@@ -248,17 +248,17 @@ def test_a_field_cannot_have_a_name_that_expressions_use_otherwise(
     topology: Topology, orders: KStream, name: str
 ) -> None:
     orders.map_values({name: "Id"})
-    assert only(topology).what == f"map_values: a field cannot be named {name!r}"
+    assert only(topology).message == f"map_values: a field cannot be named {name!r}"
 
 
 def test_a_source_cannot_have_such_a_field_either(topology: Topology) -> None:
     topology.stream("orders", value=Json("record string"))
-    assert only(topology).what == "orders: a field cannot be named record, table or element"
+    assert only(topology).message == "orders: a field cannot be named record, table or element"
 
 
 def test_a_value_without_a_field_is_a_fault(topology: Topology, orders: KStream) -> None:
     orders.map_values({})
-    assert only(topology).what == "map_values: the value has no field"
+    assert only(topology).message == "map_values: the value has no field"
 
 
 # -- aggregates
@@ -273,11 +273,11 @@ def test_what_is_not_one_call_of_an_aggregate_function_is_a_fault(
 ) -> None:
     grouped.aggregate({"made": expression})
     fault = only(topology)
-    assert fault.what == (
+    assert fault.message == (
         f"aggregate, made: {expression!r} is not one call of "
         "sum, count, count_if, min, max, avg, min_by, max_by, bool_and, bool_or"
     )
-    assert fault.instead == "Fold with those; compute on with map_values"
+    assert fault.hint == "Fold with those; compute on with map_values"
 
 
 @pytest.mark.parametrize("expression", ["sum(Amount)", "count(*)", "SUM( Amount * 2 )", "max_by(Id, Amount)", "avg(1)"])
@@ -288,7 +288,7 @@ def test_one_call_of_an_aggregate_function_is_not(topology: Topology, grouped: K
 
 def test_a_reduce_keeps_either_the_greatest_or_the_least(topology: Topology, grouped: KGroupedStream) -> None:
     grouped.reduce(max_by="Amount", min_by="Amount")
-    assert (only(topology).what, only(topology).instead) == (
+    assert (only(topology).message, only(topology).hint) == (
         "reduce: both max_by and min_by are given",
         "Choose one",
     )
@@ -301,13 +301,13 @@ def test_a_reduce_keeps_either_the_greatest_or_the_least(topology: Topology, gro
 def test_a_duration_that_is_none_is_a_fault(topology: Topology, grouped: KGroupedStream, text: str) -> None:
     grouped.windowed_by(TimeWindows(text)).count()
     fault = only(topology)
-    assert fault.what.startswith(f"windowed_by: size: {text!r} is not a duration; write a number and a unit")
-    assert fault.instead == "For example TimeWindows('1 minute')"
+    assert fault.message.startswith(f"windowed_by: size: {text!r} is not a duration; write a number and a unit")
+    assert fault.hint == "For example TimeWindows('1 minute')"
 
 
 def test_size_and_grace_are_both_judged(topology: Topology, grouped: KGroupedStream) -> None:
     grouped.windowed_by(TimeWindows("a minute", grace="soon"))
-    assert [fault.what.partition(" is not")[0] for fault in topology.faults] == [
+    assert [fault.message.partition(" is not")[0] for fault in topology.faults] == [
         "windowed_by: size: 'a minute'",
         "windowed_by: grace: 'soon'",
     ]
@@ -317,12 +317,12 @@ def test_windows_of_no_size_are_a_fault_and_no_grace_is_not(topology: Topology, 
     grouped.windowed_by(TimeWindows("1 minute", grace="0 seconds"))
     assert topology.faults == ()
     grouped.windowed_by(TimeWindows("0 minutes"))
-    assert only(topology).what == "windowed_by: the size is 0"
+    assert only(topology).message == "windowed_by: the size is 0"
 
 
 def test_windows_are_not_a_text(topology: Topology, grouped: KGroupedStream) -> None:
     grouped.windowed_by("1 minute").count()  # type: ignore[arg-type]
-    assert only(topology).what == "windowed_by: '1 minute' is not a TimeWindows"
+    assert only(topology).message == "windowed_by: '1 minute' is not a TimeWindows"
 
 
 @pytest.mark.parametrize(
@@ -341,20 +341,20 @@ def test_a_windowed_stream_wants_a_plain_key_first(
     assert topology.faults == ()
     declare(windowed, users)
     fault = only(topology)
-    assert fault.what == f"{what}: the key is windowed"
-    assert fault.instead == "Give the records a plain key before: select_key('…')"
+    assert fault.message == f"{what}: the key is windowed"
+    assert fault.hint == "Give the records a plain key before: select_key('…')"
 
 
 def test_a_windowed_table_cannot_be_joined(topology: Topology, orders: KStream, grouped: KGroupedStream) -> None:
     orders.select_key("UserId").join(grouped.windowed_by(TimeWindows("1 minute")).count())
-    assert only(topology).what == "join: on unlike keys: the table's is windowed"
+    assert only(topology).message == "join: on unlike keys: the table's is windowed"
 
 
 def test_a_windowed_stream_cannot_be_merged_with_a_plain_one(
     topology: Topology, grouped: KGroupedStream, windowed: KStream
 ) -> None:
     windowed.merge(grouped.count().to_stream())
-    assert only(topology).what == "merge: one of the streams has a windowed key"
+    assert only(topology).message == "merge: one of the streams has a windowed key"
 
 
 # -- joins and merges
@@ -365,9 +365,9 @@ def test_a_join_on_unlike_keys_is_a_fault(topology: Topology) -> None:
     at = line() + 1
     orders.join(topology.table("users", value=USER, key="user_id"))
     fault = only(topology)
-    assert fault.where.line == at
-    assert fault.what == "join: on unlike keys: the stream's is 'order_id', the table's 'user_id'"
-    assert fault.instead == (
+    assert fault.location.line == at
+    assert fault.message == "join: on unlike keys: the stream's is 'order_id', the table's 'user_id'"
+    assert fault.hint == (
         "Before it, select_key('user_id'); or, when they are the same thing, name them alike: key='…'"
     )
 
@@ -379,7 +379,7 @@ def test_a_key_keeps_its_word_until_another_is_selected(topology: Topology) -> N
     orders.group_by("UserId").count().to_stream().join(users, {"n": "count"}, name="b")
     assert topology.faults == ()
     orders.map_values({"Id": "Id"}).left_join(users, ENRICHED, name="c")
-    assert only(topology).what == "left_join: on unlike keys: the stream's is 'Id', the table's 'UserId'"
+    assert only(topology).message == "left_join: on unlike keys: the stream's is 'Id', the table's 'UserId'"
 
 
 def test_a_key_without_a_word_is_not_compared(topology: Topology, orders: KStream) -> None:
@@ -391,7 +391,7 @@ def test_a_key_without_a_word_is_not_compared(topology: Topology, orders: KStrea
 
 def test_a_stream_is_joined_with_a_table_alone(topology: Topology, orders: KStream) -> None:
     orders.join(orders)  # type: ignore[arg-type]
-    assert (only(topology).what, only(topology).instead) == (
+    assert (only(topology).message, only(topology).hint) == (
         "join: with a KStream",
         "Join a stream with a table: Topology.table()",
     )
@@ -399,7 +399,7 @@ def test_a_stream_is_joined_with_a_table_alone(topology: Topology, orders: KStre
 
 def test_a_stream_is_merged_with_a_stream_alone(topology: Topology, orders: KStream, users: KTable) -> None:
     orders.merge(users)  # type: ignore[arg-type]
-    assert (only(topology).what, only(topology).instead) == (
+    assert (only(topology).message, only(topology).hint) == (
         "merge: with a KTable",
         "Merge a stream; a table's updates are one: .to_stream()",
     )
@@ -409,14 +409,14 @@ def test_merged_streams_have_the_same_fields_in_any_order(topology: Topology, or
     orders.merge(orders.map_values({"Amount": "Amount", "UserId": "UserId", "Id": "Id"}))
     assert topology.faults == ()
     orders.merge(orders.map_values({"Id": "Id"}))
-    assert only(topology).what == "merge: the streams have different fields: Id, UserId, Amount and Id"
+    assert only(topology).message == "merge: the streams have different fields: Id, UserId, Amount and Id"
 
 
 def test_streams_and_tables_of_another_topology_are_not_taken(topology: Topology, orders: KStream) -> None:
     other = Topology("other")
     orders.merge(other.stream("more", value=ORDER))
     orders.join(other.table("users", value=USER), ENRICHED)
-    assert [fault.what for fault in topology.faults] == [
+    assert [fault.message for fault in topology.faults] == [
         "merge: with a KStream of another topology",
         "join: with a KTable of another topology",
     ]
@@ -430,9 +430,9 @@ def test_a_join_stands_behind_the_last_aggregate_of_its_table_s_grouping(topolog
     assert topology.faults == ()
     grouped.reduce()
     fault = only(topology)
-    assert fault.where.line == at
-    assert fault.what.startswith("the join stands before its table")
-    assert fault.instead == "Put the join behind that grouping's last aggregate"
+    assert fault.location.line == at
+    assert fault.message.startswith("the join stands before its table")
+    assert fault.hint == "Put the join behind that grouping's last aggregate"
 
 
 # -- names and topics
@@ -443,9 +443,9 @@ def test_two_stores_of_one_name_are_a_fault_that_names_the_first(topology: Topol
     topology.table("users", value=USER, store="x")
     orders.group_by_key().count(store="x")
     fault = only(topology)
-    assert fault.where.line == at + 1
-    assert fault.what == f"the store 'x' is declared twice, first at {__file__}:{at}"
-    assert fault.instead == "Give each store a name of its own: store='…'"
+    assert fault.location.line == at + 1
+    assert fault.message == f"the store 'x' is declared twice, first at {__file__}:{at}"
+    assert fault.hint == "Give each store a name of its own: store='…'"
 
 
 def test_a_name_used_twice_is_a_fault_that_names_the_first(topology: Topology, orders: KStream) -> None:
@@ -453,9 +453,9 @@ def test_a_name_used_twice_is_a_fault_that_names_the_first(topology: Topology, o
     orders.filter("Amount > 1", name="x")
     orders.peek({"seen": "count(*)"}, name="x")
     fault = only(topology)
-    assert fault.where.line == at + 1
-    assert fault.what == f"the name 'x' is declared twice, first at {__file__}:{at}"
-    assert fault.instead == "Give each a name of its own: name='…'"
+    assert fault.location.line == at + 1
+    assert fault.message == f"the name 'x' is declared twice, first at {__file__}:{at}"
+    assert fault.hint == "Give each a name of its own: name='…'"
 
 
 def test_a_repartition_topic_used_twice_is_a_fault_that_names_the_first(topology: Topology, orders: KStream) -> None:
@@ -463,12 +463,12 @@ def test_a_repartition_topic_used_twice_is_a_fault_that_names_the_first(topology
     orders.select_key("UserId").group_by_key(name="x").count()
     orders.repartition(name="x")
     fault = only(topology)
-    assert fault.where.line == at + 1
-    assert fault.what == (
+    assert fault.location.line == at + 1
+    assert fault.message == (
         f"the topic 'x-repartition' is read twice, as a repartition topic at {__file__}:{at} "
         "and as a repartition topic here"
     )
-    assert fault.instead == "Give the repartition topic another name: name='…'"
+    assert fault.hint == "Give the repartition topic another name: name='…'"
 
 
 def test_a_topic_is_read_as_a_table_or_as_streams(topology: Topology) -> None:
@@ -476,14 +476,14 @@ def test_a_topic_is_read_as_a_table_or_as_streams(topology: Topology) -> None:
     topology.stream("orders", value=ORDER)
     assert topology.faults == ()
     topology.table("orders", value=ORDER)
-    assert only(topology).what.startswith("the topic 'orders' is read twice, as a stream at ")
-    assert only(topology).instead == "Read it once, as a table; its updates are a stream: .to_stream()"
+    assert only(topology).message.startswith("the topic 'orders' is read twice, as a stream at ")
+    assert only(topology).hint == "Read it once, as a table; its updates are a stream: .to_stream()"
 
 
 def test_a_topic_is_read_with_one_value(topology: Topology) -> None:
     topology.stream("orders", value=ORDER)
     topology.stream("orders", value=USER)
-    assert only(topology).what == "the topic 'orders' is read with two different values"
+    assert only(topology).message == "the topic 'orders' is read with two different values"
 
 
 def test_a_repartition_topic_is_not_written_from_outside(topology: Topology, orders: KStream) -> None:
@@ -491,8 +491,8 @@ def test_a_repartition_topic_is_not_written_from_outside(topology: Topology, ord
     orders.to("x-repartition")
     orders.repartition(name="x").to("out")
     fault = only(topology)
-    assert fault.where.line == at
-    assert fault.what == f"to: 'x-repartition' is the repartition topic that is declared at {__file__}:{at + 1}"
+    assert fault.location.line == at
+    assert fault.message == f"to: 'x-repartition' is the repartition topic that is declared at {__file__}:{at + 1}"
 
 
 @pytest.mark.parametrize(
@@ -527,13 +527,13 @@ def test_a_name_that_kafka_does_not_take_is_a_fault_wherever_it_is_given(name: s
     for give in given:
         topology = Topology("app")
         give(topology, topology.stream("orders", value=ORDER), topology.table("users", value=USER))
-        assert only(topology).what.endswith(why)
-    assert [fault.what for fault in Topology(name).faults] == [f"application id: {why}"]
+        assert only(topology).message.endswith(why)
+    assert [fault.message for fault in Topology(name).faults] == [f"application id: {why}"]
 
 
 def test_a_topic_has_at_least_one_partition(topology: Topology, orders: KStream) -> None:
     orders.repartition(number_of_partitions=0)
-    assert only(topology).what == "repartition: 0 partitions"
+    assert only(topology).message == "repartition: 0 partitions"
 
 
 # -- cycles

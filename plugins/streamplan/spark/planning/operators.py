@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
-from streamplan.model.diagnostics import Fault
+from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
     Aggregate,
     Columns,
@@ -74,7 +74,9 @@ class Walk:
     Where ``faults`` are collected, a node that Spark refuses is noted, and what lies behind it is left out.
     """
 
-    def __init__(self, subtopology: Subtopology, outputs: Mapping[str, int], faults: list[Fault] | None = None) -> None:
+    def __init__(
+        self, subtopology: Subtopology, outputs: Mapping[str, int], faults: list[Diagnostic] | None = None
+    ) -> None:
         self.subtopology = subtopology
         self.rows: list[DataFrame] = []
         self.observations: list[tuple[str, Observation]] = []
@@ -102,7 +104,7 @@ class Walk:
                 except (PySparkException, Refused) as error:
                     if self._faults is None:
                         raise
-                    self._faults.append(Fault(node.where, _sentence(error), _INSTEAD))
+                    self._faults.append(Diagnostic(node.location, _sentence(error), _INSTEAD))
             self._frames[node.name] = made
 
     def take(self, name: str) -> Frame | None:

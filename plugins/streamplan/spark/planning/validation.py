@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streamplan.model.diagnostics import Fault, refuse
+from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.stateful import tables
 from streamplan.serdes.serde import Serde
@@ -17,7 +17,7 @@ from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
 
 
-def faults(pipelines: Sequence[Pipeline]) -> list[Fault]:
+def faults(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
     """Every fault that Spark finds in the pipelines' expressions; in a session of its own, on this machine."""
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder.config("spark.log.level", "ERROR").getOrCreate()
@@ -35,9 +35,9 @@ def resolve_schemas(spark: SparkSession, pipeline: Pipeline) -> dict[str, Serde]
     return schemas
 
 
-def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], list[Fault]]:
+def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], list[Diagnostic]]:
     schemas: dict[str, Serde] = {}
-    found: list[Fault] = []
+    found: list[Diagnostic] = []
     nothing = spark.createDataFrame([], RAW)
     waiting = list(pipeline.topology.subtopologies)
     while waiting:
