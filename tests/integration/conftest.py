@@ -20,7 +20,7 @@ from streamplan.spark.session import open_session
 from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_environment
 
 from tests.support.aggregator_process import ORDERS, Aggregator
-from tests.support.brokers import NewTopicFactory, embedded_kafka
+from tests.support.brokers import NewTopicFactory, await_coordinator, embedded_kafka
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +30,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     brokers = embedded_kafka(home)
     try:
         brokers.up()
+        await_coordinator(brokers.bootstrap_servers)
         yield brokers
     finally:
         brokers.down()

@@ -6,9 +6,12 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from streamplan.local.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
 from streamplan.local.ports import Ports
 from streamplan.settings import Settings
+
+from tests.support.waiting import eventually
 
 NewTopicFactory = Callable[..., str]
 
@@ -21,3 +24,32 @@ def embedded_kafka(home: Path, say: Callable[[str], None] = lambda text: None) -
     assert CONTROLLER in ports
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
     return EmbeddedKafka(settings, Ports(home / "stack.json", ports), report=say)
+
+
+def await_coordinator(bootstrap_servers: str) -> None:
+    """Wait until groups can be asked for: the brokers create ``__consumer_offsets`` at the first question."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "first", "log_level": 2})
+    try:
+        retried(lambda: consumer.committed([TopicPartition("any", 0)], 60))
+    finally:
+        consumer.close()
+
+
+def retried(ask: Callable[[], object]) -> None:
+    """Ask again while the brokers are electing who knows the group."""
+    electing = (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+
+    def answered() -> bool:
+        try:
+            ask()
+        except KafkaException as error:
+            if error.args[0].code() not in electing and not error.args[0].retriable():
+                raise
+            return False
+        return True
+
+    eventually(answered, "an answer of the group's coordinator")

@@ -23,6 +23,8 @@ from streamplan.model.topics import resolve_configs
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
 
+from tests.support.brokers import retried
+
 _numbers = itertools.count()
 
 Written: TypeAlias = tuple[str, bytes | None, bytes | None, int | None, list[tuple[str, bytes]]]
@@ -89,7 +91,7 @@ class TransactionalApplication:
             for topic, number in self._positions
             if otherwise is None or topic != otherwise.topic or number < otherwise.num_partitions
         ]
-        self._group_reader.commit(offsets=at, asynchronous=False)
+        retried(lambda: self._group_reader.commit(offsets=at, asynchronous=False))
 
     def _create(self, otherwise: NewTopic) -> None:
         specs = [spec for spec in self.pipeline.topics() if spec.name != otherwise.topic]
@@ -105,7 +107,8 @@ class TransactionalApplication:
                 time.sleep(0.05)
 
     def commit(self, topic: str, partition: int, position: int) -> None:
-        self._group_reader.commit(offsets=[TopicPartition(topic, partition, position)], asynchronous=False)
+        at = TopicPartition(topic, partition, position)
+        retried(lambda: self._group_reader.commit(offsets=[at], asynchronous=False))
 
     def forget_positions(self) -> None:
         """The group is deleted, positions and all."""

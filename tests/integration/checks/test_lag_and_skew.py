@@ -369,7 +369,7 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
 
 def _stay_healthy(subject: Application, cluster: KafkaCluster, repartition: str) -> None:
     """Until its repartition topic was purged."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 600
     looks = 0
     while looks < 2 or not any(found.start for found in cluster.offsets(repartition).values()):
         assert time.monotonic() < deadline, "nothing is purged"

@@ -67,7 +67,7 @@ _KILLED = """
 import sys, threading
 from streamplan.kafka.test_data import produce
 from tests.support.orders_pipeline import pipeline_of
-produce(pipeline_of(sys.argv[1]), sys.argv[2], until=int(sys.argv[3]), rate=40_000, stop=threading.Event(),
+produce(pipeline_of(sys.argv[1]), sys.argv[2], until=int(sys.argv[3]), rate=20_000, stop=threading.Event(),
         progress=lambda number, until: print(number, flush=True))
 """
 

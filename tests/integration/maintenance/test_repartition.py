@@ -232,7 +232,7 @@ copy_topic(servers, topic, to, 5, group=group, transactional_id=group, say=print
 def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic: NewTopicFactory) -> None:
     topic, to = new_topic("from"), new_topic("to", partitions=5)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
-    for n in range(20_000):
+    for n in range(40_000):
         producer.produce(topic, b"%d" % n, b"key_%d" % (n % 997), timestamp=BEGAN_MS + n)
         producer.poll(0)
     assert producer.flush(120) == 0
@@ -255,7 +255,7 @@ def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic
     done = subprocess.run(arguments, env=environment, stdout=subprocess.DEVNULL, timeout=600, check=False)
     assert done.returncode == 0
     new = read_committed(bootstrap_servers, to)
-    assert sorted(int(m.value()) for m in new) == list(range(20_000))
+    assert sorted(int(m.value()) for m in new) == list(range(40_000))
     assert all(m.partition() == partition_for_key(m.key(), 5) for m in new)
     by_partition: dict[int, list[int]] = {}
     for message in new:

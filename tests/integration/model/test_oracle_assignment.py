@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from streamplan.local.jars import BROKERS, KAFKA_STREAMS
 from streamplan.model.assignment import (
@@ -28,7 +27,7 @@ from streamplan.model.topology import Topology
 from streamplan.pipelines import PIPELINES
 from streamplan.serdes.json import Json
 
-from tests.support.brokers import NewTopicFactory
+from tests.support.brokers import NewTopicFactory, await_coordinator
 from tests.support.kafka_streams import (
     Twin,
     cluster,
@@ -286,7 +285,7 @@ def test_the_groups_metadata_are_as_large_as_the_library_makes_them(
 @contextmanager
 def largest_message(bootstrap_servers: str, size: int, new_topic: NewTopicFactory) -> Iterator[None]:
     """``max.message.bytes`` of ``__consumer_offsets``, for a while."""
-    _ask_for_offsets(bootstrap_servers)
+    await_coordinator(bootstrap_servers)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
 
     def alter(operation: AlterConfigOpType, value: str | None) -> None:
@@ -301,21 +300,6 @@ def largest_message(bootstrap_servers: str, size: int, new_topic: NewTopicFactor
         yield
     finally:
         alter(AlterConfigOpType.DELETE, None)
-
-
-def _ask_for_offsets(bootstrap_servers: str) -> None:
-    """The brokers make ``__consumer_offsets`` when they are first asked for a group, and take a while."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "first"})
-    deadline = time.monotonic() + 300
-    while True:
-        try:
-            consumer.committed([TopicPartition("any", 0)], 60)
-        except KafkaException:
-            assert time.monotonic() < deadline, "no coordinator after 60 s"
-            time.sleep(0.5)
-        else:
-            break
-    consumer.close()
 
 
 @pytest.mark.parametrize("fits", [True, False])

@@ -96,7 +96,7 @@ class Supervised:
         return f"{runs}, task {self.state()}, {self.processes()}; {log_file}: {tail}"
 
 
-def wait_for(condition: Callable[[], bool], what: str, told: Callable[[], str], seconds: float = 300) -> None:
+def wait_for(condition: Callable[[], bool], what: str, told: Callable[[], str], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s; {told()}"
@@ -143,7 +143,7 @@ def killed(stack: Stack, *names: str) -> Iterator[None]:
             family = [psutil.Process(ref.pid), *psutil.Process(ref.pid).children(recursive=True)]
             for process in family:
                 process.kill()
-            psutil.wait_procs(family, 30)
+            psutil.wait_procs(family, 300)
     assert not set(stack.airflow.running()) & set(names)
     try:
         yield
@@ -218,7 +218,7 @@ def test_stopping_the_run_ends_the_whole_family(running: Supervised) -> None:
     run, family = running.run(), running.family()
     running.rest.set_run_state(AGGREGATOR, run, "failed")
     running.gone()
-    _, left = psutil.wait_procs(family, 30)
+    _, left = psutil.wait_procs(family, 300)
     assert left == []
     # Longer than the retry delay and what the scheduler needs to begin a task.
     until = time.monotonic() + 8
