@@ -1,4 +1,4 @@
-"""Where a deployment keeps its files. Read from the environment when asked for, never at import."""
+"""Where a deployment keeps its files. The environment is read when the settings are asked for, never at import."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Settings:
-    """The directories of one deployment.
+    """The directories and options of one deployment.
 
-    ``home``         working directory (``STREAMPLAN_HOME``, by default ``.streamplan`` in the project)
-    ``checkpoints``  Spark checkpoints, a path or a URI that every executor reaches (``STREAMPLAN_CHECKPOINTS``)
-    ``reports``      results of checks and Data Docs (``STREAMPLAN_REPORTS``)
-    ``run``          one JSON file a process that was started: name, pid, start time
-    ``logs``         every log
-    ``jars``         Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has it
-    ``instances``    of the aggregator on a standalone cluster, executors of one core (``STREAMPLAN_INSTANCES``); None
-                     for as many cores as Spark gives
-    ``aggregator_options``  more options of ``jobs/aggregator.py``, as in a shell (``STREAMPLAN_AGGREGATOR_OPTIONS``)
+    Attributes:
+        home: The working directory (``STREAMPLAN_HOME``; by default ``.streamplan`` in the project).
+        checkpoints: Spark's checkpoints, a path or a URI that every executor reaches (``STREAMPLAN_CHECKPOINTS``; by
+            default ``checkpoints`` in ``home``).
+        reports: Results of checks and Data Docs (``STREAMPLAN_REPORTS``; by default ``reports`` in ``home``).
+        jars: The jars of Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has them.
+        instances: How many executors of one core the aggregator gets on a standalone cluster
+            (``STREAMPLAN_INSTANCES``); None for as many cores as Spark gives.
+        aggregator_options: More options of ``jobs/aggregator.py``, split as a shell splits them
+            (``STREAMPLAN_AGGREGATOR_OPTIONS``).
     """
 
     home: Path
@@ -38,14 +39,21 @@ class Settings:
 
     @property
     def run(self) -> Path:
+        """The directory with one JSON file for each process that was started: its name, pid and start time."""
         return self.home / "run"
 
     @property
     def logs(self) -> Path:
+        """The directory of all logs."""
         return self.home / "logs"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Read the settings from environment variables, by default those of this process.
+
+        Raises:
+            Refused: ``STREAMPLAN_INSTANCES`` is not a number above 0.
+        """
         env = os.environ if environment is None else environment
         home = Path(env.get("STREAMPLAN_HOME") or PROJECT / ".streamplan").absolute()
         jars = env.get("STREAMPLAN_JARS")

@@ -1,6 +1,6 @@
-"""Airflow on this machine: SQLite, LocalExecutor, and its four processes, each known by its own pid.
+"""Airflow on this machine: SQLite, LocalExecutor, and its four processes, each with an entry of its own in ``run/``.
 
-``airflow standalone`` is not used: stopped by a signal, it leaves its children behind.
+``airflow standalone`` is not used, because it leaves its children behind when a signal stops it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from streamplan.local.ports import LOOPBACK, Ports
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.submit import LOCAL_MASTER, local_spark_variables
 
-# The two log servers would listen on every address. Here the API server reads the log files itself.
+# The scheduler's and the triggerer's log servers would listen on every address, and only their ports can be set. They
+# are not needed here: the API server reads the log files itself.
 PROCESSES: dict[str, tuple[str, ...]] = {
     "airflow-api-server": ("api-server",),
     "airflow-scheduler": ("scheduler", "--skip-serve-logs"),
@@ -65,36 +66,46 @@ class EmbeddedAirflow:
 
     @property
     def url(self) -> str:
+        """The address of the UI and the API."""
         return f"http://{LOOPBACK}:{self._ports[API_SERVER]}"
 
     @property
     def password(self) -> str:
-        """The generated password of the user ``admin``; StreamplanError before the first ``start``."""
+        """The generated password of the user ``admin``.
+
+        Raises:
+            StreamplanError: Airflow was never started, so there is no password yet.
+        """
         try:
             return str(json.loads(self._passwords_file.read_text())[USER])
-        except FileNotFoundError as fault:
+        except FileNotFoundError as error:
             raise StreamplanError(
                 "Airflow's password",
                 expected=f"in {self._passwords_file}",
                 observed="no such file",
                 remedy="Start the stack first: python -m streamplan up",
-            ) from fault
+            ) from error
 
     def rest(self) -> AirflowRest:
+        """Return a client of the REST API, logged in as ``admin`` with its first call."""
         return AirflowRest(self.url, USER, self.password)
 
     def log_file(self, name: str) -> Path:
+        """Return the log of one of the processes."""
         return self._settings.logs / f"{name}.log"
 
     def running(self) -> dict[str, processes.ProcessRef]:
-        """Those of the four processes that are alive."""
+        """Return those of the four processes that are alive, by name."""
         run_dir = self._settings.run
         return {name: ref for name in PROCESSES if (ref := processes.find(run_dir, name)) is not None}
 
     def start(self, bootstrap_servers: str) -> None:
-        """Start what is not running, connected to these brokers. Does not wait: see wait_until_ready.
+        """Start the processes that are not running, without waiting until they serve (:meth:`wait_until_ready`).
 
-        When a setting that running processes were started with has changed, they are restarted.
+        When a setting has changed since the running ones were started, all are restarted.
+
+        Args:
+            bootstrap_servers: The brokers of the connection ``kafka_default``.
         """
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = self.running()
@@ -103,7 +114,7 @@ class EmbeddedAirflow:
         before = self._read_variables()
         variables = self._variables(bootstrap_servers, before)
         if running and variables != before:
-            self._report("Airflow's settings changed: restarting it.")
+            self._report("Airflow's settings have changed: restarting it.")
             self.down()
             running = {}
         write_atomically(self._variables_file, json.dumps(variables, indent=2), mode=0o600)
@@ -124,17 +135,18 @@ class EmbeddedAirflow:
                 )
 
     def wait_until_ready(self, *, deadline_seconds: float = READY_SECONDS) -> None:
-        """Wait until all four report a heartbeat of their own.
+        """Wait until each of the four has sent a heartbeat since it was started.
 
-        Raises StreamplanError with address, seconds waited and log file after ``deadline_seconds`` or as soon as
-        one of them is gone.
+        Raises:
+            StreamplanError: The deadline has passed, or one of the four has ended. It names Airflow's address, the
+                seconds waited and the log.
         """
         begun = time.monotonic()
         while faults := self.faults():
             waited = time.monotonic() - begun
-            gone = [name for name in faults if name not in self.running()]
-            if gone or waited > deadline_seconds:
-                name = (gone or list(faults))[0]
+            ended = [name for name in faults if name not in self.running()]
+            if ended or waited > deadline_seconds:
+                name = (ended or list(faults))[0]
                 raise StreamplanError(
                     f"Airflow at {self.url}",
                     expected="api-server, scheduler, dag-processor and triggerer healthy",
@@ -144,59 +156,64 @@ class EmbeddedAirflow:
             time.sleep(0.5)
 
     def faults(self) -> dict[str, str]:
-        """What is not well now, by the name of the process; empty when all four are healthy."""
+        """Return what is wrong now, by the name of the process; empty when all four are healthy."""
         running = self.running()
         faults = {name: f"{name} is not running" for name in PROCESSES if name not in running}
         if faults:
             return faults
         rest = self.rest()
         try:
-            # With the password of this deployment: another Airflow that took the port meanwhile is not ours.
+            # This call needs our password: another Airflow that has taken the port refuses it.
             rest.import_errors()
             health = rest.health()
-        except StreamplanError as fault:
-            return {API_SERVER: str(fault)}
+        except StreamplanError as error:
+            return {API_SERVER: str(error)}
         finally:
             rest.close()
         for name, ref in running.items():
             component = name.removeprefix("airflow-").replace("-", "_")
             if name == API_SERVER:
-                continue  # it answered
+                continue  # it has answered
             state = health.get(component, {})
-            beat = state.get(f"latest_{component}_heartbeat")
-            # The heartbeat of a predecessor that died a moment ago still counts as healthy for Airflow.
-            if state.get("status") != "healthy" or datetime.fromisoformat(beat).timestamp() < ref.started - 1:
+            heartbeat = state.get(f"latest_{component}_heartbeat")
+            # Airflow also counts the heartbeat of an earlier process that has just ended.
+            if state.get("status") != "healthy" or datetime.fromisoformat(heartbeat).timestamp() < ref.started - 1:
                 faults[name] = f"{name} has sent no heartbeat"
         return faults
 
     def down(self) -> list[str]:
-        """Stop the four, together; the names of those that ran. Jobs with an entry of their own go on."""
+        """Stop the four at once and return the names of those that ran. Supervised jobs go on."""
         running = self.running()
         with ThreadPoolExecutor(max_workers=len(PROCESSES)) as pool:
             list(pool.map(lambda ref: processes.stop(ref, grace_seconds=GRACE_SECONDS), running.values()))
         return list(running)
 
     def environment(self, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The whole environment of Airflow's processes, so also of its tasks and their Spark jobs.
+        """Return the whole environment of Airflow's processes, which its tasks and their Spark jobs inherit.
 
-        Settings of another Airflow or Spark on this machine are left out; connections are let in.
+        Settings of another Airflow or Spark on this machine are left out, but Airflow's connections are not.
+
+        Args:
+            variables: What this deployment sets; by default what it set at the last start.
         """
-        own = self._read_variables() if variables is None else variables
-        kept = {
+        deployed = self._read_variables() if variables is None else variables
+        inherited = {
             name: value
             for name, value in self._outer.items()
             if not name.startswith(("AIRFLOW_", "SPARK_", "PYSPARK_")) or name.startswith("AIRFLOW_CONN_")
         }
-        # spark-submit lies beside the interpreter.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
-        no_proxy = ",".join(filter(None, (kept.get("NO_PROXY") or kept.get("no_proxy"), LOOPBACK, "localhost")))
-        return {**kept, **own, "PATH": path, "NO_PROXY": no_proxy, "no_proxy": no_proxy}
+        # spark-submit is in the directory of the interpreter.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', os.defpath)}"
+        no_proxy = ",".join(
+            filter(None, (inherited.get("NO_PROXY") or inherited.get("no_proxy"), LOOPBACK, "localhost"))
+        )
+        return {**inherited, **deployed, "PATH": path, "NO_PROXY": no_proxy, "no_proxy": no_proxy}
 
     def _variables(self, bootstrap_servers: str, before: Mapping[str, str]) -> dict[str, str]:
-        """What this deployment sets. Keys are generated once: ``before`` has those of the last start."""
+        """Return the variables that this deployment sets. Secret keys are taken from ``before``, the last start."""
 
         def key(name: str) -> str:
-            # 32 random bytes in URL-safe base64: what Fernet asks for, and good for the others.
+            # Fernet needs 32 random bytes in URL-safe base64. The other keys may have the same form.
             return before.get(name) or urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
         settings = self._settings
@@ -212,7 +229,7 @@ class EmbeddedAirflow:
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._passwords_file),
-            # The default asks the name server, which hangs without a network.
+            # Airflow's default asks the name server and hangs without a network.
             "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._home / 'airflow.db'}",
             "AIRFLOW__API__HOST": LOOPBACK,
@@ -225,19 +242,20 @@ class EmbeddedAirflow:
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(logs),
             "AIRFLOW__LOGGING__DAG_PROCESSOR_CHILD_PROCESS_LOG_DIRECTORY": str(logs / "dag_processor"),
             "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
-            # One person waits: look for work, new files and lost tasks more often than a cluster needs to.
+            # A person waits in front of this machine, so Airflow looks for work, new files and lost tasks more often
+            # than by default.
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
-            # How long the triggers of a killed triggerer stay unwatched; 30 by default.
+            # Seconds until another triggerer takes over the triggers of one that was killed; 30 by default.
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
-            # Also how late a worker may notice that its task has ended; 5 by default.
+            # A worker also notices the end of its task by this interval, in seconds; 5 by default.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(
                 {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap_servers}}
             ),
-            # An own connection in the environment wins: that is how the jobs go to a cluster.
+            # A connection in the environment replaces ours: so the jobs can run on a cluster.
             "AIRFLOW_CONN_SPARK_DEFAULT": self._outer.get("AIRFLOW_CONN_SPARK_DEFAULT") or json.dumps(SPARK_DEFAULT),
             "STREAMPLAN_HOME": str(settings.home),
             "STREAMPLAN_CHECKPOINTS": settings.checkpoints,
@@ -258,13 +276,13 @@ class EmbeddedAirflow:
             return {}
 
     def _migrate(self, environment: Mapping[str, str]) -> None:
-        """Make or upgrade the database, once for each version of Airflow."""
-        wanted = version("apache-airflow")
-        done = self._migrated_file.read_text() if self._migrated_file.exists() else None
-        if done == wanted:
+        """Create or upgrade the database, once for each version of Airflow."""
+        installed = version("apache-airflow")
+        migrated = self._migrated_file.read_text() if self._migrated_file.exists() else None
+        if migrated == installed:
             return
-        if done is None:
-            # Never finished: what a killed first attempt left is worth nothing and may not migrate.
+        if migrated is None:
+            # A first attempt that was interrupted may have left a database that cannot be upgraded.
             for leftover in self._home.glob("airflow.db*"):
                 leftover.unlink()
         log_file = self.log_file("airflow-db-migrate")
@@ -282,8 +300,8 @@ class EmbeddedAirflow:
                     stderr=subprocess.STDOUT,
                     timeout=MIGRATE_SECONDS,
                 )
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             raise StreamplanError(
-                "Airflow's database", expected="migrated", observed=str(fault), remedy=f"See {log_file}."
-            ) from fault
-        self._migrated_file.write_text(wanted)
+                "Airflow's database", expected="migrated", observed=str(error), remedy=f"See {log_file}."
+            ) from error
+        self._migrated_file.write_text(installed)

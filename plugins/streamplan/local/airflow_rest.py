@@ -1,4 +1,4 @@
-"""Airflow's public REST API (v2), as far as the embedded stack and its tests need it."""
+"""Airflow's public REST API (v2), as far as the stack of one machine and its tests need it."""
 
 from __future__ import annotations
 
@@ -15,39 +15,47 @@ POLL_SECONDS = 1.0
 
 
 class AirflowRest:
-    """One user's calls to one API server. ``url`` is its address without a path.
+    """One user's calls to one API server.
 
-    Every call raises StreamplanError, with the address, when the server is away or refuses.
+    Every call raises :class:`StreamplanError`, with the server's address, when the server does not answer or refuses.
+
+    Attributes:
+        url: The address of the server, without a path.
     """
 
     def __init__(self, url: str, username: str, password: str, *, timeout_seconds: float = 30.0) -> None:
         self.url = url
         self._login = {"username": username, "password": password}
-        # Loopback: a proxy of the environment has no business here.
+        # The server is on loopback, so proxies of the environment are ignored.
         self._http = httpx.Client(base_url=url, timeout=timeout_seconds, trust_env=False)
         self._token: str | None = None
 
     def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
     def health(self) -> dict[str, Any]:
-        """``{component: {"status": ..., "latest_..._heartbeat": ...}}``; needs no login."""
+        """Return ``{component: {"status": ..., "latest_..._heartbeat": ...}}``. It needs no login."""
         return self._json(self._send("GET", "/api/v2/monitor/health"))
 
     def dag(self, dag_id: str) -> dict[str, Any] | None:
-        """What Airflow knows of a DAG; None while it has not parsed it."""
+        """Return what Airflow knows about a DAG; None while it has not parsed it."""
         try:
             return self._call("GET", f"/api/v2/dags/{dag_id}")
         except NotFound:
             return None
 
     def import_errors(self) -> dict[str, str]:
-        """DAG files that do not import: file name to stack trace."""
-        found = self._call("GET", "/api/v2/importErrors")["import_errors"]
-        return {str(error["filename"]): str(error["stack_trace"]) for error in found}
+        """Return the DAG files that fail to import, with their stack traces."""
+        errors = self._call("GET", "/api/v2/importErrors")["import_errors"]
+        return {str(error["filename"]): str(error["stack_trace"]) for error in errors}
 
     def wait_for_dag(self, dag_id: str, *, deadline_seconds: float = 60.0) -> dict[str, Any]:
-        """Wait until the DAG processor has parsed the DAG; a file that does not import ends the wait."""
+        """Wait until the DAG processor has parsed the DAG, and return it.
+
+        Raises:
+            StreamplanError: A DAG file fails to import, or the deadline has passed.
+        """
         begun = time.monotonic()
         while (dag := self.dag(dag_id)) is None:
             errors = self.import_errors()
@@ -63,33 +71,35 @@ class AirflowRest:
         return dag
 
     def unpause(self, dag_id: str) -> None:
+        """Let the scheduler run the DAG."""
         self._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Start a run with these Params and return its run id."""
+        """Start a run with these params and return its run id."""
         body = {"logical_date": None, "conf": dict(conf or {})}
         return str(self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """``queued``, ``running``, ``success`` or ``failed``."""
+        """Return ``queued``, ``running``, ``success`` or ``failed``."""
         return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def set_run_state(self, dag_id: str, run_id: str, state: str) -> None:
-        """What the UI's "mark as" does: ``failed`` stops the run's tasks."""
+        """Set the state of a run, as "mark as" in the UI does. ``failed`` stops the run's tasks."""
         self._call("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
 
     def runs(self, dag_id: str, *, limit: int = 20) -> list[dict[str, Any]]:
-        """The last runs, newest first."""
+        """Return the last runs, newest first."""
         query = {"limit": limit, "order_by": "-run_after"}
-        found = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=query)["dag_runs"]
-        return [dict(run) for run in found]
+        runs = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=query)["dag_runs"]
+        return [dict(run) for run in runs]
 
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        found = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
-        return [dict(instance) for instance in found]
+        """Return the task instances of a run."""
+        instances = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        return [dict(instance) for instance in instances]
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """Task id to state; None for a task that was not scheduled yet."""
+        """Return the state of each task by its id; None for a task that was not scheduled yet."""
         return {str(task["task_id"]): task["state"] for task in self.task_instances(dag_id, run_id)}
 
     def wait(
@@ -100,9 +110,16 @@ class AirflowRest:
         deadline_seconds: float,
         on_poll: Callable[[dict[str, str | None]], None] = lambda states: None,
     ) -> str:
-        """Poll until the run has finished and return its state; ``on_poll`` gets the task states every time.
+        """Poll until the run has finished, and return its state.
 
-        Raises StreamplanError with the task states when it has not finished by the deadline.
+        Args:
+            dag_id: The DAG.
+            run_id: Its run.
+            deadline_seconds: How long to wait.
+            on_poll: Gets the states of all tasks each time.
+
+        Raises:
+            StreamplanError: The deadline has passed. It has the states of the tasks.
         """
         begun = time.monotonic()
         while True:
@@ -122,23 +139,24 @@ class AirflowRest:
             time.sleep(POLL_SECONDS)
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1) -> list[str]:
-        """The log lines of one try of a task, without their timestamps."""
-        found = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}")
-        return [str(line.get("event", "") if isinstance(line, dict) else line) for line in found["content"]]
+        """Return the log lines of one try of a task, without their timestamps."""
+        log = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}")
+        return [str(line.get("event", "") if isinstance(line, dict) else line) for line in log["content"]]
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """Return an XCom of a task."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         return self._call("GET", path)["value"]
 
     def asked(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any] | None:
-        """What a person is asked by a task: ``subject``, ``body``, ``options``; None where it asks nothing (yet)."""
+        """Return what a task asks a person: ``subject``, ``body``, ``options``; None while it asks nothing."""
         try:
             return self._call("GET", self._asked(dag_id, run_id, task_id))
         except NotFound:
             return None
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
-        """What the UI's buttons under Required Actions do."""
+        """Answer a task that asks a person, as the buttons under Required Actions in the UI do."""
         self._call("PATCH", self._asked(dag_id, run_id, task_id), json={"chosen_options": [option]})
 
     @staticmethod
@@ -146,7 +164,7 @@ class AirflowRest:
         return f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
 
     def run_url(self, dag_id: str, run_id: str) -> str:
-        """The run's page in the UI."""
+        """Return the address of the run's page in the UI."""
         return f"{self.url}/dags/{dag_id}/runs/{run_id}"
 
     def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
@@ -167,18 +185,18 @@ class AirflowRest:
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
             return self._http.request(method, path, **arguments)
-        except httpx.HTTPError as fault:
+        except httpx.HTTPError as error:
             raise StreamplanError(
                 f"Airflow at {self.url}",
                 expected=f"an answer to {method} {path}",
-                observed=f"{type(fault).__name__} {fault}".strip(),
-                remedy="Is it up? `python -m streamplan status` tells.",
-            ) from fault
+                observed=f"{type(error).__name__} {error}".strip(),
+                remedy="`python -m streamplan status` shows whether it runs.",
+            ) from error
 
     def _json(self, answer: httpx.Response) -> dict[str, Any]:
         if answer.is_error:
-            kind = NotFound if answer.status_code == httpx.codes.NOT_FOUND else StreamplanError
-            raise kind(
+            error_class = NotFound if answer.status_code == httpx.codes.NOT_FOUND else StreamplanError
+            raise error_class(
                 f"Airflow at {self.url}",
                 expected=f"{answer.request.method} {answer.request.url.path} is accepted",
                 observed=f"status {answer.status_code}: {answer.text[:500]}",
@@ -187,4 +205,4 @@ class AirflowRest:
 
 
 class NotFound(StreamplanError):
-    """The DAG, run or task is not there."""
+    """The DAG, run or task does not exist."""

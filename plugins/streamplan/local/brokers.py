@@ -1,6 +1,6 @@
-"""Two real Kafka brokers on this machine (KRaft): node 1 is broker and controller, node 2 is a broker.
+"""Two Kafka brokers on this machine (KRaft): node 1 is broker and controller, node 2 is a broker.
 
-Only node 1 votes: with two voters, stopping either would lose the quorum.
+Only node 1 votes, because with two voters the quorum would be lost whenever either is stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SERVER_PROPERTIES = {
     "num.partitions": "1",
     "default.replication.factor": "2",
     "min.insync.replicas": "1",
-    # Internal topics: on both brokers, and still writable with one of them down.
+    # Internal topics are on both brokers, and can be written while one of them is down.
     "offsets.topic.replication.factor": "2",
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.replication.factor": "2",
@@ -46,10 +46,10 @@ SERVER_PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "2",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "2",
-    # One person at one machine waits: no three seconds for members that are not coming.
+    # Kafka's default waits three seconds for more members of a group. Here nobody else joins.
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.enable": "true",
-    # The default takes 128 MB of the heap. This holds over a million keys a pass.
+    # The default takes 128 MB of the heap. This buffer holds over a million keys for each pass of the cleaner.
     "log.cleaner.dedupe.buffer.size": "33554432",
     "log.cleaner.backoff.ms": "5000",
 }
@@ -70,12 +70,7 @@ logger.request.level = WARN
 
 
 class EmbeddedKafka:
-    """The two brokers of the deployment that ``settings`` describe. Data survive ``down`` and ``up``.
-
-    ``advertised``  by node, the port at which clients are to find it where that is not its own but a proxy's; the
-                    brokers then talk to each other on listeners of their own
-    ``properties``  server properties besides :data:`SERVER_PROPERTIES`, or instead
-    """
+    """The two brokers of the deployment that ``settings`` describe. Their data survive ``down`` and ``up``."""
 
     def __init__(
         self,
@@ -87,30 +82,42 @@ class EmbeddedKafka:
         advertised: Mapping[int, int] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
+        """Describe the brokers; nothing is started.
+
+        Args:
+            settings: The deployment.
+            ports: Its ports.
+            environment: The environment of the brokers' processes; by default that of this process.
+            report: Gets one plain line for each step.
+            advertised: For a node behind a proxy, the proxy's port, at which clients find the node. The brokers then
+                talk to each other on listeners of their own.
+            properties: Server properties that are added to :data:`SERVER_PROPERTIES` or replace them.
+        """
         self._settings = settings
         self._ports = ports
         self._environment = os.environ if environment is None else environment
         self._report = report
         self._advertised = advertised or {}
-        self._more = properties or {}
+        self._properties_added = properties or {}
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients find the brokers."""
+        """The addresses at which clients find the brokers."""
         return ",".join(self._advertised_address(node) for node in NODES)
 
     def address(self, node: int) -> str:
-        """Where the node listens."""
+        """Return the address on which the node listens."""
         return f"{LOOPBACK}:{self._ports[_name(node)]}"
 
     def _advertised_address(self, node: int) -> str:
         return f"{LOOPBACK}:{self._advertised[node]}" if node in self._advertised else self.address(node)
 
     def log_file(self, node: int) -> Path:
+        """Return the log of the node."""
         return self._settings.logs / f"{_name(node)}.log"
 
     def process(self, node: int) -> processes.ProcessRef | None:
-        """The running process of the node, or None."""
+        """Return the running process of the node, or None."""
         return processes.find(self._settings.run, _name(node))
 
     def up(self, *, deadline_seconds: float = READY_SECONDS) -> str:
@@ -120,9 +127,9 @@ class EmbeddedKafka:
         return self.bootstrap_servers
 
     def start_missing(self) -> None:
-        """Start the nodes that are not running. Does not wait: see wait_until_ready."""
+        """Start the nodes that are not running, without waiting until they serve (:meth:`wait_until_ready`)."""
         missing = [node for node in NODES if self.process(node) is None]
-        # Every port is settled before either starts: node 2 is told where the controller is.
+        # All ports are chosen before a node starts, because node 2 is told where the controller is.
         if 1 in missing:
             before = self._ports[CONTROLLER]
             if self._ports.choose(CONTROLLER, self._report) != before and self.stop(2):
@@ -135,7 +142,7 @@ class EmbeddedKafka:
             self.start(node)
 
     def start(self, node: int) -> processes.ProcessRef:
-        """Start one node, formatting its storage the first time. Does not wait until it serves."""
+        """Start one node, without waiting until it serves. The first time, its storage is formatted."""
         java = require_java(self._environment) / "bin" / "java"
         class_path = f"{require(BROKERS, self._environment)}/*"
         home = self._settings.home / _name(node)
@@ -144,7 +151,7 @@ class EmbeddedKafka:
         properties.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in self._properties(node).items()))
         log4j = home / "log4j2.properties"
         log4j.write_text(LOG4J)
-        # Given as a URI: log4j takes a path with a space for a malformed one.
+        # A URI, because log4j does not accept a path with a space.
         options = [*HEAP, f"-Dlog4j2.configurationFile={log4j.as_uri()}", "-Djava.awt.headless=true"]
         self._format(node, [str(java), *options, "-cp", class_path], properties)
         return processes.start(
@@ -157,49 +164,57 @@ class EmbeddedKafka:
         )
 
     def stop(self, node: int) -> bool:
-        """Stop one node in good order; False when it was not running."""
+        """Stop one node with SIGTERM and return whether it was running."""
         ref = self.process(node)
         if ref is not None:
             processes.stop(ref, grace_seconds=GRACE_SECONDS)
         return ref is not None
 
     def down(self) -> list[str]:
-        """Stop both; the names of those that ran. Node 2 first: its orderly farewell needs the controller."""
+        """Stop both nodes and return the names of those that ran.
+
+        Node 2 is stopped first: a broker that shuts down in order needs the controller, which is node 1.
+        """
         return [_name(node) for node in reversed(NODES) if self.stop(node)]
 
     def wait_until_ready(self, *, deadline_seconds: float = READY_SECONDS) -> None:
-        """Wait until each broker itself reports both, and the controller answers a request.
+        """Wait until each broker reports both of them, and the controller answers a request.
 
-        Raises StreamplanError with address, seconds waited and log file after ``deadline_seconds`` or as soon as a
-        node's process is gone.
+        Raises:
+            StreamplanError: The deadline has passed, or a node's process has ended. It names the node's address, the
+                seconds waited and the log.
         """
         begun = time.monotonic()
         for node in NODES:
             while (fault := self.probe(node)) is not None:
                 waited = time.monotonic() - begun
-                # A node that is gone makes the other one complain too: name the cause.
-                gone = [other for other in NODES if self.process(other) is None]
-                if gone or waited > deadline_seconds:
-                    culprit = gone[0] if gone else node
+                # When one node has ended, the other one complains, too. The error names the cause.
+                ended = [other for other in NODES if self.process(other) is None]
+                if ended or waited > deadline_seconds:
+                    culprit = ended[0] if ended else node
                     raise StreamplanError(
                         f"Kafka node {culprit} at {self.address(culprit)}",
                         expected="both brokers and the controller serve",
-                        observed=f"{'its process ended' if gone else fault} after {waited:.1f} s",
+                        observed=f"{'its process ended' if ended else fault} after {waited:.1f} s",
                         remedy=f"See {self.log_file(culprit)}.",
                     )
                 time.sleep(0.1)
 
     def probe(self, node: int, *, timeout_seconds: float = 5.0) -> str | None:
-        """Ask one broker, and through it the controller. None when all is well, else what is not."""
+        """Ask one broker, and through it the controller, whether they serve.
+
+        Returns:
+            None when they do, else what is wrong.
+        """
         admin = AdminClient({"bootstrap.servers": self.address(node), "log_level": 0})
         try:
             metadata = admin.list_topics(timeout=timeout_seconds)
             if metadata.cluster_id != self._cluster_id():
-                return f"another cluster there ({metadata.cluster_id}): it took the port meanwhile"
+                return f"another cluster ({metadata.cluster_id}) has taken the port"
             ids = sorted(metadata.brokers)
             if ids != list(NODES):
                 return f"brokers {ids} of {list(NODES)}"
-            # Metadata may be old news. Only the controller can say whether a topic could be created.
+            # A broker answers with cached metadata. Only the controller can say whether a topic could be created.
             probe = NewTopic(f"probe-{uuid.uuid4().hex}", num_partitions=1, replication_factor=len(NODES))
             for answer in admin.create_topics(
                 [probe], validate_only=True, operation_timeout=timeout_seconds, request_timeout=timeout_seconds
@@ -232,17 +247,17 @@ class EmbeddedKafka:
             "log.dirs": str(self._settings.home / _name(node) / "data"),
             **between,
             **SERVER_PROPERTIES,
-            **self._more,
+            **self._properties_added,
         }
 
     def _format(self, node: int, java: list[str], properties: Path) -> None:
         data = self._settings.home / _name(node) / "data"
         if (data / "meta.properties").exists():
             return
-        # A kill in the middle of formatting leaves a directory without the file that is written last.
+        # meta.properties is written last. Without it, an earlier formatting was interrupted.
         shutil.rmtree(data, ignore_errors=True)
         argv = [*java, "kafka.tools.StorageTool", "format", "--config", str(properties)]
-        argv.append(f"--cluster-id={self._cluster_id()}")  # one in 64 begins with a dash
+        argv.append(f"--cluster-id={self._cluster_id()}")  # with "=", because one id in 64 begins with a dash
         log_file = self.log_file(node)
         log_file.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -250,15 +265,15 @@ class EmbeddedKafka:
                 subprocess.run(
                     argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=60
                 )
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             raise StreamplanError(
-                f"Storage of Kafka node {node}", expected="formatted", observed=str(fault), remedy=f"See {log_file}."
-            ) from fault
+                f"Storage of Kafka node {node}", expected="formatted", observed=str(error), remedy=f"See {log_file}."
+            ) from error
 
     def _cluster_id(self) -> str:
         file = self._settings.home / "cluster-id"
         if not file.exists() or not file.read_text():
-            # As Kafka's Uuid prints itself: 16 bytes, URL-safe base64, no padding.
+            # The form in which Kafka prints its Uuid: 16 bytes, URL-safe base64, no padding.
             write_atomically(file, urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         return file.read_text()
 
@@ -277,5 +292,5 @@ def _internal(node: int) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A backslash begins an escape in a properties file; blanks within a value are kept."""
+    """Escape backslashes, which begin an escape in a properties file. Blanks within a value need no escape."""
     return value.replace("\\", "\\\\")

@@ -1,8 +1,9 @@
-"""The jars of the embedded stack, from a Maven repository through the Ivy that PySpark ships.
+"""The jars that the stack of one machine needs. PySpark's Ivy fetches them from a Maven repository.
 
-They go to a cache that every clone on the machine shares, one directory a set:
-``${STREAMPLAN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/streamplan}/jars/<set>-<version>``. ``STREAMPLAN_MAVEN`` names another
-repository root than Maven Central. Run as a module, it fetches the sets named as arguments.
+All clones on the machine share a cache with one directory for each set:
+``${STREAMPLAN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/streamplan}/jars/<set>-<version>``. ``STREAMPLAN_MAVEN`` names the
+root of a repository that is used instead of Maven Central. Run as a module, it fetches the sets that are named as
+arguments.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ FETCH_SECONDS = 600
 
 @dataclass(frozen=True)
 class JarSet:
-    """Maven coordinates ``group:artifact:version`` that are used together.
+    """Jars that are used together.
 
-    ``transitive``: with all they depend on; otherwise exactly these.
+    Attributes:
+        name: The name of the set.
+        version: Its version, part of the name of its directory.
+        coordinates: Maven coordinates ``group:artifact:version``.
+        transitive: Whether everything that they depend on belongs to the set, too.
     """
 
     name: str
@@ -44,7 +49,7 @@ class JarSet:
 BROKERS = JarSet(
     "brokers",
     "4.3.1",
-    # Kafka logs through slf4j 1.7; its own distribution brings this implementation, the jar alone does not.
+    # Kafka logs through slf4j 1.7. Its distribution contains this implementation, but its jar does not depend on it.
     ("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"),
     transitive=True,
 )
@@ -53,7 +58,7 @@ SPARK = JarSet(
     "4.2.0",
     (
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-        # 4.2.0 is not served by every repository. The connector calls it only for delegation tokens.
+        # Not every repository serves 4.2.0. The connector calls this jar for delegation tokens only.
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
@@ -67,19 +72,23 @@ JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK, KAFKA_STREAMS)}
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """What all clones of one user share."""
-    if own := environment.get("STREAMPLAN_CACHE"):
-        return Path(own).absolute()
+    """Return the directory that all clones of one user share."""
+    if configured := environment.get("STREAMPLAN_CACHE"):
+        return Path(configured).absolute()
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "streamplan"
 
 
 def directory_of(jars: JarSet, environment: Mapping[str, str]) -> Path:
-    """Where the set lies, or will lie. A directory of this name is always complete."""
+    """Return the directory of a set, whether it exists or not. A directory of this name is always complete."""
     return cache_directory(environment) / "jars" / f"{jars.name}-{jars.version}"
 
 
 def require(jars: JarSet, environment: Mapping[str, str]) -> Path:
-    """The directory of a set that was fetched before; StreamplanError when it was not."""
+    """Return the directory of a set.
+
+    Raises:
+        StreamplanError: The set was not fetched.
+    """
     directory = directory_of(jars, environment)
     if not directory.is_dir():
         raise StreamplanError(
@@ -92,9 +101,18 @@ def require(jars: JarSet, environment: Mapping[str, str]) -> Path:
 
 
 def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_file: Path) -> Path:
-    """The directory of the set, retrieved if it is not there yet; needs no network when it is.
+    """Return the directory of the set, and fetch the set first when it does not exist.
 
-    The directory appears whole or not at all: an interrupted call leaves none behind that looks complete.
+    The directory appears when it is complete: an interrupted call leaves none under this name.
+
+    Args:
+        jars: The set.
+        environment: Names the cache, the repository and the proxy.
+        java_home: The Java that runs Ivy.
+        log_file: The file for Ivy's output.
+
+    Raises:
+        StreamplanError: Ivy failed. The error names the log.
     """
     directory = directory_of(jars, environment)
     if directory.is_dir():
@@ -118,17 +136,17 @@ def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_
                     stderr=subprocess.STDOUT,
                     timeout=FETCH_SECONDS,
                 )
-        except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+        except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             raise StreamplanError(
                 f"Jars {jars.name} {jars.version}",
                 expected="retrieved by Ivy",
-                observed=f"{type(fault).__name__} after at most {FETCH_SECONDS} s",
+                observed=f"{type(error).__name__} after at most {FETCH_SECONDS} s",
                 remedy=f"See {log_file}. Behind a mirror, set STREAMPLAN_MAVEN to its root.",
-            ) from fault
+            ) from error
         try:
             (draft / "lib").rename(directory)
         except OSError:
-            # Another clone was first; a directory of this name is complete.
+            # Another clone was first, and a directory of this name is complete.
             if not directory.is_dir():
                 raise
     return directory
@@ -137,7 +155,7 @@ def fetch(jars: JarSet, environment: Mapping[str, str], *, java_home: Path, log_
 def _settings(environment: Mapping[str, str], cache: Path) -> str:
     mirror = environment.get("STREAMPLAN_MAVEN")
     root = f" root={quoteattr(mirror.rstrip('/') + '/')}" if mirror else ""
-    # The lock lets several clones fetch at once; it is the kernel's, so a killed one leaves none behind.
+    # With this lock several clones can fetch at once. It is a lock of the kernel, which a killed process releases.
     return f"""<ivysettings>
   <settings defaultResolver="maven"/>
   <caches defaultCacheDir={quoteattr(str(cache))} lockStrategy="artifact-lock-nio"/>
@@ -170,7 +188,7 @@ def _ivy_jar() -> Path:
 
 
 def _proxy_options(environment: Mapping[str, str]) -> list[str]:
-    """Java knows nothing of HTTPS_PROXY."""
+    """Translate HTTPS_PROXY into Java's properties, because Java does not read it."""
     proxy = urlsplit(environment.get("HTTPS_PROXY") or environment.get("https_proxy") or "")
     if not proxy.hostname:
         return []
@@ -178,7 +196,10 @@ def _proxy_options(environment: Mapping[str, str]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Fetch sets of jars into the cache, and Java where it can be.")
+    """Fetch the sets that the command line names, and install Java where that is possible."""
+    parser = argparse.ArgumentParser(
+        description="Fetch sets of jars into the cache. Install Java first where there is none and it can be installed."
+    )
     parser.add_argument("sets", nargs="+", choices=sorted(JAR_SETS), help="what to fetch")
     names = parser.parse_args(arguments).sets
     logs = Settings.from_environment().logs
@@ -197,14 +218,14 @@ def main(arguments: list[str] | None = None) -> int:
         if missing:
             report(f"Fetching jars: {', '.join(f'{jars.name} {jars.version}' for jars in missing)}")
 
-        def get(jars: JarSet) -> Path:
+        def fetch_set(jars: JarSet) -> Path:
             return fetch(jars, os.environ, java_home=java_home, log_file=logs / f"jars-{jars.name}.log")
 
         with ThreadPoolExecutor(max_workers=len(JAR_SETS)) as pool:
-            for directory in pool.map(get, missing):
+            for directory in pool.map(fetch_set, missing):
                 report(f"{len(list(directory.glob('*.jar')))} jars in {directory}")
-    except StreamplanError as fault:
-        sys.stderr.write(f"{fault}\n")
+    except StreamplanError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

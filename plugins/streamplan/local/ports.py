@@ -1,4 +1,4 @@
-"""The ports of one deployment: chosen once, kept in ``stack.json``, so that a second ``up`` finds the first."""
+"""The ports of one deployment. They are chosen once and kept in ``stack.json``: a second ``up`` uses the same."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TRIES = 50
 
 
 def is_free(port: int) -> bool:
-    """Whether a server may listen there: nobody does, on loopback or on every address."""
+    """Whether a server may listen on this port: nobody else does, on loopback or on every address."""
     with socket.socket() as probe:
-        # As Java's and uvicorn's servers do: closed connections that linger do not count as taken.
+        # Java's and uvicorn's servers set this, too: a port with closed connections in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -28,7 +28,7 @@ def is_free(port: int) -> bool:
 
 
 class Ports:
-    """Named ports, persisted in ``file`` as a JSON object."""
+    """Named ports. Those that were chosen are kept in ``file``, a JSON object; the others have their default."""
 
     def __init__(self, file: Path, defaults: Mapping[str, int]) -> None:
         self._file = file
@@ -39,9 +39,20 @@ class Ports:
         return self._chosen.get(name, self._defaults[name])
 
     def choose(self, name: str, report: Callable[[str], None]) -> int:
-        """A free port for a server that is about to start: the one it had, else its default, else one above.
+        """Choose a free port for a server that is about to start, and keep it.
 
-        The others of this deployment are kept clear of. Says so when it is not the default.
+        The first choice is the port that the server had before, or else its default. When that is taken, ports above
+        it are tried. A port of another server of this deployment is never chosen.
+
+        Args:
+            name: The name of the port, one of the defaults.
+            report: Gets a line when the first choice is taken.
+
+        Returns:
+            The port.
+
+        Raises:
+            StreamplanError: None of :data:`TRIES` ports is free.
         """
         wanted = self[name]
         others = {self[other] for other in self._defaults if other != name}

@@ -1,4 +1,4 @@
-"""The whole stack of one machine: two brokers and Airflow. What `up`, `down` and `status` do."""
+"""The stack of one machine: two brokers and Airflow. The commands ``up``, ``down`` and ``status`` use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ from streamplan.settings import Settings
 
 @dataclass(frozen=True)
 class ProcessState:
-    """One registered process. ``address`` and ``fault`` are empty where there is none."""
+    """One process of the stack.
+
+    Attributes:
+        name: The name of its entry in ``run/``.
+        pid: Its process id; 0 when it was never started.
+        alive: Whether it runs.
+        address: The address on which it serves; empty when it serves nothing.
+        fault: What is wrong with it; empty when nothing is.
+    """
 
     name: str
     pid: int
@@ -30,10 +38,7 @@ class ProcessState:
 
 
 class Stack:
-    """The embedded deployment that ``settings`` describe. ``report`` gets one plain line a step.
-
-    ``advertised`` and ``properties`` are those of :class:`EmbeddedKafka`.
-    """
+    """The deployment on this machine that ``settings`` describe."""
 
     def __init__(
         self,
@@ -44,6 +49,15 @@ class Stack:
         advertised: Mapping[int, int] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
+        """Describe the stack; nothing is started.
+
+        Args:
+            settings: The deployment.
+            environment: The environment of all processes; by default that of this process.
+            report: Gets one plain line for each step.
+            advertised: See :class:`EmbeddedKafka`.
+            properties: See :class:`EmbeddedKafka`.
+        """
         self.settings = settings
         self._report = report
         ports = Ports(settings.home / "stack.json", {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS})
@@ -53,12 +67,12 @@ class Stack:
         self.airflow = EmbeddedAirflow(settings, ports, environment=environment, report=report)
 
     def up(self) -> None:
-        """Start what is not running and wait until all is healthy; quick when it already is."""
-        with self._alone():
+        """Start what is not running, and wait until all is healthy."""
+        with self._exclusively():
             if any(self.kafka.process(node) is None for node in NODES):
                 self._report("Starting Kafka: two brokers.")
             self.kafka.start_missing()
-            # While the brokers start, Airflow's database is prepared: it needs only their address.
+            # Airflow needs only the brokers' address, so its database is prepared while the brokers start.
             if len(self.airflow.running()) < len(airflow.PROCESSES):
                 self._report("Starting Airflow: api-server, scheduler, dag-processor, triggerer.")
             self.airflow.start(self.kafka.bootstrap_servers)
@@ -68,26 +82,29 @@ class Stack:
             self._report(f"Airflow is ready at {self.airflow.url}.")
 
     def down(self) -> list[str]:
-        """Stop everything registered in ``run/``; the names of what was alive, in the order it was stopped.
+        """Stop every process that is registered in ``run/``.
 
-        Airflow goes first, or it would start again what is stopped next; the brokers last, so that jobs can
-        still finish their transactions.
+        Airflow is stopped first, or it would restart the jobs. The brokers are stopped last, so that jobs can finish
+        their transactions.
+
+        Returns:
+            The names of the processes that were alive, in the order in which they were stopped.
         """
-        with self._alone():
+        with self._exclusively():
             stopped = self.airflow.down()
-            own = {*airflow.PROCESSES, *brokers.DEFAULT_PORTS}
+            of_stack = {*airflow.PROCESSES, *brokers.DEFAULT_PORTS}
             for ref in processes.registered(self.settings.run):
-                if ref.name not in own:
+                if ref.name not in of_stack:
                     alive = processes.is_alive(ref)
                     processes.stop(ref)
                     stopped += [ref.name] if alive else []
             stopped += self.kafka.down()
             for ref in processes.registered(self.settings.run):
-                processes.stop(ref)  # entries of the dead, and whatever these left running
+                processes.stop(ref)  # removes the entries of dead processes, and stops what these left running
         return stopped
 
     def states(self) -> list[ProcessState]:
-        """Every process that should run, and every job that does, with what is wrong with it now."""
+        """Return every process that should run, and every job that runs, with what is wrong with it now."""
         faults = dict(self.airflow.faults())
         addresses = {airflow.API_SERVER: self.airflow.url}
         for node in NODES:
@@ -96,7 +113,7 @@ class Stack:
             if self.kafka.process(node) is not None and (fault := self.kafka.probe(node)) is not None:
                 faults[name] = fault
         known = {ref.name: ref for ref in processes.registered(self.settings.run)}
-        # A job that has ended is Airflow's to judge: it may just be done.
+        # A job that has ended is not listed: it may be done, and Airflow knows.
         jobs = [name for name, ref in known.items() if processes.is_alive(ref)]
         names = dict.fromkeys([*(f"kafka-{node}" for node in NODES), *airflow.PROCESSES, *jobs])
         states = []
@@ -108,21 +125,21 @@ class Stack:
         return states
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Two commands at once would start or stop half of each other's processes."""
+    def _exclusively(self) -> Iterator[None]:
+        """Hold the deployment's lock. Two commands at once would stop half of what the other one starts."""
         self.settings.home.mkdir(parents=True, exist_ok=True)
         file = self.settings.home / "stack.lock"
         with file.open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as fault:
+            except BlockingIOError as error:
                 lock.seek(0)
                 raise StreamplanError(
                     f"Stack in {self.settings.home}",
                     expected="no other command that starts or stops it",
                     observed=f"process {lock.read()} does",
                     remedy="Wait until it is done.",
-                ) from fault
+                ) from error
             lock.truncate(0)
             lock.write(json.dumps(os.getpid()))
             lock.flush()
