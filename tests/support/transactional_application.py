@@ -34,7 +34,7 @@ Alter: TypeAlias = Callable[[list[Written]], list[Written]]
 
 class TransactionalApplication:
     """``partitioner``: librdkafka's name of what places the records of the repartition topic; ``longer``: its names;
-    ``name``: its application id; ``orders``, ``partitions``, ``moved_from``: of its source."""
+    ``name``: its application id; ``orders``, ``partitions``, ``repartition_from``: of its source."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TransactionalApplication:
         name: str = "",
         orders: str = "",
         partitions: int = 2,
-        moved_from: Mapping[str, str] | None = None,
+        repartition_from: Mapping[str, str] | None = None,
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.partitioner = partitioner
@@ -55,7 +55,7 @@ class TransactionalApplication:
         topology = Topology(name)
         topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
         self.pipeline = Pipeline(
-            name, topology, "", {self.orders: partitions}, self._test_data(), moved_from=moved_from or {}
+            name, topology, "", {self.orders: partitions}, self._test_data(), repartition_from=repartition_from or {}
         )
         self.group = topology.application_id
         self.repartition = topology.decorate("quantities-repartition")

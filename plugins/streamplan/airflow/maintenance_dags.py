@@ -82,7 +82,7 @@ def repartition_dag(pipeline: Pipeline) -> DAG:
         Moves the records of **{pipeline.name}** to a new topic with more partitions, totals unchanged.
 
         A key lies in partition murmur2(key) modulo the number of partitions, so partitions cannot be added in place.
-        Declare the new topic in place of the old one, and `moved_from={{"new": "old"}}`; then run this.
+        Declare the new topic in place of the old one, and `repartition_from={{"new": "old"}}`; then run this.
 
         1. `plan` refuses while aggregator or producer run, and where records of the old topic are not processed. It
            shows what moves, and changes nothing.

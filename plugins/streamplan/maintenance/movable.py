@@ -20,16 +20,16 @@ def require_movable(
     ``copied``  the topics that an earlier run has a position in
     """
     internal = [spec.name for spec in internal_topics(pipeline)]
-    missing = [topic for topic in (*pipeline.moved_from.values(), *internal) if topic not in counts]
+    missing = [topic for topic in (*pipeline.repartition_from.values(), *internal) if topic not in counts]
     if missing:
         raise Refused(
             f"topic {', '.join(missing)}",
             expected="exists",
             observed="missing",
-            remedy="There is nothing to move from. Where the application never ran, leave moved_from out and run "
+            remedy="There is nothing to move from. Where the application never ran, leave repartition_from out and run "
             f"{pipeline.name}_deploy.",
         )
-    for new, old in pipeline.moved_from.items():
+    for new, old in pipeline.repartition_from.items():
         _require_all(cluster, old)
         if new in counts and old not in copied and any(found.end for found in cluster.offsets(new).values()):
             raise Refused(
@@ -59,7 +59,7 @@ def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
     group = pipeline.topology.application_id
     repartition = [spec.name for spec in internal_topics(pipeline) if spec.role is TopicRole.REPARTITION]
     left = {}
-    for topic in (*pipeline.moved_from.values(), *repartition):
+    for topic in (*pipeline.repartition_from.values(), *repartition):
         positions = cluster.positions(group, topic)
         ranges = {
             number: (max(found.start, positions.get(number, found.start)), found.stable)

@@ -55,7 +55,7 @@ class Move:
         """
         pipeline = self.pipeline
         require_declared(pipeline)
-        moved = pipeline.moved_from
+        moved = pipeline.repartition_from
         require_rest(
             pipeline,
             self.bootstrap_servers,
@@ -174,7 +174,7 @@ class Move:
 
     def _has_moved(self, counts: Mapping[str, int], cluster: KafkaCluster) -> bool:
         fits = all(counts.get(spec.name) == spec.partitions for spec in self.pipeline.topics())
-        return fits and all(cluster.positions(self._id, new) for new in self.pipeline.moved_from)
+        return fits and all(cluster.positions(self._id, new) for new in self.pipeline.repartition_from)
 
     def _fence(self, plan: MovePlan) -> None:
         counts = [*self.pipeline.partition_counts.values()]
@@ -235,7 +235,7 @@ class Move:
         if spec.role is TopicRole.CHANGELOG:
             yield from copying.last_values(cluster, spec.name, spec.partitions, spec.window_bytes)
         elif spec.role is TopicRole.DEAD_LETTER:
-            moved = {old: new for new, old in self.pipeline.moved_from.items()}
+            moved = {old: new for new, old in self.pipeline.repartition_from.items()}
             yield from relocated(cluster, spec.name, moved, spec.partitions)
         elif all(found.start == 0 for found in cluster.offsets(spec.name).values()):
             # All of it is processed. But totals that Spark recounts are recounted from here; and what was purged

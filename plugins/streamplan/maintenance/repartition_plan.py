@@ -125,17 +125,17 @@ class MovePlan:
 
 def require_declared(pipeline: Pipeline) -> None:
     """Raise :class:`Refused` with what to declare, where nothing is."""
-    if pipeline.moved_from:
+    if pipeline.repartition_from:
         return
     topic = pipeline.topology.source_topics[0]
     count = pipeline.partition_counts[topic]
     raise Refused(
         f"pipeline {pipeline.name} declares no move",
         expected=f"a new topic in place of {topic}, and where its records are now",
-        observed="moved_from is empty",
+        observed="repartition_from is empty",
         remedy=f"Let the topology read {topic + '-v2'!r} instead of {topic!r} and declare, for example, "
-        f"topic_partitions={{'{topic}-v2': {2 * count}}}, moved_from={{'{topic}-v2': '{topic}'}}; let test_data and "
-        "every producer write to the new topic. Then run this again.",
+        f"topic_partitions={{'{topic}-v2': {2 * count}}}, repartition_from={{'{topic}-v2': '{topic}'}}; let test_data "
+        "and every producer write to the new topic. Then run this again.",
     )
 
 

@@ -85,7 +85,7 @@ class Pipeline:
     ``limits``            at which its checks turn red
     ``purge``             whether records of repartition topics are deleted once they are counted and verified, as
                           Kafka Streams does; False keeps them
-    ``moved_from``        the topic from which ``<name>_repartition`` moves the records of a source topic:
+    ``repartition_from``        the topic from which ``<name>_repartition`` moves the records of a source topic:
                           ``{"orders-v2": "orders"}``
     """
 
@@ -97,7 +97,7 @@ class Pipeline:
     health_schedule: str = "*/10 * * * *"
     limits: Limits = Limits()
     purge: bool = True
-    moved_from: Mapping[str, str] = field(default_factory=dict)
+    repartition_from: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         location = caller_location()
@@ -134,23 +134,23 @@ class Pipeline:
     def _faults_of_moves(self, location: SourceLocation) -> Iterable[Diagnostic]:
         sources, topology = self.topology.source_topics, self.topology
         others = {*sources, *topology.sink_topics, *map(topology.decorate, topology.internal_topics)}
-        for new, old in self.moved_from.items():
+        for new, old in self.repartition_from.items():
             if new not in sources:
                 yield Diagnostic(
                     location,
-                    f"moved_from moves to {new!r}, which the topology does not read",
+                    f"repartition_from moves to {new!r}, which the topology does not read",
                     f"It reads {', '.join(sources)}",
                 )
             if old in others:
                 yield Diagnostic(
                     location,
-                    f"moved_from moves from {old!r}, which the topology reads or writes still",
+                    f"repartition_from moves from {old!r}, which the topology reads or writes still",
                     "Let the topology read the new topic in its place",
                 )
             elif fault := name_fault(old):
-                yield Diagnostic(location, f"moved_from: {fault}", "Name the topic that the records are in")
-        if len({*self.moved_from.values()}) < len(self.moved_from):
-            yield Diagnostic(location, "moved_from moves one topic to two", "Name each topic once")
+                yield Diagnostic(location, f"repartition_from: {fault}", "Name the topic that the records are in")
+        if len({*self.repartition_from.values()}) < len(self.repartition_from):
+            yield Diagnostic(location, "repartition_from moves one topic to two", "Name each topic once")
 
     @property
     def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:

@@ -189,8 +189,9 @@ def explain_differences(pipeline: str, differences: Sequence[Difference]) -> str
             "A number of partitions cannot be changed in place: a key lies in partition murmur2(key) modulo that "
             "number, so keys would move, two stream tasks would count the same key, and its total would be split. "
             f"{pipeline}_repartition is the safe way to another number: it moves the records to a new topic, totals "
-            "unchanged (moved_from in the declaration). Else declare the number that is there. Where internal topics "
-            f"alone are wrong and the input may be read once more from its beginning, {pipeline}_reset makes them anew."
+            "unchanged (repartition_from in the declaration). Else declare the number that is there. Where internal "
+            f"topics alone are wrong and the input may be read once more from its beginning, {pipeline}_reset makes "
+            "them anew."
         )
     return " ".join(parts)
 

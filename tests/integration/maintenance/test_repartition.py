@@ -76,7 +76,7 @@ def after(before: TransactionalApplication) -> Iterator[TransactionalApplication
     """The same application, declared with the new topic."""
     new = f"{before.orders}-v2"
     app = TransactionalApplication(
-        before.bootstrap_servers, name=before.group, orders=new, partitions=4, moved_from={new: before.orders}
+        before.bootstrap_servers, name=before.group, orders=new, partitions=4, repartition_from={new: before.orders}
     )
     yield app
     app.close()
@@ -323,11 +323,11 @@ def test_purged_repartition_records_do_not_hinder(
 def test_nothing_declared_and_nothing_to_move_from(
     before: TransactionalApplication, settings: Settings, bootstrap_servers: str
 ) -> None:
-    with pytest.raises(Refused, match=rf"moved_from=\{{'{before.orders}-v2': '{before.orders}'\}}"):
+    with pytest.raises(Refused, match=rf"repartition_from=\{{'{before.orders}-v2': '{before.orders}'\}}"):
         move_of(before, settings).observe()
     new = f"{before.group}-x-orders"
     nowhere = TransactionalApplication(
-        bootstrap_servers, name=f"{before.group}-x", partitions=4, moved_from={new: "no-such"}
+        bootstrap_servers, name=f"{before.group}-x", partitions=4, repartition_from={new: "no-such"}
     )
     with pytest.raises(Refused, match="topic no-such"):
         move_of(nowhere, settings).observe()

@@ -147,4 +147,4 @@ def test_more_partitions_without_a_declaration_says_what_to_declare(stack: Stack
     run = rest.trigger("orders_repartition")
     assert rest.wait("orders_repartition", run, deadline_seconds=SECONDS) == "failed"
     log = "".join(rest.task_log("orders_repartition", run, "plan"))
-    assert "moved_from={'orders-v2': 'orders'}" in log
+    assert "repartition_from={'orders-v2': 'orders'}" in log

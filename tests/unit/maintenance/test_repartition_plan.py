@@ -102,7 +102,7 @@ def declared(**more: object) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    ("moved_from", "fault"),
+    ("repartition_from", "fault"),
     [
         ({"orders-v3": "orders"}, "moves to 'orders-v3', which the topology does not read"),
         ({"orders-v2": "orders-v2"}, "from 'orders-v2', which the topology reads or writes still"),
@@ -110,14 +110,16 @@ def declared(**more: object) -> Pipeline:
         ({"orders-v2": "a topic"}, "the name 'a topic' contains ' '"),
     ],
 )
-def test_a_move_that_cannot_be_is_a_fault_of_the_declaration(moved_from: dict[str, str], fault: str) -> None:
+def test_a_move_that_cannot_be_is_a_fault_of_the_declaration(repartition_from: dict[str, str], fault: str) -> None:
     with pytest.raises(Refused, match=fault):
-        declared(moved_from=moved_from)
+        declared(repartition_from=repartition_from)
 
 
 def test_without_a_declaration_it_says_what_to_declare() -> None:
-    require_declared(declared(moved_from={"orders-v2": "orders"}))
-    with pytest.raises(Refused, match=r"topic_partitions=\{'orders-v2': 4\}, moved_from=\{'orders-v2': 'orders'\}"):
+    require_declared(declared(repartition_from={"orders-v2": "orders"}))
+    with pytest.raises(
+        Refused, match=r"topic_partitions=\{'orders-v2': 4\}, repartition_from=\{'orders-v2': 'orders'\}"
+    ):
         require_declared(PIPELINE)
 
 
