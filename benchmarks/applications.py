@@ -24,6 +24,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.java import require_java
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
 from streamplan.local.jars import KAFKA_STREAMS, SPARK, require
@@ -138,7 +139,7 @@ class Positions:
     """How far an application of the orders topology is, by its group's committed positions."""
 
     def __init__(self, bootstrap_servers: str, application_id: str) -> None:
-        self._cluster = KafkaCluster(bootstrap_servers)
+        self._cluster = KafkaCluster(Brokers(bootstrap_servers))
         self._group = application_id
         self._topics = ("orders", f"{application_id}-{STORE}-repartition")
 

@@ -52,6 +52,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from meters import Meter, Totals, percentile
 from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.settings import PROJECT
@@ -115,7 +116,7 @@ class Application:
 
 
 def ours(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
-    apply_topics(bootstrap_servers, ORDERS)
+    apply_topics(Brokers(bootstrap_servers), ORDERS)
     own = home / f"ours-{number}"
     own.mkdir()
     job = aggregator(bootstrap_servers, own, options.master, arguments=options.aggregator)
@@ -224,7 +225,7 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
         job.start()
         assert job.process is not None
         with Meter(job.process.pid) as meter:
-            cluster, repartition = KafkaCluster(bootstrap_servers), f"{application.id}-{STORE}-repartition"
+            cluster, repartition = KafkaCluster(Brokers(bootstrap_servers)), f"{application.id}-{STORE}-repartition"
             await_totals(totals, lambda: committed(cluster, repartition) > 0, orders, job, name)
             rekeyed, since, used = committed(cluster, repartition), time.monotonic(), meter.usage()
             await_totals(totals, lambda: totals.total >= orders, orders, job, name)
@@ -383,7 +384,7 @@ def main() -> int:
     options = Options(given.orders, given.rate, given.seconds, given.note, given.master, given.aggregator.split())
     systems = [System(name) for name in (given.only or [*SYSTEMS, *LOOPS])]
     with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
-        apply_topics(bootstrap_servers, ORDERS)
+        apply_topics(Brokers(bootstrap_servers), ORDERS)
         preload = Flow(bootstrap_servers, 0)
         say(f"Preloading {options.orders:,} orders.")
         preload.produce(options.orders, products=PRODUCTS, note=b"x" * options.note)
@@ -426,7 +427,7 @@ def line(one: Round) -> str:
 
 def observed_orders(bootstrap_servers: str) -> int:
     """How many orders are in the topic by now; they are produced without transactions, so offsets have no gaps."""
-    return sum(found.end - found.start for found in KafkaCluster(bootstrap_servers).offsets("orders").values())
+    return sum(found.end - found.start for found in KafkaCluster(Brokers(bootstrap_servers)).offsets("orders").values())
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from streamplan.checks.copartitioning import CopartitioningCheck
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, Observation
 from streamplan.checks.totals import TotalsCheck
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
@@ -57,8 +58,8 @@ class Filled:
         self.keys = keys
         self.counts: Counter[int] = Counter()
         self.written = 0
-        apply_topics(bootstrap_servers, pipeline)
-        self.cluster = KafkaCluster(bootstrap_servers)
+        apply_topics(Brokers(bootstrap_servers), pipeline)
+        self.cluster = KafkaCluster(Brokers(bootstrap_servers))
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 from streamplan.jobs import stop_on_signals
+from streamplan.kafka.brokers import Brokers
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
@@ -41,7 +42,7 @@ def main() -> None:
     spark = open_session(APPLICATION_ID)
     run(
         spark,
-        Deployment(counted(int(partitions)), servers, checkpoints, max_offsets=int(max_offsets) or None),
+        Deployment(counted(int(partitions)), Brokers(servers), checkpoints, max_offsets=int(max_offsets) or None),
         available_now=False,
         trigger_interval_ms=500,
         stop=stop,

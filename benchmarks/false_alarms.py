@@ -29,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     settings = Settings.from_environment()
     application = application_of(pipeline_named(options.pipeline))
-    cluster = KafkaCluster(Stack(settings).kafka.bootstrap_servers)
+    cluster = KafkaCluster(Stack(settings).kafka.brokers)
     outcomes: Counter[tuple[str, str]] = Counter()
     seconds: dict[str, list[float]] = {}
     source = application.aggregations[0].source if application.aggregations else application.tasks[0].sources[0]

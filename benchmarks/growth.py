@@ -39,6 +39,7 @@ from bench import (
 from counted_orders import APPLICATION_ID, counted
 from meters import Meter, Totals, percentile
 from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.spark.submit import LOCAL_MASTER
@@ -102,7 +103,7 @@ class NotedOrders(Flow):
 
 def measure(system: str, bootstrap_servers: str, home: Path, case: Case) -> Point:
     application_id, job = _application(system, bootstrap_servers, home, case)
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(Brokers(bootstrap_servers))
     repartition = f"{application_id}-{STORE}-repartition"
 
     what = f"{system} counts {case.orders:,} orders"
@@ -155,7 +156,7 @@ SYSTEMS = ("Streamplan", "Kafka Streams")
 
 def run_case(case: Case) -> list[Point]:
     with tempfile.TemporaryDirectory(prefix="streamplan-growth-") as name, brokers(Path(name)) as bootstrap_servers:
-        apply_topics(bootstrap_servers, counted(case.partitions))
+        apply_topics(Brokers(bootstrap_servers), counted(case.partitions))
         preload = NotedOrders(bootstrap_servers, case.note)
         say(f"{case}: preloading")
         for begin in range(0, case.orders, 1_000_000):

@@ -35,6 +35,7 @@ from applications import (
     wait_until,
 )
 from streamplan.errors import StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.pipelines import pipeline_named
@@ -56,7 +57,7 @@ class Clicks(Flow):
 
 class Bench:
     def __init__(self, bootstrap_servers: str, changelog: str, job: Job, state: Path, orders: Flow) -> None:
-        self.cluster = KafkaCluster(bootstrap_servers)
+        self.cluster = KafkaCluster(Brokers(bootstrap_servers))
         self.changelog = changelog
         self.job, self.state, self.orders = job, state, orders
 
@@ -119,7 +120,7 @@ def library(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds:
     bench = Bench(bootstrap_servers, f"{LIBRARY_ID}-{STORE}-changelog", job, state, orders)
     try:
         job.start()
-        bench.until("the changelog", lambda: bench.changelog in KafkaCluster(bootstrap_servers).names())
+        bench.until("the changelog", lambda: bench.changelog in KafkaCluster(Brokers(bootstrap_servers)).names())
         bench.until(f"{keys:,} products counted by Kafka Streams", lambda: bench.committed() >= keys)
         say(f"Kafka Streams has counted {keys:,} products")
         job.signal(signal.SIGTERM, 120)
@@ -140,8 +141,8 @@ def main() -> None:
     options = parser.parse_args()
     measured: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
-        apply_topics(bootstrap_servers, ORDERS)
-        apply_topics(bootstrap_servers, CLICKS)
+        apply_topics(Brokers(bootstrap_servers), ORDERS)
+        apply_topics(Brokers(bootstrap_servers), CLICKS)
         orders = Flow(bootstrap_servers, 0)
         orders.produce(options.keys, products=options.keys)
         orders.flush()

@@ -35,6 +35,7 @@ from applications import (
     wait_until,
     wait_until_running,
 )
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.settings import Settings
 
@@ -182,7 +183,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as home, brokers(Path(home)) as bootstrap_servers:
-        apply_topics(bootstrap_servers, ORDERS)
+        apply_topics(Brokers(bootstrap_servers), ORDERS)
         bench = Bench(Path(home), bootstrap_servers, options.rounds, options.rate, options.cases)
         try:
             if {"2", "4", "driver"} & {*options.cases}:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from streamplan.jobs import EX_CONFIG, report, run_job, stop_on_signals
+from streamplan.kafka.brokers import Brokers
 from streamplan.pipelines import PIPELINES, pipeline_named
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
@@ -57,7 +58,11 @@ def main() -> int:
     def work() -> None:
         pipeline = pipeline_named(args.pipeline)
         deployment = Deployment(
-            pipeline, args.bootstrap_servers, args.checkpoints, args.max_offsets, args.transaction_timeout_ms
+            pipeline,
+            Brokers.from_environment(args.bootstrap_servers),
+            args.checkpoints,
+            args.max_offsets,
+            args.transaction_timeout_ms,
         )
         with Heartbeat(args.heartbeat, stop, report) as heartbeat:
             spark = open_session(pipeline.topology.application_id)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from streamplan.checks import CHECKS, check_named
 from streamplan.checks.framework.application import application_of
 from streamplan.jobs import run_job
+from streamplan.kafka.brokers import Brokers
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.checking import check_context
 from streamplan.reports.results import Recounted
@@ -32,7 +33,8 @@ def main() -> int:
     def observe(spark: SparkSession) -> Recounted:
         application = application_of(pipeline_named(args.pipeline))
         check = check_named(args.check).configure(check_context(application, args.reports, full=True))
-        return Recounted(tuple(check.observe(application, DistributedCluster(spark, args.bootstrap_servers))))
+        brokers = Brokers.from_environment(args.bootstrap_servers)
+        return Recounted(tuple(check.observe(application, DistributedCluster(spark, brokers))))
 
     return run_job(lambda: write_observations(f"{args.pipeline}-{args.check}", args.output, observe))
 

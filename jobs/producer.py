@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from streamplan.jobs import EX_CONFIG, report, run_job, stop_on_signals
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import produce
 from streamplan.pipelines import PIPELINES, pipeline_named
 
@@ -82,7 +83,7 @@ def main() -> int:
     def work() -> None:
         done = produce(
             pipeline_named(args.pipeline),
-            args.bootstrap_servers,
+            Brokers.from_environment(args.bootstrap_servers),
             records=args.records,
             until=args.until,
             rate=args.rate,

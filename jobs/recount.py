@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from streamplan.checks.framework.application import application_of
 from streamplan.jobs import run_job
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.checking import contents
@@ -30,11 +31,12 @@ def main() -> int:
 
     def work() -> None:
         pipeline = pipeline_named(args.pipeline)
+        brokers = Brokers.from_environment(args.bootstrap_servers)
 
         def observe(spark: SparkSession) -> Recounted:
-            cluster, at = KafkaCluster(args.bootstrap_servers), datetime.now(UTC).isoformat()
+            cluster, at = KafkaCluster(brokers), datetime.now(UTC).isoformat()
             before = contents(application_of(pipeline), cluster)
-            rows = tuple(recount(spark, pipeline, cluster, args.bootstrap_servers))
+            rows = tuple(recount(spark, pipeline, cluster, brokers))
             return Recounted(rows, at=at, contents=before)
 
         write_observations(f"{pipeline.topology.application_id}-recount", args.output, observe)

@@ -4,8 +4,8 @@ In pytest, behind whatever starts the application and gives it records::
 
     from streamplan.testing import assert_healthy
 
-    def test_topics_are_right(bootstrap_servers):
-        assert_healthy(bootstrap_servers, "my-app", topology=Path("my-app.txt").read_text())
+    def test_topics_are_right(brokers):
+        assert_healthy(brokers, "my-app", topology=Path("my-app.txt").read_text())
 
 ``CouldNotLook`` is raised as it is, so that it is not taken for a failed assertion: brokers away, no such application,
 nothing there yet. To wait until there is something is the test's own business.
@@ -21,16 +21,18 @@ from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import CheckResult, Outcome, run_check, sentence
 from streamplan.errors import BrokersUnavailable, CouldNotLook
-from streamplan.kafka.brokers import require_reachable
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.requests import require_reachable
 from streamplan.model.pipeline import Pipeline
 
 
 def assert_healthy(
-    bootstrap_servers: str, application: str | Pipeline, *, checks: Sequence[str] = (), **more: Any
+    brokers: Brokers | str, application: str | Pipeline, *, checks: Sequence[str] = (), **more: Any
 ) -> list[CheckResult]:
     """Look once, with all checks that the application has a subject for, or those of these names.
 
+    ``brokers``      the brokers, or their addresses as in ``bootstrap.servers``
     ``application``  an application id, or a declared pipeline
     ``more``         of an application id what ``checks.discovery.discover`` takes: sources, topology, counts, ...
 
@@ -39,9 +41,10 @@ def assert_healthy(
     """
     if more and isinstance(application, Pipeline):
         raise TypeError(f"{', '.join(more)}: a pipeline declares that itself")
-    cluster = KafkaCluster(bootstrap_servers)
+    brokers = Brokers(brokers) if isinstance(brokers, str) else brokers
+    cluster = KafkaCluster(brokers)
     try:
-        require_reachable(bootstrap_servers)
+        require_reachable(brokers)
         if isinstance(application, Pipeline):
             subject = application_of(application)
         else:

@@ -307,7 +307,7 @@ from airflow.api_fastapi.core_api.datamodels.monitor import HealthInfoResponse
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from streamplan.airflow.connections import SPARK_CONNECTION, bootstrap_servers
+from streamplan.airflow.connections import SPARK_CONNECTION, brokers
 
 known = conf.configuration_description
 options = [name.removeprefix("AIRFLOW__").lower() for name in os.environ if name.startswith("AIRFLOW__")]
@@ -317,7 +317,7 @@ spark = SparkSubmitHook(conn_id=SPARK_CONNECTION)._connection
 print(json.dumps({
     "unknown": [name for name in options
                 if name.partition("__")[2] not in known.get(name.partition("__")[0], {}).get("options", {})],
-    "bootstrap.servers": bootstrap_servers(),
+    "bootstrap.servers": str(brokers()),
     "master": spark["master"],
     "deploy mode": spark["deploy_mode"],
     "components": list(HealthInfoResponse.model_fields),

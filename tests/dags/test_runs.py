@@ -20,6 +20,7 @@ from streamplan.checks import CHECKS, check_named, copartitioning
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
 from streamplan.errors import Refused
+from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance.purge import Purged
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import pipeline_named
@@ -44,8 +45,8 @@ class Answers:
         self.outcomes = outcomes
         self.looks: list[str] = []
 
-    def run_check(self, application: Application, check: Check, *, bootstrap_servers: str, **_: Any) -> CheckResult:
-        assert bootstrap_servers == "127.0.0.1:1"
+    def run_check(self, application: Application, check: Check, *, brokers: Brokers, **_: Any) -> CheckResult:
+        assert str(brokers) == "127.0.0.1:1"
         outcomes = self.outcomes.get(check.name.replace("-", "_"), [Outcome.PASSED])
         outcome = outcomes[min(self.looks.count(check.name), len(outcomes) - 1)]
         self.looks.append(check.name)
@@ -228,8 +229,8 @@ def test_topics_that_disagree_stop_a_deployment(
 ) -> None:
     asked = []
 
-    def refuse(bootstrap_servers: str, pipeline: Pipeline, **_: Any) -> None:
-        asked.append((bootstrap_servers, pipeline.name))
+    def refuse(brokers: Brokers, pipeline: Pipeline, **_: Any) -> None:
+        asked.append((str(brokers), pipeline.name))
         raise Refused("Topic orders", expected="2 partitions", observed="3 partitions", remedy="Do this.")
 
     monkeypatch.setattr("streamplan.kafka.topics.apply_topics", refuse)

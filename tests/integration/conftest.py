@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from streamplan import processes
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.brokers import EmbeddedKafka
 from streamplan.local.jars import SPARK, require
@@ -107,7 +108,7 @@ def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[Sp
 def aggregator(
     bootstrap_servers: str, tmp_path: Path, spark_environment: Mapping[str, str], spark_jars: Path
 ) -> Iterator[Aggregator]:
-    apply_topics(bootstrap_servers, ORDERS)
+    apply_topics(Brokers(bootstrap_servers), ORDERS)
     made = Aggregator(bootstrap_servers, tmp_path, spark_environment, spark_jars)
     yield made
     made.kill()

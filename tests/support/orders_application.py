@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import Application as ClaimedApplication
 from streamplan.kafka.task_ownership import Claimed
 from streamplan.kafka.topics import apply_topics
@@ -47,7 +48,7 @@ class Application:
         self.dead_letter = self.topology.dead_letter_topic
 
     def create_topics(self) -> None:
-        apply_topics(self.bootstrap_servers, self.pipeline)
+        apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
 
     def produce(self, records: Sequence[tuple[bytes | None, bytes | None]], **more: Any) -> None:
         producer = Producer(
@@ -65,7 +66,7 @@ class Application:
         assert producer.flush(120) == 0
 
     def drain(self, *, max_offsets: int = 500_000, stop: threading.Event | None = None) -> None:
-        deployment = Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), max_offsets)
+        deployment = Deployment(self.pipeline, Brokers(self.bootstrap_servers), str(self.checkpoints), max_offsets)
         run(
             self.spark,
             deployment,
@@ -77,7 +78,7 @@ class Application:
 
     def claim(self) -> Claimed:
         """As a starting aggregator does."""
-        application = ClaimedApplication(self.pipeline, self.bootstrap_servers, transaction_timeout_ms=60_000)
+        application = ClaimedApplication(self.pipeline, Brokers(self.bootstrap_servers), transaction_timeout_ms=60_000)
         return application.claim({0: False, 1: False})
 
     def committed(self, topic: str) -> list[Message]:

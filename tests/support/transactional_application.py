@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.checks.framework.cluster import records_of
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData
@@ -63,7 +64,7 @@ class TransactionalApplication:
         self.dead_letters = topology.dead_letter_topic
         self.stores: dict[int, Counter[bytes]] = {number: Counter() for number in range(partitions)}
         """Of each task of the second sub-topology."""
-        self.cluster = KafkaCluster(bootstrap_servers)
+        self.cluster = KafkaCluster(Brokers(bootstrap_servers))
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
         self._positions = {
             (topic, number): 0 for topic in (self.orders, self.repartition) for number in range(partitions)
@@ -83,7 +84,7 @@ class TransactionalApplication:
     def create_topics(self, otherwise: NewTopic | None = None) -> None:
         """As declared, but for one that is given."""
         if otherwise is None:
-            apply_topics(self.bootstrap_servers, self.pipeline)
+            apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
         else:
             self._create(otherwise)
         at = [

@@ -12,7 +12,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streamplan.airflow.connections import bootstrap_servers
+from streamplan.airflow.connections import brokers
 from streamplan.airflow.data_docs import DataDocsLink
 from streamplan.airflow.supervised_job import job_environment, job_file, seconds_for, spark_hook
 from streamplan.airflow.triggers import ProcessedTrigger
@@ -43,7 +43,7 @@ class TopicsOperator(BaseOperator):
         from streamplan.kafka.topics import apply_topics
 
         try:
-            plan = apply_topics(bootstrap_servers(), pipeline_named(self.pipeline), show=self.log.info)
+            plan = apply_topics(brokers(), pipeline_named(self.pipeline), show=self.log.info)
         except Refused as error:
             raise AirflowFailException(str(error)) from error
         return {"created": len(plan.create), "agreed": len(plan.agree)}
@@ -63,7 +63,7 @@ class PlanProductionOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, int | None]:
         from streamplan.kafka.test_data import next_number
 
-        first = next_number(pipeline_named(self.pipeline), bootstrap_servers())
+        first = next_number(pipeline_named(self.pipeline), brokers())
         until = None if self.records is None else first + int(self.records)
         self.log.info("Records %s to %s", f"{first:,}", "without end" if until is None else f"{until - 1:,}")
         return {"first": first, "until": until, "rate": int(self.rate or 0)}
@@ -95,8 +95,7 @@ class ProcessedOperator(BaseOperator):
 
         pipeline = pipeline_named(self.pipeline)
         topology = pipeline.topology
-        servers = bootstrap_servers()
-        cluster = KafkaCluster(servers)
+        cluster = KafkaCluster(brokers())
         targets: dict[str, Mapping[str, int] | None] = {
             topic: {str(partition): found.stable for partition, found in cluster.offsets(topic).items()}
             for topic in topology.source_topics
@@ -107,7 +106,6 @@ class ProcessedOperator(BaseOperator):
         self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
         self.defer(
             trigger=ProcessedTrigger(
-                bootstrap_servers=servers,
                 group=group,
                 targets=targets,
                 job=f"{self.pipeline}-aggregator",
@@ -173,11 +171,11 @@ class RecountOperator(SparkJobOperator):
         output = recount_file(Settings.from_environment().reports, self.pipeline, self.dag_id)
         if _is_on_schedule(context):
             application = application_of(pipeline_named(self.pipeline))
-            last = recounted_before(output, application, KafkaCluster(bootstrap_servers()))
+            last = recounted_before(output, application, KafkaCluster(brokers()))
             if last is not None:
                 self.log.info("Nothing has come, gone or been processed since %s: the recount of then holds.", last.at)
                 return
-        self._run("recount", output, "--bootstrap-servers", bootstrap_servers())
+        self._run("recount", output, "--bootstrap-servers", str(brokers()))
 
 
 def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, minutes: int | None = None) -> None:
@@ -200,7 +198,7 @@ def _is_large(application: Application) -> bool:
     """Whether a topic has more records than are looked at in one place."""
     from streamplan.kafka.cluster import KafkaCluster
 
-    cluster = KafkaCluster(bootstrap_servers())
+    cluster = KafkaCluster(brokers())
     names = [spec.name for spec in application.topics]
     return any(
         sum(found.stable - found.start for found in cluster.offsets(topic).values())
@@ -231,7 +229,7 @@ class CheckOperator(SparkJobOperator):
         application = application_of(pipeline_named(self.pipeline))
         settings = Settings.from_environment()
         check = self._prepared(context, application, settings)
-        result = run_check(application, check, bootstrap_servers=bootstrap_servers(), settings=settings)
+        result = run_check(application, check, brokers=brokers(), settings=settings)
         return self._tell(context, result)
 
     def _prepared(self, context: Context, application: Application, settings: Settings) -> Check:
@@ -246,7 +244,7 @@ class CheckOperator(SparkJobOperator):
         if full and not by_spark and check.distributed and _is_large(application):
             rows = recounted.with_name(f"{self.dag_id}-{self.check}.json")
             arguments = ("--check", self.check, "--reports", str(settings.reports))
-            self._run("check", rows, "--bootstrap-servers", bootstrap_servers(), *arguments)
+            self._run("check", rows, "--bootstrap-servers", str(brokers()), *arguments)
             return RecordedCheck(check, lambda: Recounted.read(rows).observe())
         return check.configure(
             check_context(

@@ -6,6 +6,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streamplan.errors import Refused
+from streamplan.kafka.brokers import Brokers
 
 KAFKA_CONNECTION = "kafka_default"
 SPARK_CONNECTION = "spark_default"
@@ -24,14 +25,15 @@ def connection(name: str) -> Connection:
         ) from error
 
 
-def bootstrap_servers() -> str:
-    """``bootstrap.servers`` of the connection ``kafka_default``, or :class:`Refused`."""
-    found = connection(KAFKA_CONNECTION).extra_dejson.get("bootstrap.servers")
-    if not found:
-        raise Refused(
-            f"connection {KAFKA_CONNECTION}",
-            expected='extra {"bootstrap.servers": "host:port,host:port"}',
-            observed="none",
-            remedy="Edit it under Admin, Connections.",
-        )
-    return str(found)
+def brokers() -> Brokers:
+    """Return the brokers of the connection ``kafka_default``.
+
+    Raises:
+        Refused: The connection does not exist or its extra names no ``bootstrap.servers``.
+    """
+    return Brokers.from_connection(connection(KAFKA_CONNECTION).extra_dejson, name=KAFKA_CONNECTION)
+
+
+async def brokers_in_trigger() -> Brokers:
+    """Return the same brokers in a trigger, whose event loop must not wait for Airflow."""
+    return Brokers.from_connection((await BaseHook.aget_connection(KAFKA_CONNECTION)).extra_dejson)

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streamplan.airflow.check_operators import ACTIVE_STATES
-from streamplan.airflow.connections import bootstrap_servers
+from streamplan.airflow.connections import brokers
 from streamplan.errors import Refused
 from streamplan.maintenance.repartition_plan import MOVED_ALONE
 from streamplan.maintenance.reset_plan import RESET_ALONE, ResetPlan
@@ -41,7 +41,7 @@ class PurgeOperator(BaseOperator):
 
         if busy := active_runs(context, self.pipeline, ("deploy", "reset", "repartition")):
             raise AirflowSkipException(f"{', '.join(busy)} at work: the next run purges")
-        purged = purge(pipeline_named(self.pipeline), bootstrap_servers(), Settings.from_environment())
+        purged = purge(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         if not purged.until:
             raise AirflowSkipException(purged.line)
         self.log.info("%s", purged.line)
@@ -64,7 +64,7 @@ class PlanResetOperator(BaseOperator):
         try:
             plan = observe_reset(
                 pipeline_named(self.pipeline),
-                bootstrap_servers(),
+                brokers(),
                 Settings.from_environment(),
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
             )
@@ -89,7 +89,7 @@ class ResetOperator(BaseOperator):
         try:
             apply_reset(
                 pipeline_named(self.pipeline),
-                bootstrap_servers(),
+                brokers(),
                 Settings.from_environment(),
                 ResetPlan.read(context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]),
                 say=self.log.info,
@@ -110,7 +110,7 @@ class PlanMoveOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from streamplan.maintenance.repartition import Move
 
-        move = Move(pipeline_named(self.pipeline), bootstrap_servers(), Settings.from_environment())
+        move = Move(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         try:
             plan = move.observe(runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
@@ -131,7 +131,7 @@ class MoveOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         from streamplan.maintenance.repartition import Move
 
-        move = Move(pipeline_named(self.pipeline), bootstrap_servers(), Settings.from_environment())
+        move = Move(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         approved = context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]
         try:
             move.apply(approved, say=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))

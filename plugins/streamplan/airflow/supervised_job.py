@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from streamplan import processes
-from streamplan.airflow.connections import SPARK_CONNECTION, bootstrap_servers, connection
+from streamplan.airflow.connections import SPARK_CONNECTION, brokers, connection
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
 from streamplan.jobs import EX_CONFIG
@@ -162,7 +162,7 @@ class ProducerOperator(SupervisedJobOperator):
         rate = ["--rate", str(plan["rate"])] if plan["rate"] else []
         return [
             *(sys.executable, job_file("producer.py"), "--pipeline", self.pipeline),
-            *("--bootstrap-servers", bootstrap_servers(), *extent, *rate),
+            *("--bootstrap-servers", str(brokers()), *extent, *rate),
         ]
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
@@ -189,7 +189,7 @@ class ProducerOperator(SupervisedJobOperator):
         until = context["ti"].xcom_pull(task_ids=self.plan_task_id)["until"]
         if until is None:
             return "it was to go on without end"
-        number = next_number(pipeline_named(self.pipeline), bootstrap_servers())
+        number = next_number(pipeline_named(self.pipeline), brokers())
         return f"the topic ends before record {number:,} and was to end before {until:,}" if number < until else ""
 
 
@@ -201,7 +201,7 @@ class AggregatorOperator(SupervisedJobOperator):
         self.pipeline = pipeline
 
     def command(self, context: Context, settings: Settings) -> list[str]:
-        arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", bootstrap_servers()]
+        arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers())]
         arguments += ["--checkpoints", settings.checkpoints]
         arguments += ["--heartbeat", str(status_file(settings.reports, self.pipeline))]
         arguments += settings.aggregator_options
@@ -239,9 +239,12 @@ def job_file(name: str) -> str:
 
 
 def job_environment() -> dict[str, str]:
-    """The environment of a job: ours without Airflow's settings and secrets, spark-submit of our Python first."""
+    """Return the environment of a job: that of this process without Airflow's settings and secrets.
+
+    The client properties of the brokers travel here and never on a command line.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
-    return submit_environment(inherited)
+    return submit_environment({**inherited, **brokers().environment()})
 
 
 def _zipped_package(settings: Settings) -> Path:

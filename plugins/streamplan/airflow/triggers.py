@@ -11,6 +11,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streamplan import processes
+from streamplan.airflow.connections import brokers_in_trigger
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 
 GRACE_SECONDS = 20.0
@@ -81,15 +82,17 @@ class ProcessedTrigger(BaseTrigger):
 
     def __init__(
         self,
-        bootstrap_servers: str,
         group: str,
         targets: Mapping[str, Mapping[str, int] | None],
         job: str,
         run_dir: str,
         deadline: float,
+        bootstrap_servers: str | None = None,
     ) -> None:
         super().__init__()
-        self.bootstrap_servers = bootstrap_servers
+        # A trigger that an earlier version deferred still carries its brokers. They come from the connection now, since
+        # a trigger's arguments are shown to people.
+        del bootstrap_servers
         self.group = group
         self.targets = dict(targets)
         self.job = job
@@ -97,14 +100,14 @@ class ProcessedTrigger(BaseTrigger):
         self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        fields = ("bootstrap_servers", "group", "targets", "job", "run_dir", "deadline")
+        fields = ("group", "targets", "job", "run_dir", "deadline")
         return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         from streamplan.kafka.cluster import KafkaCluster
 
         await asyncio.sleep(SETTLE_SECONDS)
-        cluster = KafkaCluster(self.bootstrap_servers)
+        cluster = KafkaCluster(await brokers_in_trigger())
         state = "nothing was read yet"
         behind, moved = -1, time.time()
         for topic, given in self.targets.items():

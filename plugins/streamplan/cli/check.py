@@ -33,11 +33,12 @@ from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import Application, Partitioner, application_of
 from streamplan.checks.framework.check import CheckResult, NotApplicable, Outcome, run_check, sentence
+from streamplan.cli.brokers import chosen_brokers
 from streamplan.cli.tables import checks_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
-from streamplan.kafka.brokers import require_reachable
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.local.brokers import local_bootstrap_servers
+from streamplan.kafka.requests import require_reachable
 from streamplan.model.pipeline import Limits
 from streamplan.model.topics import SERIALIZED_KEY_TYPES, TopicRole
 from streamplan.serdes.json import Json
@@ -167,7 +168,7 @@ def register(commands: Subparsers) -> None:
 class Report:
     """What was found. ``unasked``: why nothing, or no more, was looked at."""
 
-    bootstrap_servers: str
+    brokers: Brokers
     name: str
     application: Application | None = None
     results: list[CheckResult] = field(default_factory=list)
@@ -190,8 +191,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if (options.value or options.store) and not options.count:
         parser.error("--value and --store belong to --count")
     progress = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    servers = options.bootstrap_servers or local_bootstrap_servers(Settings.from_environment())
-    report = Report(servers, options.pipeline or options.application_id)
+    report = Report(chosen_brokers(options.bootstrap_servers), options.pipeline or options.application_id)
     try:
         with progress.status("Looking") as status:
             _look(report, options, status.update if progress.is_terminal else progress.print)
@@ -211,9 +211,9 @@ def _look(report: Report, options: argparse.Namespace, say: Callable[[str], obje
     """Fills the report. What it could not even begin with is raised."""
     only = [check_named(name.strip()).name for name in options.only.split(",")] if options.only else []
     subject = _Declared(options.pipeline) if options.pipeline else _Discovered(options)
-    say(f"Looking for {report.name} at {report.bootstrap_servers}")
-    require_reachable(report.bootstrap_servers)
-    cluster = KafkaCluster(report.bootstrap_servers)
+    say(f"Looking for {report.name} at {report.brokers}")
+    require_reachable(report.brokers)
+    cluster = KafkaCluster(report.brokers)
     report.application = subject.application(cluster)
     application = report.application
     chosen = [check for check in CHECKS if check.name in only or not only]
@@ -228,7 +228,7 @@ def _look(report: Report, options: argparse.Namespace, say: Callable[[str], obje
         say(f"Looking: {check.title}")
         report.results.append(run_check(application, check.configure(context), cluster))
         if report.results[-1].outcome is Outcome.COULD_NOT_LOOK:
-            require_reachable(report.bootstrap_servers)  # else each of the others would wait, and say the same
+            require_reachable(report.brokers)  # else each of the others would wait, and say the same
 
 
 class _Declared:
@@ -322,7 +322,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "application_id": found.application_id if found else None,
         "name": report.name,
-        "bootstrap_servers": report.bootstrap_servers,
+        "bootstrap_servers": str(report.brokers),
         "outcome": str(report.outcome),
         "reason": report.unasked,
         "topics": {spec.name: {"role": str(spec.role), "partitions": spec.partitions} for spec in specs},

@@ -105,7 +105,7 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
 
 def _watch(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, records: int, console: Console) -> str:
     """Follow the run with a bar for records produced, one for records aggregated, and a line of tasks."""
-    cluster = KafkaCluster(stack.kafka.bootstrap_servers)
+    cluster = KafkaCluster(stack.kafka.brokers)
     before: tuple[int, int] | None = None
     deadline = DEPLOY_SECONDS + records / RECORDS_PER_SECOND
     columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TaskProgressColumn())
@@ -147,7 +147,7 @@ def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
 
 
 def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
-    cluster = KafkaCluster(stack.kafka.bootstrap_servers)
+    cluster = KafkaCluster(stack.kafka.brokers)
     specs = pipeline.topics()
     console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])))
     store = read_state_store(stack.settings.reports, pipeline.name)

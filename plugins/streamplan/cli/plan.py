@@ -10,6 +10,7 @@ from rich.text import Text
 
 from streamplan.cli.output import align_columns, plain_console, quantity
 from streamplan.errors import Refused
+from streamplan.kafka.brokers import Brokers
 from streamplan.model.assignment import (
     MAX_MESSAGE_BYTES,
     Assignment,
@@ -61,7 +62,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.instances < 1:
         raise Refused("--instances", expected="1 or more", observed=str(options.instances))
     tasks = pipeline.tasks()
-    measured = _measured_load(pipeline, options.bootstrap_servers) if options.bootstrap_servers else {}
+    servers = options.bootstrap_servers
+    measured = _measured_load(pipeline, Brokers.from_environment(servers)) if servers else {}
     load = _load_of_tasks(options.load, tasks, measured)
     stateful = stateful_tasks(pipeline.topology, tasks)
     parts = [
@@ -77,11 +79,11 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measured_load(pipeline: Pipeline, bootstrap_servers: str) -> dict[TaskId, int]:
+def _measured_load(pipeline: Pipeline, brokers: Brokers) -> dict[TaskId, int]:
     """Ask the brokers how many offsets each stream task has to read: its records, and a marker for each transaction."""
     from streamplan.kafka.cluster import KafkaCluster
 
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(brokers)
     load = dict.fromkeys(pipeline.tasks(), 0)
     for subtopology in pipeline.topology.subtopologies:
         for topic in pipeline.source_topics(subtopology):

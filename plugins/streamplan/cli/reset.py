@@ -30,15 +30,15 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from streamplan.local.brokers import local_bootstrap_servers
+    from streamplan.cli.brokers import chosen_brokers
     from streamplan.maintenance.reset import apply_reset, observe_reset
     from streamplan.pipelines import pipeline_named
 
     console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
-    servers = options.bootstrap_servers or local_bootstrap_servers(settings)
-    plan = observe_reset(pipeline, servers, settings, runs=_active_runs(pipeline.name, settings))
+    brokers = chosen_brokers(options.bootstrap_servers)
+    plan = observe_reset(pipeline, brokers, settings, runs=_active_runs(pipeline.name, settings))
     console.print(plan.text.replace("`", ""))
     if plan.empty:
         return 0
@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
         console.print("Nothing was deleted.")
         return 1
     runs = _active_runs(pipeline.name, settings)
-    apply_reset(pipeline, servers, settings, plan, say=console.print, runs=runs)
+    apply_reset(pipeline, brokers, settings, plan, say=console.print, runs=runs)
     return 0
 
 

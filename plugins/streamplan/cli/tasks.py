@@ -13,10 +13,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from streamplan.cli.brokers import chosen_brokers
 from streamplan.cli.tables import table_of
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.local.brokers import local_bootstrap_servers
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus, TaskMigration
@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     file = status_file(settings.reports, pipeline.name)
     console = Console(markup=False, emoji=False, highlight=False)
-    cluster = KafkaCluster(options.bootstrap_servers or local_bootstrap_servers(settings))
+    cluster = KafkaCluster(chosen_brokers(options.bootstrap_servers))
 
     def render() -> Group:
         status = read_status(file)

@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 from streamplan.checks.framework.cluster import Chunk, Headers, Offsets, RecordsGone, Result
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
-from streamplan.kafka.brokers import ANSWER_SECONDS, Answer, admin_client, ask, client_config, raise_no_answer
+from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
+from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.topics import brokers_of, observe_topics
 from streamplan.model.topics import ObservedTopic
 
@@ -41,8 +42,8 @@ _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaEr
 class KafkaCluster:
     """One Kafka cluster. Opens its connections when first asked; every answer has the same deadline."""
 
-    def __init__(self, bootstrap_servers: str, *, deadline_seconds: float = ANSWER_SECONDS) -> None:
-        self.bootstrap_servers = bootstrap_servers
+    def __init__(self, brokers: Brokers, *, deadline_seconds: float = ANSWER_SECONDS) -> None:
+        self._brokers = brokers
         self.deadline_seconds = deadline_seconds
         self._admin_client: AdminClient | None = None
         self._consumers: dict[str, Consumer] = {}
@@ -64,7 +65,7 @@ class KafkaCluster:
         return brokers_of(self._ask(lambda left: self._admin.list_topics(timeout=left), "its brokers"))
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
-        return observe_topics(self.bootstrap_servers, names, admin=self._admin, deadline_seconds=self.deadline_seconds)
+        return observe_topics(self._brokers, names, admin=self._admin, deadline_seconds=self.deadline_seconds)
 
     def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]:
         def question(left: float) -> dict[str, str]:
@@ -92,21 +93,17 @@ class KafkaCluster:
         until = {partition: last for partition, (first, last) in ranges.items() if first < last}
         if not until:
             return
-        consumer = Consumer(
-            client_config(
-                self.bootstrap_servers,
-                group_id="streamplan-checks",  # never joined and never committed to: the consumer is assigned
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                auto_offset_reset="error",
-                enable_partition_eof=True,
-                # The end of a range often lies behind transaction markers: it is told by an empty answer.
-                fetch_wait_max_ms=50,
-                fetch_message_max_bytes=8 * 1024 * 1024,
-                queued_min_messages=1_000_000,
-                # A full queue is refilled at once; by default librdkafka waits a second.
-                fetch_queue_backoff_ms=5,
-            )
+        consumer = self._brokers.consumer(
+            "streamplan-checks",  # never joined and never committed to: the consumer is assigned
+            isolation_level="read_committed",
+            auto_offset_reset="error",
+            enable_partition_eof=True,
+            # The end of a range often lies behind transaction markers: it is told by an empty answer.
+            fetch_wait_max_ms=50,
+            fetch_message_max_bytes=8 * 1024 * 1024,
+            queued_min_messages=1_000_000,
+            # A full queue is refilled at once; by default librdkafka waits a second.
+            fetch_queue_backoff_ms=5,
         )
         try:
             consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in until])
@@ -118,7 +115,7 @@ class KafkaCluster:
         self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[Chunk]], Result]
     ) -> Iterator[Result]:
         first, *others = shares.divide(ranges, shares.processes_for(ranges))
-        with shares.running(self.bootstrap_servers, self.deadline_seconds, topic, others, function) as running:
+        with shares.running(self._brokers, self.deadline_seconds, topic, others, function) as running:
             yield function(self.read(topic, first))
             for share in running:
                 yield share.result()
@@ -137,7 +134,7 @@ class KafkaCluster:
                     # Nothing but markers, aborted records or gaps of compaction may stand before the end: it is
                     # recognised by the offset that comes next, never by counting.
                     if run[-1].error().code() != KafkaError._PARTITION_EOF:
-                        _raise_on(run[-1].error(), topic, partition, self.bootstrap_servers, self.deadline_seconds)
+                        _raise_on(run[-1].error(), topic, partition, self._brokers, self.deadline_seconds)
                     elif run[-1].offset() >= last:
                         reached.add(partition)
                     continue
@@ -157,7 +154,7 @@ class KafkaCluster:
             elif time.monotonic() > deadline:
                 listed = ", ".join(f"{topic}-{partition} up to {last}" for partition, last in sorted(until.items()))
                 raise CouldNotLook(
-                    f"Kafka at {self.bootstrap_servers}, asked for {listed}",
+                    f"Kafka at {self._brokers}, asked for {listed}",
                     expected=f"records within {self.deadline_seconds:g} s",
                     observed="none",
                     remedy="Has each partition a leader, and is no transaction left open?",
@@ -170,20 +167,14 @@ class KafkaCluster:
         is not the coordinator, as it does while the group's first positions are on their way.
         """
         if group not in self._consumers:
-            self._consumers[group] = Consumer(
-                client_config(
-                    self.bootstrap_servers,
-                    group_id=group,
-                    enable_auto_commit=False,
-                    isolation_level="read_committed",  # positions inside an open transaction are waited for
-                )
-            )
+            # Positions inside an open transaction are waited for.
+            self._consumers[group] = self._brokers.consumer(group, isolation_level="read_committed")
         return self._consumers[group]
 
     @property
     def _admin(self) -> AdminClient:
         if self._admin_client is None:
-            self._admin_client = admin_client(self.bootstrap_servers)
+            self._admin_client = self._brokers.admin()
         return self._admin_client
 
     def _partitions(self, topic: str) -> int:
@@ -191,7 +182,7 @@ class KafkaCluster:
         if topic not in self._partition_counts:
             self._learn_partitions()
         if not self._partition_counts.get(topic):
-            raise CouldNotLook(f"topic {topic} does not exist at {self.bootstrap_servers}")
+            raise CouldNotLook(f"topic {topic} does not exist at {self._brokers}")
         return self._partition_counts[topic]
 
     def _learn_partitions(self) -> None:
@@ -227,7 +218,7 @@ class KafkaCluster:
         return self._ask(question, f"the offsets of {topic}")
 
     def _ask(self, question: Callable[[float], Answer], about: str) -> Answer:
-        return ask(question, about, self.bootstrap_servers, self.deadline_seconds, reopen=self._reopen)
+        return call_with_retry(question, about, self._brokers, self.deadline_seconds, reopen=self._reopen)
 
     def _reopen(self) -> None:
         self._admin_client = None
@@ -283,7 +274,7 @@ def _offset(message: Any) -> int:
     return int(message.offset())
 
 
-def _raise_on(error: KafkaError, topic: str, partition: int, bootstrap_servers: str, seconds: float) -> None:
+def _raise_on(error: KafkaError, topic: str, partition: int, brokers: Brokers, seconds: float) -> None:
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise RecordsGone(
             f"{topic}-{partition}",
@@ -292,4 +283,4 @@ def _raise_on(error: KafkaError, topic: str, partition: int, bootstrap_servers: 
             remedy="They were deleted while they were read: look again.",
         )
     if error.code() in _MISSING or error.fatal() or not error.retriable():
-        raise_no_answer(KafkaException(error), f"records of {topic}", bootstrap_servers, seconds)
+        raise_unavailable(KafkaException(error), f"records of {topic}", brokers, seconds)

@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from streamplan.checks.framework.cluster import Record, records_of
 from streamplan.errors import Refused
-from streamplan.kafka.brokers import client_config, is_fenced, raise_no_answer
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.requests import is_fenced, raise_unavailable
 from streamplan.maintenance.repartition_plan import place
 
 TRANSACTION_RECORDS = 20_000
@@ -43,7 +44,7 @@ def in_order_of_time(cluster: KafkaCluster, topic: str, ranges: Mapping[int, tup
 
 
 def copy_topic(
-    bootstrap_servers: str,
+    brokers: Brokers,
     topic: str,
     to: str,
     partitions: int,
@@ -58,15 +59,15 @@ def copy_topic(
     A transaction carries records and the position of ``group`` in ``topic`` behind them; whoever does this again fences
     the one before and goes on from there.
     """
-    with _transactions(bootstrap_servers, transactional_id) as producer:
-        cluster = KafkaCluster(bootstrap_servers)
+    with _transactions(brokers, transactional_id) as producer:
+        cluster = KafkaCluster(brokers)
         positions = dict(cluster.positions(group, topic))
         offsets = cluster.offsets(topic)
         ranges = {
             number: (max(found.start, positions.get(number, 0)), found.stable) for number, found in offsets.items()
         }
         records = in_order_of_time(cluster, topic, ranges)
-        reader = Consumer(client_config(bootstrap_servers, group_id=group, enable_auto_commit=False))
+        reader = brokers.consumer(group)
         copied = 0
         try:
             while some := list(islice(records, transaction_records)):
@@ -82,12 +83,12 @@ def copy_topic(
 
 
 def write_all(
-    bootstrap_servers: str, to: str, rows: Iterable[Placed], *, transactional_id: str, at_once: bool = False
+    brokers: Brokers, to: str, rows: Iterable[Placed], *, transactional_id: str, at_once: bool = False
 ) -> int:
     """Write the rows in transactions, all of them in one where ``at_once``; how many there were."""
     written = 0
     left = iter(rows)
-    with _transactions(bootstrap_servers, transactional_id) as producer:
+    with _transactions(brokers, transactional_id) as producer:
         while some := list(islice(left, None if at_once else TRANSACTION_RECORDS)):
             producer.begin_transaction()
             _produce(producer, to, some)
@@ -166,17 +167,14 @@ def _produce(producer: Producer, to: str, rows: list[Placed]) -> None:
 
 
 @contextmanager
-def _transactions(bootstrap_servers: str, transactional_id: str) -> Iterator[Producer]:
+def _transactions(brokers: Brokers, transactional_id: str) -> Iterator[Producer]:
     """A producer that has fenced the one before; what is not committed at the end is aborted."""
-    producer = Producer(
-        client_config(
-            bootstrap_servers,
-            transactional_id=transactional_id,
-            transaction_timeout_ms=MAX_TRANSACTION_SECONDS * 1000,
-            linger_ms=20,
-            compression_type="lz4",
-            message_max_bytes=16 * 1024 * 1024,
-        )
+    producer = brokers.producer(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=MAX_TRANSACTION_SECONDS * 1000,
+        linger_ms=20,
+        compression_type="lz4",
+        message_max_bytes=16 * 1024 * 1024,
     )
     try:
         producer.init_transactions(TRANSACTION_SECONDS)
@@ -189,7 +187,7 @@ def _transactions(bootstrap_servers: str, transactional_id: str) -> Iterator[Pro
                 observed="another run that does the same",
                 remedy="What it had not committed is aborted, and nothing is lost: let the other go on.",
             ) from error
-        raise_no_answer(error, f"the transactions of {transactional_id}", bootstrap_servers, TRANSACTION_SECONDS)
+        raise_unavailable(error, f"the transactions of {transactional_id}", brokers, TRANSACTION_SECONDS)
     except BaseException:
         with suppress(KafkaException):  # else it would be open until its time-out, and readers would wait
             producer.abort_transaction(TRANSACTION_SECONDS)

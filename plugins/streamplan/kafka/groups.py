@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streamplan.kafka.brokers import ANSWER_SECONDS, admin_client, ask, client_config, code_of, raise_no_answer
+from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
+from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.processor_topology import TaskId
 
@@ -18,24 +19,24 @@ At: TypeAlias = tuple[str, int]
 _FENCED_AT_ONCE = 8
 
 
-def members(bootstrap_servers: str, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[str]:
+def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[str]:
     """The members of a group, each ``client id on host``. Our own aggregator is none: it commits without joining."""
-    admin = admin_client(bootstrap_servers)
+    admin = brokers.admin()
 
     def question(left: float) -> list[str]:
         try:
             found = admin.describe_consumer_groups([group], request_timeout=left)[group].result(left + 1.0)
         except KafkaException as error:
-            if code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
+            if error_code(error) == KafkaError.GROUP_ID_NOT_FOUND:
                 return []
             raise
         return [f"{member.client_id} on {member.host}" for member in found.members]
 
-    return ask(question, f"the members of group {group}", bootstrap_servers, deadline_seconds)
+    return call_with_retry(question, f"the members of group {group}", brokers, deadline_seconds)
 
 
 def set_positions(
-    bootstrap_servers: str,
+    brokers: Brokers,
     group: str,
     positions: Mapping[At, int],
     *,
@@ -44,7 +45,7 @@ def set_positions(
     """Commit positions for a group without members."""
     if not positions:
         return
-    consumer = Consumer(client_config(bootstrap_servers, group_id=group, enable_auto_commit=False))
+    consumer = brokers.consumer(group)
     asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(positions.items())]
 
     def question(left: float) -> None:
@@ -53,12 +54,12 @@ def set_positions(
                 raise KafkaException(at.error)
 
     try:
-        ask(question, f"new positions of group {group}", bootstrap_servers, deadline_seconds)
+        call_with_retry(question, f"new positions of group {group}", brokers, deadline_seconds)
     finally:
         consumer.close()
 
 
-def fence(bootstrap_servers: str, application_id: str, tasks: Iterable[TaskId]) -> None:
+def fence(brokers: Brokers, application_id: str, tasks: Iterable[TaskId]) -> None:
     """End every transaction of these stream tasks, and every producer that could go on with one.
 
     A process that was stopped by a signal or a debugger wakes up at any time: it must find itself fenced, and not
@@ -67,9 +68,9 @@ def fence(bootstrap_servers: str, application_id: str, tasks: Iterable[TaskId]) 
 
     def one(task: TaskId) -> None:
         try:
-            open_task_producer(bootstrap_servers, application_id, task)
+            open_task_producer(brokers, application_id, task)
         except KafkaException as error:
-            raise_no_answer(error, f"the transactions of {application_id}-{task}", bootstrap_servers, DEADLINE_SECONDS)
+            raise_unavailable(error, f"the transactions of {application_id}-{task}", brokers, DEADLINE_SECONDS)
 
     with ThreadPoolExecutor(_FENCED_AT_ONCE) as pool:
         list(pool.map(one, tasks))

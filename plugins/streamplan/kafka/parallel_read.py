@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from streamplan.kafka.brokers import Brokers
+
 Ranges = Mapping[int, tuple[int, int]]
 Result = TypeVar("Result")
 
@@ -67,7 +69,7 @@ class Share(Generic[Result]):
 
 @contextmanager
 def running(
-    bootstrap_servers: str,
+    brokers: Brokers,
     deadline_seconds: float,
     topic: str,
     shares: Sequence[Ranges],
@@ -83,7 +85,7 @@ def running(
             )
             started.append(Share(process))
             assert process.stdin is not None
-            process.stdin.write(pickle.dumps((bootstrap_servers, deadline_seconds, topic, dict(ranges), function)))
+            process.stdin.write(pickle.dumps((brokers, deadline_seconds, topic, dict(ranges), function)))
             process.stdin.flush()
         yield started
     finally:
@@ -96,11 +98,11 @@ def running(
 def _main() -> None:
     from streamplan.kafka.cluster import KafkaCluster
 
-    bootstrap_servers, deadline_seconds, topic, ranges, function = pickle.load(sys.stdin.buffer)
+    brokers, deadline_seconds, topic, ranges, function = pickle.load(sys.stdin.buffer)
     try:
         outcome = (
             False,
-            function(KafkaCluster(bootstrap_servers, deadline_seconds=deadline_seconds).read(topic, ranges)),
+            function(KafkaCluster(brokers, deadline_seconds=deadline_seconds).read(topic, ranges)),
         )
     except Exception as error:  # noqa: BLE001  # raised again by whoever asked
         outcome = (True, error)

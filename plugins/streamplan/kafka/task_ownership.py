@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from streamplan.errors import Refused, StreamplanError
-from streamplan.kafka.brokers import ask, client_config, is_fenced
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.requests import call_with_retry, is_fenced
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
@@ -42,12 +43,12 @@ class Claimed:
 class Application:
     """A pipeline's consumer group and its transactional ids."""
 
-    def __init__(self, pipeline: Pipeline, bootstrap_servers: str, *, transaction_timeout_ms: int) -> None:
+    def __init__(self, pipeline: Pipeline, brokers: Brokers, *, transaction_timeout_ms: int) -> None:
         self.pipeline = pipeline
         self.id = pipeline.topology.application_id
-        self.bootstrap_servers = bootstrap_servers
+        self.brokers = brokers
         self.transaction_timeout_ms = transaction_timeout_ms
-        self._cluster = KafkaCluster(bootstrap_servers)
+        self._cluster = KafkaCluster(brokers)
 
     def newest(self) -> Generation | None:
         """The newest generation that any position names. Waits for no transaction."""
@@ -150,7 +151,7 @@ class Application:
                     raise KafkaException(one.error)
             return found
 
-        return ask(question, f"the positions of group {self.id}", self.bootstrap_servers, DEADLINE_SECONDS)
+        return call_with_retry(question, f"the positions of group {self.id}", self.brokers, DEADLINE_SECONDS)
 
     def _refuse(self, missing: Sequence[tuple[str, int]]) -> None:
         raise Refused(
@@ -160,9 +161,7 @@ class Application:
         )
 
     def _open(self, task: TaskId) -> Producer:
-        return open_task_producer(
-            self.bootstrap_servers, self.id, task, transaction_timeout_ms=self.transaction_timeout_ms
-        )
+        return open_task_producer(self.brokers, self.id, task, transaction_timeout_ms=self.transaction_timeout_ms)
 
     def _stamp(
         self,
@@ -187,11 +186,7 @@ class Application:
             raise
 
     def _consumer(self, isolation_level: str) -> Consumer:
-        return Consumer(
-            client_config(
-                self.bootstrap_servers, group_id=self.id, isolation_level=isolation_level, enable_auto_commit=False
-            )
-        )
+        return self.brokers.consumer(self.id, isolation_level=isolation_level)
 
 
 def outdone(application_id: str, own: Generation, newer: Generation | None) -> Refused:

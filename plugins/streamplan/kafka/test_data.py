@@ -17,8 +17,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streamplan.checks.framework.cluster import records_of
 from streamplan.errors import Refused
-from streamplan.kafka.brokers import ANSWER_SECONDS, client_config, is_fenced, raise_no_answer
+from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.requests import is_fenced, raise_unavailable
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Pipeline
 
@@ -71,18 +72,18 @@ class Pace:
         return max(0.0, self._due - now)
 
 
-def next_number(pipeline: Pipeline, bootstrap_servers: str) -> int:
+def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
     """The number after the greatest that is committed in the topics; 0 where there is no record of ours.
 
     Within a partition numbers rise, so the last of ours in each partition is enough. Records of others may lie behind
     it: the look goes back, twice as far each time, until one of ours is found or the partition begins.
     """
     topics = pipeline.test_data.topics
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(brokers)
     if missing := sorted(set(topics) - cluster.topics(topics).keys()):
         raise Refused(
             f"topic {', '.join(missing)}",
-            expected=f"at {bootstrap_servers}",
+            expected=f"at {brokers}",
             observed="no such topic",
             remedy=f"The task topics of {pipeline.name}_deploy creates it.",
         )
@@ -107,7 +108,7 @@ def next_number(pipeline: Pipeline, bootstrap_servers: str) -> int:
 
 def produce(
     pipeline: Pipeline,
-    bootstrap_servers: str,
+    brokers: Brokers,
     *,
     records: int | None = None,
     until: int | None = None,
@@ -122,20 +123,18 @@ def produce(
     :class:`Refused` when a newer producer has fenced this one.
     """
     transactional_id = f"{pipeline.topology.application_id}-producer"
-    producer = Producer(
-        client_config(
-            bootstrap_servers,
-            transactional_id=transactional_id,
-            partitioner=LIBRDKAFKA_PARTITIONER,
-            linger_ms=20,
-            compression_type="lz4",
-            batch_size=500_000,
-            queue_buffering_max_messages=2 * TRANSACTION_RECORDS,
-        )
-        | {"enable.idempotence": True, "acks": "all"}
+    producer = brokers.producer(
+        transactional_id=transactional_id,
+        partitioner=LIBRDKAFKA_PARTITIONER,
+        linger_ms=20,
+        compression_type="lz4",
+        batch_size=500_000,
+        queue_buffering_max_messages=2 * TRANSACTION_RECORDS,
+        enable_idempotence=True,
+        acks="all",
     )
     try:
-        first = number = _open(pipeline, producer, bootstrap_servers)
+        first = number = _open(pipeline, producer, brokers)
         if records is not None:
             until = first + records
         began = time.monotonic()
@@ -157,17 +156,17 @@ def produce(
                 observed="a newer producer with the same transactional id",
                 remedy="Its unfinished transaction is aborted and nothing is lost. A retry would fence the newer one.",
             ) from error
-        raise_no_answer(error, f"the transactions of {transactional_id}", bootstrap_servers, _COMMIT_SECONDS)
+        raise_unavailable(error, f"the transactions of {transactional_id}", brokers, _COMMIT_SECONDS)
     return Produced(first, number, time.monotonic() - began, partitions)
 
 
-def _open(pipeline: Pipeline, producer: Producer, bootstrap_servers: str) -> int:
-    next_number(pipeline, bootstrap_servers)  # says in its own words when brokers or topic are away
+def _open(pipeline: Pipeline, producer: Producer, brokers: Brokers) -> int:
+    next_number(pipeline, brokers)  # says in its own words when brokers or topic are away
     try:
         producer.init_transactions(3 * ANSWER_SECONDS)
     except KafkaException as error:
-        raise_no_answer(error, "a transactional id", bootstrap_servers, 3 * ANSWER_SECONDS)
-    return next_number(pipeline, bootstrap_servers)  # only now is what an older producer left settled
+        raise_unavailable(error, "a transactional id", brokers, 3 * ANSWER_SECONDS)
+    return next_number(pipeline, brokers)  # only now is what an older producer left settled
 
 
 def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Counter[int]:

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType
 
 from streamplan.errors import Refused, StreamplanError
-from streamplan.kafka.brokers import ANSWER_SECONDS, admin_client, ask, code_of, raise_no_answer
+from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
+from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
 from streamplan.maintenance.repartition_plan import held
 from streamplan.maintenance.reset_plan import internal_topics
 from streamplan.model.pipeline import Pipeline
@@ -38,7 +39,7 @@ class _Snapshot:
 
 
 def observe_topics(
-    bootstrap_servers: str,
+    brokers: Brokers,
     names: Sequence[str],
     *,
     admin: AdminClient | None = None,
@@ -48,8 +49,8 @@ def observe_topics(
 
     Raises :class:`streamplan.errors.BrokersUnavailable` when the brokers do not answer within the deadline.
     """
-    client = admin if admin is not None else admin_client(bootstrap_servers)
-    return dict(_observe(client, bootstrap_servers, names, deadline_seconds).topics)
+    client = admin if admin is not None else brokers.admin()
+    return dict(_observe(client, brokers, names, deadline_seconds).topics)
 
 
 def brokers_of(metadata: ClusterMetadata) -> frozenset[int]:
@@ -68,7 +69,7 @@ def brokers_of(metadata: ClusterMetadata) -> frozenset[int]:
 
 
 def apply_topics(
-    bootstrap_servers: str,
+    brokers: Brokers,
     pipeline: Pipeline,
     *,
     show: Callable[[str], None] | None = None,
@@ -80,16 +81,14 @@ def apply_topics(
     :class:`Refused` when a topic disagrees with its declaration: every difference is listed and nothing is created.
     """
     specs = pipeline.topics()
-    refuse_unfinished_move(bootstrap_servers, pipeline, deadline_seconds=deadline_seconds)
-    return apply_specs(bootstrap_servers, pipeline.name, specs, show=show, deadline_seconds=deadline_seconds)
+    refuse_unfinished_move(brokers, pipeline, deadline_seconds=deadline_seconds)
+    return apply_specs(brokers, pipeline.name, specs, show=show, deadline_seconds=deadline_seconds)
 
 
-def refuse_unfinished_move(
-    bootstrap_servers: str, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS
-) -> None:
+def refuse_unfinished_move(brokers: Brokers, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS) -> None:
     """Topics that are missing while a move is under way hold records elsewhere: created here, they would be empty."""
     names = [held(spec).name for spec in internal_topics(pipeline)]
-    if found := observe_topics(bootstrap_servers, names, deadline_seconds=deadline_seconds):
+    if found := observe_topics(brokers, names, deadline_seconds=deadline_seconds):
         raise Refused(
             f"the topics of {pipeline.name} are being moved to another number of partitions",
             expected="no move under way",
@@ -99,7 +98,7 @@ def refuse_unfinished_move(
 
 
 def apply_specs(
-    bootstrap_servers: str,
+    brokers: Brokers,
     subject: str,
     specs: Sequence[TopicSpec],
     *,
@@ -108,15 +107,15 @@ def apply_specs(
 ) -> TopicPlan:
     """The same for some topics of ``subject``, the name of a pipeline."""
     names = [spec.name for spec in specs]
-    admin = admin_client(bootstrap_servers)
+    admin = brokers.admin()
     deadline = time.monotonic() + CREATED_SECONDS
     while True:
-        before = _observe(admin, bootstrap_servers, names, deadline_seconds)
+        before = _observe(admin, brokers, names, deadline_seconds)
         replication_factor = resolve_replication_factor(len(before.brokers))
         plan = plan_topics(specs, before.topics, replication_factor=replication_factor)
         # A broker may not know yet of a topic that was made a moment ago. The controller does, and what it knows must
         # be seen and compared before anything is created.
-        if plan.differences or not _create(admin, bootstrap_servers, plan, deadline_seconds, validate_only=True):
+        if plan.differences or not _create(admin, brokers, plan, deadline_seconds, validate_only=True):
             break
         if time.monotonic() > deadline:
             raise StreamplanError(
@@ -135,8 +134,8 @@ def apply_specs(
             f"{count} of the topics of {subject} that exist are not as declared: {listed}",
             remedy=explain_differences(subject, plan.differences),
         )
-    _create(admin, bootstrap_servers, plan, deadline_seconds, validate_only=False)
-    _await_agreement(admin, bootstrap_servers, specs, replication_factor, deadline_seconds)
+    _create(admin, brokers, plan, deadline_seconds, validate_only=False)
+    _await_agreement(admin, brokers, specs, replication_factor, deadline_seconds)
     return plan
 
 
@@ -156,15 +155,15 @@ def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
     return f"{spec.name} ({spec.role}, {spec.partitions} partitions): {configs}"
 
 
-def _observe(admin: AdminClient, bootstrap_servers: str, names: Sequence[str], seconds: float) -> _Snapshot:
+def _observe(admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds: float) -> _Snapshot:
     # All topics are listed: asking for one by name may create it, where the brokers do that.
-    metadata: ClusterMetadata = ask(
-        lambda left: admin.list_topics(timeout=left), "its topics", bootstrap_servers, seconds
+    metadata: ClusterMetadata = call_with_retry(
+        lambda left: admin.list_topics(timeout=left), "its topics", brokers, seconds
     )
     found = {name: metadata.topics[name] for name in names if name in metadata.topics}
     # A topic that is being created may be listed before it can be described.
     found = {name: topic for name, topic in found.items() if topic.error is None and topic.partitions}
-    configs = _observe_configs(admin, bootstrap_servers, list(found), seconds)
+    configs = _observe_configs(admin, brokers, list(found), seconds)
     return _Snapshot(
         brokers=brokers_of(metadata),
         topics={
@@ -187,7 +186,7 @@ def _observe(admin: AdminClient, bootstrap_servers: str, names: Sequence[str], s
 
 
 def _observe_configs(
-    admin: AdminClient, bootstrap_servers: str, names: Sequence[str], seconds: float
+    admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds: float
 ) -> dict[str, dict[str, str]]:
     if not names:
         return {}
@@ -197,16 +196,14 @@ def _observe_configs(
         try:
             entries = future.result(seconds + 1.0)
         except (KafkaException, TimeoutError) as error:
-            if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 continue  # deleted, or not yet known to the broker that was asked
-            raise_no_answer(error, f"the configs of {resource.name}", bootstrap_servers, seconds)
+            raise_unavailable(error, f"the configs of {resource.name}", brokers, seconds)
         configs[resource.name] = {name: entry.value for name, entry in entries.items() if entry.value is not None}
     return configs
 
 
-def _create(
-    admin: AdminClient, bootstrap_servers: str, plan: TopicPlan, seconds: float, *, validate_only: bool
-) -> list[str]:
+def _create(admin: AdminClient, brokers: Brokers, plan: TopicPlan, seconds: float, *, validate_only: bool) -> list[str]:
     """Create what the plan says, or have the brokers check all of it first. Returns topics that exist already."""
     if not plan.create:
         return []
@@ -225,9 +222,9 @@ def _create(
         try:
             future.result(seconds + 1.0)
         except (KafkaException, TimeoutError) as error:
-            code = code_of(error)
+            code = error_code(error)
             if code is None or code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-                raise_no_answer(error, f"the creation of {name}", bootstrap_servers, seconds)
+                raise_unavailable(error, f"the creation of {name}", brokers, seconds)
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 existing.append(name)
             else:
@@ -241,13 +238,13 @@ def _create(
 
 
 def _await_agreement(
-    admin: AdminClient, bootstrap_servers: str, specs: Sequence[TopicSpec], replication_factor: int, seconds: float
+    admin: AdminClient, brokers: Brokers, specs: Sequence[TopicSpec], replication_factor: int, seconds: float
 ) -> None:
     names = [spec.name for spec in specs]
     deadline = time.monotonic() + CREATED_SECONDS
     agreeing = 0
     while True:
-        found = _observe(admin, bootstrap_servers, names, seconds)
+        found = _observe(admin, brokers, names, seconds)
         after = plan_topics(specs, found.topics, replication_factor=replication_factor)
         # Each look may be answered by another broker, and they learn of a topic one after the other.
         agreeing = 0 if after.create or after.differences or found.leaderless else agreeing + 1

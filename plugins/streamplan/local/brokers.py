@@ -21,6 +21,7 @@ from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.files import write_atomically
 from streamplan.java import require_java
+from streamplan.kafka.brokers import Brokers
 from streamplan.local.jars import BROKERS, require
 from streamplan.local.ports import LOOPBACK, Ports
 from streamplan.settings import Settings
@@ -104,6 +105,11 @@ class EmbeddedKafka:
     def bootstrap_servers(self) -> str:
         """The addresses at which clients find the brokers."""
         return ",".join(self._advertised_address(node) for node in NODES)
+
+    @property
+    def brokers(self) -> Brokers:
+        """The brokers, as clients on this machine connect to them."""
+        return Brokers(self.bootstrap_servers)
 
     def address(self, node: int) -> str:
         """Return the address on which the node listens."""
@@ -278,9 +284,9 @@ class EmbeddedKafka:
         return file.read_text()
 
 
-def local_bootstrap_servers(settings: Settings) -> str:
-    """Return where clients find the brokers of this machine's deployment, running or not."""
-    return EmbeddedKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).bootstrap_servers
+def local_brokers(settings: Settings) -> Brokers:
+    """Return the brokers of this machine's deployment, running or not."""
+    return EmbeddedKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).brokers
 
 
 def _name(node: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamplan.checks.framework.application import aggregations
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.deletion import delete_records
 from streamplan.maintenance.purge_plan import Positions, plan_purge
@@ -37,7 +38,7 @@ class Purged:
         return f"purged {', '.join(listed)}"
 
 
-def purge(pipeline: Pipeline, bootstrap_servers: str, settings: Settings) -> Purged:
+def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
     """Delete what no one needs any more: the aggregator, a restarted aggregator, and the totals check.
 
     Below the group's position, below what Spark has finished (a micro-batch whose transactions are committed is read
@@ -48,7 +49,7 @@ def purge(pipeline: Pipeline, bootstrap_servers: str, settings: Settings) -> Pur
     counts = aggregations(pipeline)
     if not counts:
         return Purged({}, f"the totals of {pipeline.name} are recounted from all records of its repartition topics")
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(brokers)
     verified = SqliteVerifiedStore(verified_file(settings.reports, pipeline.name)).verified()
     purged: dict[str, Mapping[int, int]] = {}
     for count in counts:
@@ -62,6 +63,6 @@ def purge(pipeline: Pipeline, bootstrap_servers: str, settings: Settings) -> Pur
             needed.append(by_spark.get(topic, {}))
         starts = {partition: found.start for partition, found in cluster.offsets(topic).items()}
         if until := plan_purge(starts, needed):
-            delete_records(bootstrap_servers, topic, until)
+            delete_records(brokers, topic, until)
             purged[topic] = until
     return Purged(purged, "all that is verified is purged already")

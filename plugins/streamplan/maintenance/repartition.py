@@ -13,6 +13,7 @@ from typing import Any
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka import copying
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.dead_letter_copying import relocated
 from streamplan.kafka.deletion import delete_group, delete_topics
@@ -44,7 +45,7 @@ class Move:
     """A pipeline whose declaration names a move, and where it is to take place."""
 
     pipeline: Pipeline
-    bootstrap_servers: str
+    brokers: Brokers
     settings: Settings
     watched_seconds: float = WATCHED_SECONDS
 
@@ -58,7 +59,7 @@ class Move:
         moved = pipeline.repartition_from
         require_rest(
             pipeline,
-            self.bootstrap_servers,
+            self.brokers,
             self.settings,
             what="more partitions",
             runs=runs,
@@ -72,7 +73,7 @@ class Move:
             if fault := name_fault(spec.name):
                 raise Refused(f"the topic that holds the records of {spec.name} meanwhile: {fault}")
         names = [*(spec.name for spec in (*specs, *holding)), *moved.values()]
-        counts = {name: topic.partitions for name, topic in observe_topics(self.bootstrap_servers, names).items()}
+        counts = {name: topic.partitions for name, topic in observe_topics(self.brokers, names).items()}
         refuse_other_counts(pipeline, counts)
         cluster, ledger = self._cluster(), self._ledger()
         begun = self._destroys(ledger)
@@ -106,7 +107,7 @@ class Move:
         """Do what was approved."""
         plan = self.observe(runs=runs)
         if plan.done:
-            delete_topics(self.bootstrap_servers, plan.left_over)
+            delete_topics(self.brokers, plan.left_over)
             say(plan.text)
             return
         plan.refuse_other(approved)
@@ -120,7 +121,7 @@ class Move:
                 self._hold(spec, say)
         gate = self.pipeline.topology.dead_letter_topic
         if gate not in self._ledger():  # else all is done, and the application may have run since
-            delete_topics(self.bootstrap_servers, [gate])
+            delete_topics(self.brokers, [gate])
             for spec in anew:
                 if spec.name != gate:
                     self._make_anew(spec, say)
@@ -131,8 +132,8 @@ class Move:
             self._set_positions(plan, say)
             self._make_anew(specs[gate], say)
         # In this order: without a ledger a move is over, and what held records can only be deleted.
-        delete_group(self.bootstrap_servers, ledger_group(self.pipeline))
-        delete_topics(self.bootstrap_servers, [held(spec).name for spec in specs.values()])
+        delete_group(self.brokers, ledger_group(self.pipeline))
+        delete_topics(self.brokers, [held(spec).name for spec in specs.values()])
         left = ", ".join(one.topic for one in plan.sources)
         say(f"{self.pipeline.name} has moved. {left} is left in place: delete it when nobody reads it any more")
 
@@ -142,7 +143,7 @@ class Move:
 
     def _cluster(self) -> KafkaCluster:
         """A new one: it asks for partition counts once, and they change here."""
-        return KafkaCluster(self.bootstrap_servers)
+        return KafkaCluster(self.brokers)
 
     def _ledger(self) -> Mapping[str, Mapping[int, int]]:
         return self._cluster().read_by(ledger_group(self.pipeline))
@@ -151,7 +152,7 @@ class Move:
         """That ``topic`` is complete up to its ends."""
         ends = {partition: found.end for partition, found in self._cluster().offsets(topic).items()}
         set_positions(
-            self.bootstrap_servers,
+            self.brokers,
             ledger_group(self.pipeline),
             {(topic, partition): end for partition, end in ends.items()},
         )
@@ -181,15 +182,15 @@ class Move:
         counts += [one.partitions_before for one in (*plan.sources, *plan.internal)]
         groups = self.pipeline.topology.subtopologies
         tasks = [TaskId(group.id, partition) for group in groups for partition in range(max(counts))]
-        fence(self.bootstrap_servers, self._id, tasks)
+        fence(self.brokers, self._id, tasks)
 
     def _copy_source(self, one: Moved, say: Callable[[str], None]) -> None:
         if one.to in self._ledger():
             return
         spec = next(spec for spec in self.pipeline.topics() if spec.name == one.to)
-        apply_specs(self.bootstrap_servers, self.pipeline.name, [spec])
+        apply_specs(self.brokers, self.pipeline.name, [spec])
         copying.copy_topic(
-            self.bootstrap_servers,
+            self.brokers,
             one.topic,
             one.to,
             one.partitions,
@@ -222,11 +223,9 @@ class Move:
         holder = held(spec, **{"max.message.bytes": most})
         if holder.name in self._ledger():
             return
-        delete_topics(self.bootstrap_servers, [holder.name])
-        apply_specs(self.bootstrap_servers, self.pipeline.name, [holder])
-        written = copying.write_all(
-            self.bootstrap_servers, holder.name, self._rows(spec), transactional_id=self._writer(spec)
-        )
+        delete_topics(self.brokers, [holder.name])
+        apply_specs(self.brokers, self.pipeline.name, [holder])
+        written = copying.write_all(self.brokers, holder.name, self._rows(spec), transactional_id=self._writer(spec))
         self._note(holder.name)
         say(f"{spec.name}: {written:,} records are held in {holder.name}")
 
@@ -247,15 +246,13 @@ class Move:
         """Delete a topic, create it with the new count, and fill it from where its records are held."""
         if spec.name in self._ledger():
             return
-        delete_topics(self.bootstrap_servers, [spec.name])
+        delete_topics(self.brokers, [spec.name])
         holder = self._cluster().topics([held(spec).name])[held(spec).name]
         configs = {**spec.configs, "max.message.bytes": holder.configs["max.message.bytes"]}
-        apply_specs(self.bootstrap_servers, self.pipeline.name, [replace(spec, configs=configs)])
+        apply_specs(self.brokers, self.pipeline.name, [replace(spec, configs=configs)])
         rows = (copying.Placed(one.partition, one) for one in copying.all_records(self._cluster(), held(spec).name))
         gate = spec.role is TopicRole.DEAD_LETTER
-        written = copying.write_all(
-            self.bootstrap_servers, spec.name, rows, transactional_id=self._writer(spec), at_once=gate
-        )
+        written = copying.write_all(self.brokers, spec.name, rows, transactional_id=self._writer(spec), at_once=gate)
         self._note(spec.name)
         say(f"{spec.name}: made again with {spec.partitions} partitions and {written:,} records")
 
@@ -279,7 +276,7 @@ class Move:
                 observed=f"none of {', '.join(missing)}",
                 remedy="Run this again: it makes those topics once more.",
             )
-        set_positions(self.bootstrap_servers, self._id, positions)
+        set_positions(self.brokers, self._id, positions)
         say(f"group {self._id}: positions set in {', '.join(topics)}")
 
     def _writer(self, spec: TopicSpec) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from streamplan import processes
 from streamplan.errors import Refused
-from streamplan.kafka.brokers import require_reachable
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
+from streamplan.kafka.requests import require_reachable
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS
 from streamplan.reports.status import read_status, status_file
@@ -21,7 +22,7 @@ WATCHED_SECONDS = 3.0
 
 def require_rest(
     pipeline: Pipeline,
-    bootstrap_servers: str,
+    brokers: Brokers,
     settings: Settings,
     *,
     what: str,
@@ -37,14 +38,14 @@ def require_rest(
     ``jobs``   of the pipeline that must not run
     ``still``  topics whose ends must not move, besides those the application writes
     """
-    require_reachable(bootstrap_servers)
+    require_reachable(brokers)
     signs = [f"an active run of {run}" for run in runs]
     signs += _processes(pipeline, settings, jobs)
     signs += _heartbeats(pipeline, settings)
     group = pipeline.topology.application_id
-    signs += [f"a member of consumer group {group}: {member}" for member in members(bootstrap_servers, group)]
+    signs += [f"a member of consumer group {group}: {member}" for member in members(brokers, group)]
     if not signs:
-        signs += _movements(pipeline, bootstrap_servers, still, watched_seconds)
+        signs += _movements(pipeline, brokers, still, watched_seconds)
     if signs:
         raise Refused(
             f"{what} of {pipeline.name}",
@@ -74,11 +75,9 @@ def _heartbeats(pipeline: Pipeline, settings: Settings) -> Iterable[str]:
         )
 
 
-def _movements(
-    pipeline: Pipeline, bootstrap_servers: str, still: Sequence[str], watched_seconds: float
-) -> Iterable[str]:
+def _movements(pipeline: Pipeline, brokers: Brokers, still: Sequence[str], watched_seconds: float) -> Iterable[str]:
     group = pipeline.topology.application_id
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(brokers)
     specs = pipeline.topics()
     sources = {
         topic for subtopology in pipeline.topology.subtopologies for topic in pipeline.source_topics(subtopology)

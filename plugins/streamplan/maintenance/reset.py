@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamplan.errors import Refused
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.deletion import delete_group, delete_topics
 from streamplan.kafka.groups import fence
@@ -21,7 +22,7 @@ from streamplan.spark.state.offset_log import checkpoint_location
 
 def observe_reset(
     pipeline: Pipeline,
-    bootstrap_servers: str,
+    brokers: Brokers,
     settings: Settings,
     *,
     runs: Sequence[str] = (),
@@ -31,9 +32,9 @@ def observe_reset(
 
     ``runs``  active runs of DAGs that work on the application
     """
-    require_rest(pipeline, bootstrap_servers, settings, what="the reset", runs=runs, watched_seconds=watched_seconds)
-    refuse_unfinished_move(bootstrap_servers, pipeline)
-    cluster = KafkaCluster(bootstrap_servers)
+    require_rest(pipeline, brokers, settings, what="the reset", runs=runs, watched_seconds=watched_seconds)
+    refuse_unfinished_move(brokers, pipeline)
+    cluster = KafkaCluster(brokers)
     application_id = pipeline.topology.application_id
     there = cluster.topics([spec.name for spec in internal_topics(pipeline)])
     positions = cluster.read_by(application_id)
@@ -57,7 +58,7 @@ def observe_reset(
 
 def apply_reset(
     pipeline: Pipeline,
-    bootstrap_servers: str,
+    brokers: Brokers,
     settings: Settings,
     approved: ResetPlan,
     *,
@@ -70,7 +71,7 @@ def apply_reset(
     In this order an aggregator that is started in between refuses: first there are no positions beside a checkpoint,
     then no topics. Nothing is deleted when there is more than was approved.
     """
-    plan = observe_reset(pipeline, bootstrap_servers, settings, runs=runs, watched_seconds=watched_seconds)
+    plan = observe_reset(pipeline, brokers, settings, runs=runs, watched_seconds=watched_seconds)
     if more := plan.more_than(approved):
         raise Refused(
             f"the reset of {pipeline.name}",
@@ -79,14 +80,14 @@ def apply_reset(
             remedy="The application has run since. Nothing was deleted: look at a new plan.",
         )
     application_id = plan.application_id
-    fence(bootstrap_servers, application_id, pipeline.tasks())
-    delete_group(bootstrap_servers, application_id)
+    fence(brokers, application_id, pipeline.tasks())
+    delete_group(brokers, application_id)
     say(f"group {application_id}: its positions are deleted")
-    delete_topics(bootstrap_servers, list(plan.topics))
+    delete_topics(brokers, list(plan.topics))
     say(f"deleted {', '.join(plan.topics) or 'no topic'}")
     checkpoints.delete(settings.checkpoints, application_id)
     say(f"checkpoints: none in {checkpoint_location(settings.checkpoints, application_id)}")
     for name in plan.files:
         Path(settings.reports, name).unlink(missing_ok=True)
-    apply_topics(bootstrap_servers, pipeline, show=say)
+    apply_topics(brokers, pipeline, show=say)
     say(f"{pipeline.name} is reset: the next start of its aggregator reads the input from the beginning")

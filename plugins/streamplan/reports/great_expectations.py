@@ -21,6 +21,7 @@ from streamplan.checks.framework.check import Check, CheckResult, Observation, O
 from streamplan.checks.framework.check import run_check as run_once
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.reports.results import write_result
 from streamplan.settings import Settings
@@ -79,15 +80,15 @@ def run_check(
     application: Application,
     check: Check,
     *,
-    bootstrap_servers: str,
+    brokers: Brokers,
     settings: Settings,
     cluster: Cluster | None = None,
 ) -> CheckResult:
     """Observe, judge, write the result. Does not raise for what it finds: see the outcome and the reason.
 
-    ``cluster`` stands in for the one at ``bootstrap_servers``.
+    ``cluster`` stands in for the one at ``brokers``.
     """
-    result = run_once(application, check, cluster if cluster is not None else KafkaCluster(bootstrap_servers))
+    result = run_once(application, check, cluster if cluster is not None else KafkaCluster(brokers))
     if result.outcome is not Outcome.COULD_NOT_LOOK:
         try:
             verdict = judge(application.name, check, result.observations, at=result.at, reports=settings.reports)

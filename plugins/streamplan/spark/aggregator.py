@@ -63,7 +63,7 @@ class Progress:
 def refuse_unfit_topics(deployment: Deployment) -> None:
     """Every topic exists with its partition count, or :class:`Refused` naming all that do not."""
     specs = deployment.pipeline.topics()
-    observed = observe_topics(deployment.bootstrap_servers, [spec.name for spec in specs])
+    observed = observe_topics(deployment.brokers, [spec.name for spec in specs])
     faults = [
         f"{spec.name} has {observed[spec.name].partitions} partitions, not {spec.partitions}"
         if spec.name in observed

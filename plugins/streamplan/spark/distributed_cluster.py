@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from streamplan.checks.framework.cluster import Chunk, Result
 from streamplan.kafka import parallel_read as shares
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 
 SHARE = 5_000_000
@@ -17,8 +18,8 @@ SHARE = 5_000_000
 class DistributedCluster(KafkaCluster):
     """Each share of a :meth:`fold` is a task of Spark, which reads it from Kafka by itself."""
 
-    def __init__(self, spark: SparkSession, bootstrap_servers: str) -> None:
-        super().__init__(bootstrap_servers)
+    def __init__(self, spark: SparkSession, brokers: Brokers) -> None:
+        super().__init__(brokers)
         self._context = spark.sparkContext
 
     def fold(
@@ -27,9 +28,9 @@ class DistributedCluster(KafkaCluster):
         offsets = sum(max(last - first, 0) for first, last in ranges.values())
         count = max(self._context.defaultParallelism, -(-offsets // SHARE))
         divided = [share for share in shares.divide(ranges, count) if share]
-        servers, deadline = self.bootstrap_servers, self.deadline_seconds
+        brokers, deadline = self._brokers, self.deadline_seconds
 
         def read(share: Mapping[int, tuple[int, int]]) -> Result:
-            return function(KafkaCluster(servers, deadline_seconds=deadline).read(topic, share))
+            return function(KafkaCluster(brokers, deadline_seconds=deadline).read(topic, share))
 
         yield from self._context.parallelize(divided, max(len(divided), 1)).map(read).toLocalIterator(True)

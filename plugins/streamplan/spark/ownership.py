@@ -26,7 +26,7 @@ class Ownership:
     def __init__(self, deployment: Deployment, spark: SparkSession, report: Callable[[str], None]) -> None:
         self._application = Application(
             deployment.pipeline,
-            deployment.bootstrap_servers,
+            deployment.brokers,
             transaction_timeout_ms=deployment.transaction_timeout_ms,
         )
         self.claimed = self._application.claim(

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import Claimed
 from streamplan.model.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.model.pipeline import Pipeline
@@ -57,7 +58,7 @@ class Deployment:
     """
 
     pipeline: Pipeline
-    bootstrap_servers: str
+    brokers: Brokers
     checkpoints: str
     max_offsets: int | None = None
     transaction_timeout_ms: int = 60_000
@@ -179,7 +180,7 @@ def _target(
     topology = deployment.pipeline.topology
     dead_letters = next(spec for spec in deployment.pipeline.topics() if spec.name == topology.dead_letter_topic)
     return SinkTarget(
-        bootstrap_servers=deployment.bootstrap_servers,
+        brokers=deployment.brokers,
         application_id=topology.application_id,
         generation=claimed.generation,
         transaction_timeout_ms=deployment.transaction_timeout_ms,
@@ -241,7 +242,7 @@ def _read_stream(spark: SparkSession, deployment: Deployment, subtopology: Subto
         max_offsets = max(1, deployment.micro_batch(subtopology) // streams)
     return read_stream(
         spark,
-        deployment.bootstrap_servers,
+        deployment.brokers,
         topic,
         partitions=deployment.source_partitions,
         max_offsets=max_offsets,

@@ -24,6 +24,7 @@ from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import ConsistentCut, Deadline, await_consistent_cut
 from streamplan.errors import CouldNotLook
+from streamplan.kafka.brokers import Brokers
 from streamplan.model.operations import Aggregate, Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology
@@ -44,14 +45,14 @@ NAMED = 20
 @dataclass(frozen=True)
 class _Reader:
     spark: SparkSession
-    bootstrap_servers: str
+    brokers: Brokers
 
     def read(self, topic: str, ends: Mapping[int, int]) -> DataFrame:
         """Committed records of a topic up to ``ends``, by partition."""
-        return read_batch(self.spark, self.bootstrap_servers, topic, ends)
+        return read_batch(self.spark, self.brokers, topic, ends)
 
 
-def recount(spark: SparkSession, pipeline: Pipeline, cluster: Cluster, bootstrap_servers: str) -> Iterator[Observation]:
+def recount(spark: SparkSession, pipeline: Pipeline, cluster: Cluster, brokers: Brokers) -> Iterator[Observation]:
     """The rows of the totals check. Raises :class:`CouldNotLook` where input is gone."""
     assert spark.streams.active is not None  # a batch look-up asks the state store coordinator, which this makes
     topology = pipeline.topology
@@ -71,7 +72,7 @@ def recount(spark: SparkSession, pipeline: Pipeline, cluster: Cluster, bootstrap
         if not any(any(positions.values()) for positions in cut.positions.values()):
             yield Observation(f"{', '.join(topics)}: records processed", "at least 1", "none")
             continue
-        reader = _Reader(spark, bootstrap_servers)
+        reader = _Reader(spark, brokers)
         expected = _expected(pipeline, subtopology, schemas, reader, cut).persist()
         try:
             yield from _compare(pipeline, subtopology, reader, cut, expected)

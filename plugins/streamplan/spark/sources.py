@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streamplan.kafka.brokers import Brokers
+
 HEADERS = "string"
 """The type of the column ``headers``: JSON, with the values in base64; null for a record without headers.
 
@@ -26,13 +28,13 @@ _FETCHED_BYTES = 16 * 1024 * 1024
 
 
 def read_stream(
-    spark: SparkSession, bootstrap_servers: str, topic: str, *, partitions: int, max_offsets: int | None = None
+    spark: SparkSession, brokers: Brokers, topic: str, *, partitions: int, max_offsets: int | None = None
 ) -> DataFrame:
     """Read the committed records of a topic as a stream.
 
     Args:
         spark: The session of the query.
-        bootstrap_servers: The brokers.
+        brokers: The brokers.
         topic: The name in Kafka.
         partitions: How many partitions the session's streams read at a time, all together.
         max_offsets: The most offsets of one micro-batch; None takes all that there are.
@@ -42,7 +44,7 @@ def read_stream(
     """
     reader = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**brokers.spark_options())
         .options(**consumer_options(partitions))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")  # Checkpoint.begin_at gives a new checkpoint its first offsets
@@ -56,7 +58,7 @@ def read_stream(
 
 def read_batch(
     spark: SparkSession,
-    bootstrap_servers: str,
+    brokers: Brokers,
     topic: str,
     ends: Mapping[int, int],
     starts: Mapping[int, int] | None = None,
@@ -65,7 +67,7 @@ def read_batch(
 
     Args:
         spark: Any session.
-        bootstrap_servers: The brokers.
+        brokers: The brokers.
         topic: The name in Kafka.
         ends: For each partition the offset past the last record that is read.
         starts: For each partition the first offset that is read; None begins at the first offset there is.
@@ -75,7 +77,7 @@ def read_batch(
     """
     reader = (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**brokers.spark_options())
         .options(**consumer_options(len(ends)))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest" if starts is None else _offsets(topic, starts))

@@ -21,6 +21,7 @@ from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome, run_check, sentence
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import BrokersUnavailable
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.brokers import EmbeddedKafka
 from streamplan.model.processor_topology import TaskId
@@ -65,7 +66,7 @@ def looks(
     subject = application_of(application.pipeline)
 
     def result(check: Check) -> CheckResult:
-        cluster = KafkaCluster(application.bootstrap_servers, deadline_seconds=deadline_seconds)
+        cluster = KafkaCluster(Brokers(application.bootstrap_servers), deadline_seconds=deadline_seconds)
         return run_check(subject, check, cluster)
 
     with ThreadPoolExecutor(len(CHECKS)) as threads:
@@ -130,7 +131,7 @@ def add_partition(application: App, topic: str) -> None:
     eventually(
         lambda: (
             application.cluster.topics([topic])[topic].partitions == 3
-            and sorted(KafkaCluster(application.bootstrap_servers).offsets(topic)) == [0, 1, 2]
+            and sorted(KafkaCluster(Brokers(application.bootstrap_servers)).offsets(topic)) == [0, 1, 2]
         ),
         "three partitions",
     )
@@ -518,7 +519,7 @@ def test_healthy_oddities(application: App) -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_brokers_away(check: Check) -> None:
-    away = KafkaCluster("127.0.0.1:1", deadline_seconds=0.5)
+    away = KafkaCluster(Brokers("127.0.0.1:1"), deadline_seconds=0.5)
     with pytest.raises(BrokersUnavailable, match=r"127\.0\.0\.1:1.*Connection refused"):
         list(check.observe(application_of(PIPELINE), away))
 

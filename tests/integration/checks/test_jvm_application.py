@@ -34,6 +34,7 @@ from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckResult, Outcome, run_check, sentence
 from streamplan.checks.framework.consistent_cut import Deadline
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.copartitioning import copartition_groups
 from streamplan.model.description import read_description
@@ -86,7 +87,7 @@ class Running:
     @property
     def cluster(self) -> KafkaCluster:
         """A new one: partition counts are asked once."""
-        return KafkaCluster(self.bootstrap_servers)
+        return KafkaCluster(Brokers(self.bootstrap_servers))
 
     def order_many(self, count: int) -> None:
         for n in itertools.islice(self.produced, count):
@@ -442,17 +443,20 @@ def test_stores_of_every_kind(jvm: Any, bootstrap_servers: str, new_topic: NewTo
     with started(library, built, bootstrap_servers, tmp_path):
 
         def empty() -> list[str]:
-            cluster = KafkaCluster(bootstrap_servers)
+            cluster = KafkaCluster(Brokers(bootstrap_servers))
             made = [name for name in cluster.names() if name.startswith(f"{library.application_id}-")]
             return [name for name in made if not any(at.end for at in cluster.offsets(name).values())]
 
         eventually(
-            lambda: {clicks, views, users} <= KafkaCluster(bootstrap_servers).read_by(library.application_id).keys(),
+            lambda: (
+                {clicks, views, users}
+                <= KafkaCluster(Brokers(bootstrap_servers)).read_by(library.application_id).keys()
+            ),
             "positions in all sources",
         )
         eventually(lambda: not empty(), "records in every internal topic")
         for topology in (None, description):
-            cluster = KafkaCluster(bootstrap_servers)
+            cluster = KafkaCluster(Brokers(bootstrap_servers))
             found = discover(cluster, library.application_id, topology=topology)
             results = [run_check(found, check, cluster) for check in CHECKS if check.name not in not_applicable(found)]
             assert {result.outcome for result in results} == {Outcome.PASSED}, {one.check: told(one) for one in results}

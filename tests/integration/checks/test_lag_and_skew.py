@@ -19,6 +19,7 @@ from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
 from streamplan.checks.lag import LAG_DEADLINE
 from streamplan.errors import CouldNotLook
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.jars import KAFKA_STREAMS
@@ -319,8 +320,8 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
     source.repartition(name="again").group_by_key().count(store="totals")
     data = TestData((f"{name}-orders",), lambda n: (f"{name}-orders", b"%d" % (n % 40), b'{"Id": "%d"}' % n), "Id")
     pipeline = Pipeline(name, topology, "", {f"{name}-orders": 2}, data)
-    apply_topics(bootstrap_servers, pipeline)
-    subject, cluster = application_of(pipeline), KafkaCluster(bootstrap_servers)
+    apply_topics(Brokers(bootstrap_servers), pipeline)
+    subject, cluster = application_of(pipeline), KafkaCluster(Brokers(bootstrap_servers))
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
 
     def produce(number: int) -> None:
@@ -384,7 +385,7 @@ def _stay_healthy(subject: Application, cluster: KafkaCluster, repartition: str)
 def test_the_aggregator_says_how_it_is(aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path) -> None:
     """It runs, is stopped by a signal, goes on, and ends."""
     file = tmp_path / "reports" / "aggregator.json"
-    subject, cluster = application_of(ORDERS), KafkaCluster(bootstrap_servers)
+    subject, cluster = application_of(ORDERS), KafkaCluster(Brokers(bootstrap_servers))
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
     for n in range(19):
         key, value = order(n)

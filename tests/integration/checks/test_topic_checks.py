@@ -17,6 +17,7 @@ from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import Application, SubtopologyTopics, application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.consistent_cut import Deadline
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.topics import TopicRole, TopicSpec
 
@@ -79,7 +80,7 @@ def test_changelogs_of_every_kind_of_store(
     library = Library(jvm, f"stores-{uuid.uuid4().hex[:8]}")
     clicks, views = new_topic("clicks"), new_topic("views")
     built = every_kind_of_store(library, clicks, views)
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(Brokers(bootstrap_servers))
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
     with started(library, built, bootstrap_servers, tmp_path):
         for n in range(200):
@@ -160,7 +161,7 @@ def red(application: Application, cluster: KafkaCluster) -> list[Observation]:
 @pytest.fixture
 def eager_cleaner(bootstrap_servers: str) -> Iterator[None]:
     """It looks for work every 100 ms."""
-    brokers = [str(broker) for broker in KafkaCluster(bootstrap_servers).brokers()]
+    brokers = [str(broker) for broker in KafkaCluster(Brokers(bootstrap_servers)).brokers()]
     for broker in brokers:
         alter(bootstrap_servers, ResourceType.BROKER, broker, log_cleaner_backoff_ms="100")
     yield
@@ -176,7 +177,7 @@ def test_a_healthy_cleaner_is_not_accused(
     """Transactions of one record and of many, in segments of a second, by the clock of the records."""
     policy = {"cleanup.policy": "compact", "segment.ms": "1000", "max.message.bytes": "20000", **configs}
     topic = new_topic("app-store-changelog", partitions=1, configs=policy)
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(Brokers(bootstrap_servers))
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -251,5 +252,5 @@ def test_a_name_that_is_taken_but_for_a_dot(bootstrap_servers: str, new_topic: N
     taken = new_topic("taken.by-another")
     spec = TopicSpec(taken.replace(".", "_"), TopicRole.SINK, 2, {})
     application = Application("app", "app", (spec,), (SubtopologyTopics("tasks", ()),), (), (), declared=False)
-    rows = [row for row in names.CHECK.observe(application, KafkaCluster(bootstrap_servers)) if not row.agrees]
+    rows = [row for row in names.CHECK.observe(application, KafkaCluster(Brokers(bootstrap_servers))) if not row.agrees]
     assert [row.observed for row in rows] == [1, taken]

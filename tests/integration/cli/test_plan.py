@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from confluent_kafka.admin import AdminClient
 from streamplan.cli import main
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics
 from streamplan.pipelines import pipeline_named
@@ -18,9 +19,15 @@ from tests.support.records import read_committed
 
 def test_plan_measures_the_load_of_each_stream_task(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline = pipeline_named("skewed")
-    apply_topics(bootstrap_servers, pipeline)
+    apply_topics(Brokers(bootstrap_servers), pipeline)
     try:
-        produce(pipeline, bootstrap_servers, records=2000, stop=threading.Event(), progress=lambda number, until: None)
+        produce(
+            pipeline,
+            Brokers(bootstrap_servers),
+            records=2000,
+            stop=threading.Event(),
+            progress=lambda number, until: None,
+        )
         assert main(["plan", "skewed", "--instances", "8", "--bootstrap-servers", bootstrap_servers]) == 0
         told = capsys.readouterr().out
         records = Counter(message.partition() for message in read_committed(bootstrap_servers, "clicks"))

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone, records_of
 from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 
 from tests.support.fake_cluster import FakeCluster
@@ -65,7 +66,7 @@ class Real:
         self.bootstrap_servers = bootstrap_servers
         self.topic = f"reader-{os.getpid()}-{next(_numbers)}"
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        self.cluster = KafkaCluster(bootstrap_servers, deadline_seconds=15.0)
+        self.cluster = KafkaCluster(Brokers(bootstrap_servers), deadline_seconds=15.0)
         self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(120)
 
     def write(self, *values: bytes, partition: int = 0) -> None:
@@ -217,7 +218,7 @@ def test_records_are_in_the_order_of_their_offsets(real: Real) -> None:
 
 
 def test_brokers_that_are_away_are_named_with_how_long_was_tried() -> None:
-    away = KafkaCluster("127.0.0.1:1", deadline_seconds=1.0)
+    away = KafkaCluster(Brokers("127.0.0.1:1"), deadline_seconds=1.0)
     with pytest.raises(BrokersUnavailable, match=r"127\.0\.0\.1:1.*within 1 s.*Connection refused"):
         away.offsets("orders")
     with pytest.raises(BrokersUnavailable, match=r"127\.0\.0\.1:1"):

@@ -19,6 +19,7 @@ from streamplan.checks.framework.check import run_check
 from streamplan.checks.framework.cluster import Chunk, RecordsGone
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.reports.results import Recounted
 from streamplan.settings import PROJECT
@@ -76,7 +77,7 @@ def test_processes(
     bootstrap_servers: str, topic: str, ranges: dict[int, tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shares, "processes_for", lambda ranges: 3)
-    assert folded(KafkaCluster(bootstrap_servers), topic, ranges) == 3
+    assert folded(KafkaCluster(Brokers(bootstrap_servers)), topic, ranges) == 3
 
 
 @pytest.mark.parametrize("ranges", RANGES)
@@ -88,7 +89,7 @@ def test_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("streamplan.spark.distributed_cluster.SHARE", 10_000)
-    assert folded(DistributedCluster(spark, bootstrap_servers), topic, ranges) >= 1
+    assert folded(DistributedCluster(spark, Brokers(bootstrap_servers)), topic, ranges) >= 1
 
 
 def test_what_goes_wrong_in_a_share_is_raised_and_no_process_is_left(
@@ -104,9 +105,11 @@ def test_what_goes_wrong_in_a_share_is_raised_and_no_process_is_left(
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.delete_records([at])[at].result(120)
     with pytest.raises(RecordsGone, match=f"{topic}-1"):
-        list(KafkaCluster(bootstrap_servers).fold(topic, {0: (0, 3000), 1: (0, 3000)}, partial(count_keys, b"")))
+        list(
+            KafkaCluster(Brokers(bootstrap_servers)).fold(topic, {0: (0, 3000), 1: (0, 3000)}, partial(count_keys, b""))
+        )
     with pytest.raises(ZeroDivisionError):
-        next(KafkaCluster(bootstrap_servers).fold(topic, {0: (0, 27_000)}, divide_by_zero))
+        next(KafkaCluster(Brokers(bootstrap_servers)).fold(topic, {0: (0, 27_000)}, divide_by_zero))
     assert len(started) == 2
     assert all(process.poll() is not None for process in started)
 
@@ -143,7 +146,7 @@ def test_checks_read_by_spark_say_the_same(bootstrap_servers: str, spark: SparkS
             for name, result in found.items()
         }
 
-    clusters = (KafkaCluster(bootstrap_servers), DistributedCluster(spark, bootstrap_servers))
+    clusters = (KafkaCluster(Brokers(bootstrap_servers)), DistributedCluster(spark, Brokers(bootstrap_servers)))
     try:
         here, there = map(seen, clusters)
         assert here == there

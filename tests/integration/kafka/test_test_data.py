@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka import Message, Producer
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import next_number, produce
 from streamplan.model.pipeline import Pipeline
 from streamplan.settings import PROJECT
@@ -24,7 +25,7 @@ from tests.support.records import read_committed
 
 
 def write(pipeline: Pipeline, bootstrap_servers: str, **extent: int) -> None:
-    produce(pipeline, bootstrap_servers, stop=threading.Event(), progress=lambda number, until: None, **extent)
+    produce(pipeline, Brokers(bootstrap_servers), stop=threading.Event(), progress=lambda number, until: None, **extent)
 
 
 def numbers(messages: list[Message]) -> list[int]:
@@ -34,7 +35,7 @@ def numbers(messages: list[Message]) -> list[int]:
 def test_numbers_go_on_where_the_topic_ends(bootstrap_servers: str, new_topic: Callable[..., str]) -> None:
     pipeline = pipeline_of(new_topic("orders"))
     topic = pipeline.test_data.topics[0]
-    assert next_number(pipeline, bootstrap_servers) == 0
+    assert next_number(pipeline, Brokers(bootstrap_servers)) == 0
     write(pipeline, bootstrap_servers, records=19)
     write(pipeline, bootstrap_servers, records=6)
     write(pipeline, bootstrap_servers, until=25)  # reached already
@@ -65,9 +66,10 @@ def test_records_of_others_in_the_tail_do_not_disturb(bootstrap_servers: str, ne
 
 _KILLED = """
 import sys, threading
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import produce
 from tests.support.orders_pipeline import pipeline_of
-produce(pipeline_of(sys.argv[1]), sys.argv[2], until=int(sys.argv[3]), rate=20_000, stop=threading.Event(),
+produce(pipeline_of(sys.argv[1]), Brokers(sys.argv[2]), until=int(sys.argv[3]), rate=20_000, stop=threading.Event(),
         progress=lambda number, until: print(number, flush=True))
 """
 
@@ -142,7 +144,7 @@ def test_a_second_producer_fences_the_first(bootstrap_servers: str, new_topic: C
 
     def endless() -> None:
         try:
-            produce(pipeline, bootstrap_servers, rate=500, stop=stop, progress=progress)
+            produce(pipeline, Brokers(bootstrap_servers), rate=500, stop=stop, progress=progress)
         except StreamplanError as error:
             caught.append(error)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.errors import BrokersUnavailable, Refused
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics, format_plan, observe_topics
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
@@ -44,10 +45,10 @@ def names(pipeline: Pipeline) -> list[str]:
 
 def test_created_as_declared(bootstrap_servers: str, pipeline: Pipeline) -> None:
     shown: list[str] = []
-    plan = apply_topics(bootstrap_servers, pipeline, show=shown.append)
+    plan = apply_topics(Brokers(bootstrap_servers), pipeline, show=shown.append)
     assert [spec.name for spec in plan.create] == names(pipeline)
     assert all(f"+ {name} (" in shown[0] for name in names(pipeline))
-    observed = observe_topics(bootstrap_servers, names(pipeline))
+    observed = observe_topics(Brokers(bootstrap_servers), names(pipeline))
     assert {name: topic.partitions for name, topic in observed.items()} == dict.fromkeys(names(pipeline), 2)
     changelog = observed[f"{pipeline.name}-totals-changelog"]
     assert changelog.configs["cleanup.policy"] == "compact"
@@ -57,24 +58,24 @@ def test_created_as_declared(bootstrap_servers: str, pipeline: Pipeline) -> None
 
 
 def test_applied_again_nothing_changes(bootstrap_servers: str, pipeline: Pipeline) -> None:
-    apply_topics(bootstrap_servers, pipeline)
-    apply_topics(bootstrap_servers, pipeline)
-    before = observe_topics(bootstrap_servers, names(pipeline))
+    apply_topics(Brokers(bootstrap_servers), pipeline)
+    apply_topics(Brokers(bootstrap_servers), pipeline)
+    before = observe_topics(Brokers(bootstrap_servers), names(pipeline))
     assert len(before) == 4
-    plan = apply_topics(bootstrap_servers, pipeline)
+    plan = apply_topics(Brokers(bootstrap_servers), pipeline)
     assert not plan.create
     assert len(plan.agree) == 4
     assert "Nothing to create" in format_plan(plan)
-    assert observe_topics(bootstrap_servers, names(pipeline)) == before
+    assert observe_topics(Brokers(bootstrap_servers), names(pipeline)) == before
 
 
 def test_what_is_missing_is_added(bootstrap_servers: str, pipeline: Pipeline, admin: AdminClient) -> None:
-    apply_topics(bootstrap_servers, pipeline)
+    apply_topics(Brokers(bootstrap_servers), pipeline)
     gone = f"{pipeline.name}-dead-letter"
     admin.delete_topics([gone])[gone].result(120)
-    plan = apply_topics(bootstrap_servers, pipeline)
+    plan = apply_topics(Brokers(bootstrap_servers), pipeline)
     assert [spec.name for spec in plan.create] in ([gone], [])  # [] when its deletion was not seen by all brokers yet
-    assert gone in observe_topics(bootstrap_servers, [gone])
+    assert gone in observe_topics(Brokers(bootstrap_servers), [gone])
 
 
 def test_every_difference_is_refused_and_nothing_is_created(
@@ -90,15 +91,15 @@ def test_every_difference_is_refused_and_nothing_is_created(
     for future in made.values():
         future.result(120)
     with pytest.raises(Refused) as refusal:
-        apply_topics(bootstrap_servers, pipeline)
+        apply_topics(Brokers(bootstrap_servers), pipeline)
     text = str(refusal.value)
     assert f"{repartition}: partitions: expected 2, observed 3" in text
     assert f"{repartition}: retention.ms: expected -1, observed 604800000" in text
     assert f"{changelog}: cleanup.policy: expected compact, observed delete" in text
     assert f"{changelog}: replication: expected 2, observed 1" in text
     assert "Nothing was created" in text
-    assert set(observe_topics(bootstrap_servers, names(pipeline))) == {repartition, changelog}
-    assert observe_topics(bootstrap_servers, [repartition])[repartition].partitions == 3
+    assert set(observe_topics(Brokers(bootstrap_servers), names(pipeline))) == {repartition, changelog}
+    assert observe_topics(Brokers(bootstrap_servers), [repartition])[repartition].partitions == 3
 
 
 def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_servers: str, admin: AdminClient) -> None:
@@ -110,8 +111,8 @@ def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_server
     admin.create_topics([NewTopic(collides, 1)])[collides].result(120)
     try:
         with pytest.raises(Refused, match=rf"(?s){orders}.*Nothing was created"):
-            apply_topics(bootstrap_servers, pipeline)
-        assert observe_topics(bootstrap_servers, names(pipeline)) == {}
+            apply_topics(Brokers(bootstrap_servers), pipeline)
+        assert observe_topics(Brokers(bootstrap_servers), names(pipeline)) == {}
     finally:
         admin.delete_topics([collides])[collides].result(120)
 
@@ -119,5 +120,5 @@ def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_server
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:1,localhost:2"])
 def test_brokers_away(address: str) -> None:
     with pytest.raises(BrokersUnavailable, match=r"within 0\.5 s.*Connection refused") as error:
-        apply_topics(address, PIPELINE, deadline_seconds=0.5)
+        apply_topics(Brokers(address), PIPELINE, deadline_seconds=0.5)
     assert address in str(error.value)

@@ -12,6 +12,7 @@ from streamplan.checks import check_named, compaction, lag, topics
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.checks.framework.consistent_cut import Deadline
+from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance.purge import purge
 from streamplan.model.processor_topology import TaskId
 from streamplan.pipelines import pipeline_named
@@ -66,14 +67,14 @@ def test_what_is_verified_goes_and_every_check_stays_green(app: TransactionalApp
     app.produce(app.orders, b"order_bad", b"not JSON", partition=0)
     app.drain()
     servers = app.bootstrap_servers
-    assert "no cut" in purge(app.pipeline, servers, settings).line
+    assert "no cut" in purge(app.pipeline, Brokers(servers), settings).line
     assert starts(app) == {0: 0, 1: 0}
 
     assert outcomes(app, settings) == PASSED
     verified = positions(app)
     app.order_many(2_000, 2_100)
     app.drain()
-    done = purge(app.pipeline, servers, settings)
+    done = purge(app.pipeline, Brokers(servers), settings)
     assert done.until == {app.repartition: verified}
     assert starts(app) == verified  # what was counted since is not verified
     assert positions(app) != verified
@@ -81,15 +82,15 @@ def test_what_is_verified_goes_and_every_check_stays_green(app: TransactionalApp
     for _ in range(2):
         assert outcomes(app, settings, full=True) == PASSED
         assert outcomes(app, settings) == PASSED
-        assert purge(app.pipeline, servers, settings).until in ({app.repartition: positions(app)}, {})
+        assert purge(app.pipeline, Brokers(servers), settings).until in ({app.repartition: positions(app)}, {})
         assert starts(app) == positions(app)
         assert outcomes(app, settings) == PASSED
-        assert "purged already" in purge(app.pipeline, servers, settings).line
+        assert "purged already" in purge(app.pipeline, Brokers(servers), settings).line
         app.order_many(2_100, 2_200)
         for partition in (0, 1):  # on their way to the second sub-topology
             app.step(TaskId(0, partition))
         assert outcomes(app, settings)["totals"] == "passed"
-        purge(app.pipeline, servers, settings)
+        purge(app.pipeline, Brokers(servers), settings)
         assert starts(app) == positions(app)
         app.drain()
 
@@ -98,7 +99,7 @@ def test_a_wrong_total_is_found_behind_a_purge(app: TransactionalApplication, se
     app.order_many(0, 100)
     app.drain()
     assert outcomes(app, settings) == PASSED
-    assert purge(app.pipeline, app.bootstrap_servers, settings).until
+    assert purge(app.pipeline, Brokers(app.bootstrap_servers), settings).until
     app.order_many(100, 101)
     app.skip_one(0)
     app.skip_one(1)
@@ -118,19 +119,19 @@ def test_a_micro_batch_that_spark_would_read_again_stays(app: TransactionalAppli
     for batch, until in ((0, {"0": 3, "1": 4}), (1, {str(p): end for p, end in ends.items()})):
         (offsets / str(batch)).write_text("\n".join(["v1", "{}", json.dumps({app.repartition: until})]))
     (commits / "0").write_text("v1\n{}")
-    assert purge(app.pipeline, app.bootstrap_servers, settings).until == {app.repartition: {0: 3, 1: 4}}
+    assert purge(app.pipeline, Brokers(app.bootstrap_servers), settings).until == {app.repartition: {0: 3, 1: 4}}
     (commits / "1").write_text("v1\n{}")
-    assert purge(app.pipeline, app.bootstrap_servers, settings).until == {app.repartition: ends}
+    assert purge(app.pipeline, Brokers(app.bootstrap_servers), settings).until == {app.repartition: ends}
 
 
 def test_switched_off_and_without_a_cut_nothing_goes(app: TransactionalApplication, settings: Settings) -> None:
     app.order_many(0, 10)
     app.drain()
     assert outcomes(app, settings)["totals"] == "passed"
-    kept = purge(replace(app.pipeline, purge=False), app.bootstrap_servers, settings)
+    kept = purge(replace(app.pipeline, purge=False), Brokers(app.bootstrap_servers), settings)
     assert kept.line.endswith("is declared with purge=False")
     assert starts(app) == {0: 0, 1: 0}
-    spark = purge(pipeline_named("latest"), app.bootstrap_servers, settings)
+    spark = purge(pipeline_named("latest"), Brokers(app.bootstrap_servers), settings)
     assert "recounted from all records" in spark.line
 
 
@@ -142,4 +143,4 @@ def test_a_topic_that_was_made_again_is_not_purged_by_an_old_cut(
     assert outcomes(app, settings)["totals"] == "passed"
     app.admin.delete_topics([app.repartition])[app.repartition].result(120)
     app.create_topics()
-    assert "no cut" in purge(app.pipeline, app.bootstrap_servers, settings).line
+    assert "no cut" in purge(app.pipeline, Brokers(app.bootstrap_servers), settings).line

@@ -22,6 +22,7 @@ from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.errors import Refused
 from streamplan.kafka import copying
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.deletion import delete_records
 from streamplan.kafka.topics import apply_topics
@@ -86,7 +87,7 @@ def after(before: TransactionalApplication) -> Iterator[TransactionalApplication
 
 
 def move_of(app: TransactionalApplication, settings: Settings) -> Move:
-    return Move(app.pipeline, app.bootstrap_servers, settings, watched_seconds=QUICK)
+    return Move(app.pipeline, Brokers(app.bootstrap_servers), settings, watched_seconds=QUICK)
 
 
 def moved(app: TransactionalApplication, settings: Settings) -> list[str]:
@@ -98,7 +99,7 @@ def moved(app: TransactionalApplication, settings: Settings) -> list[str]:
 
 def outcomes(app: TransactionalApplication, settings: Settings, *, full: bool = False) -> dict[str, str]:
     found = {}
-    cluster = KafkaCluster(app.bootstrap_servers)
+    cluster = KafkaCluster(Brokers(app.bootstrap_servers))
     for name in CHECKED:
         subject = application_of(app.pipeline)
         check = check_named(name).configure(check_context(subject, settings.reports, full=full))
@@ -122,7 +123,7 @@ def verify(before: TransactionalApplication, after: TransactionalApplication, se
     assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 101, b"1": 100}
     assert all(m.partition() == partition_for_key(m.key(), 4) for m in changelog)
     assert len(read_committed(servers, after.dead_letters)) == 3
-    cluster = KafkaCluster(servers)
+    cluster = KafkaCluster(Brokers(servers))
     names = [spec.name for spec in after.pipeline.topics()]
     assert {name: topic.partitions for name, topic in cluster.topics(names).items()} == dict.fromkeys(names, 4)
     for topic in (after.orders, after.repartition):
@@ -152,7 +153,7 @@ def test_the_streaming_aggregator_goes_on_with_the_state_of_the_changelog(
     lines: list[str] = []
     run(
         spark,
-        Deployment(after.pipeline, after.bootstrap_servers, settings.checkpoints, 1000),
+        Deployment(after.pipeline, Brokers(after.bootstrap_servers), settings.checkpoints, 1000),
         available_now=True,
         trigger_interval_ms=100,
         stop=threading.Event(),
@@ -173,7 +174,9 @@ def test_totals_are_unchanged_and_go_on(
         (before.orders, after.orders, 2, 4)
     ]
     assert {one.topic for one in plan.internal} == {after.repartition, after.changelog, after.dead_letters}
-    assert after.orders not in KafkaCluster(after.bootstrap_servers).topics([after.orders])  # a plan changes nothing
+    assert after.orders not in KafkaCluster(Brokers(after.bootstrap_servers)).topics(
+        [after.orders]
+    )  # a plan changes nothing
     said = moved(after, settings)
     assert f"{before.orders} is left in place" in said[-1]
     verify(before, after, settings)
@@ -223,9 +226,10 @@ def test_died_at_every_step_and_run_again(
 
 COPY = """
 import sys
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.copying import copy_topic
 servers, topic, to, group = sys.argv[1:]
-copy_topic(servers, topic, to, 5, group=group, transactional_id=group, say=print, transaction_records=200)
+copy_topic(Brokers(servers), topic, to, 5, group=group, transactional_id=group, say=print, transaction_records=200)
 """
 
 
@@ -238,7 +242,7 @@ def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic
     assert producer.flush(120) == 0
     arguments = [sys.executable, "-c", COPY, bootstrap_servers, topic, to, f"{to}-copy"]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(Brokers(bootstrap_servers))
 
     def copied() -> int:
         return sum(found.end for found in cluster.offsets(to).values())
@@ -278,7 +282,7 @@ def test_what_is_not_processed_is_refused(
 def test_a_new_topic_with_records_of_others_is_refused(
     before: TransactionalApplication, after: TransactionalApplication, settings: Settings
 ) -> None:
-    moving.apply_specs(after.bootstrap_servers, "x", [after.pipeline.topics()[0]])
+    moving.apply_specs(Brokers(after.bootstrap_servers), "x", [after.pipeline.topics()[0]])
     after.order_many(900, 901)
     with pytest.raises(Refused, match=f"{after.orders}: expected missing or empty"):
         move_of(after, settings).observe()
@@ -305,7 +309,7 @@ def test_records_that_come_while_it_copies_are_found(
 def test_input_that_was_deleted_in_part_is_refused(
     before: TransactionalApplication, after: TransactionalApplication, settings: Settings
 ) -> None:
-    delete_records(after.bootstrap_servers, before.orders, {0: 3})
+    delete_records(Brokers(after.bootstrap_servers), before.orders, {0: 3})
     with pytest.raises(Refused, match=f"{before.orders}-0 begins at offset 3"):
         move_of(after, settings).observe()
 
@@ -314,7 +318,7 @@ def test_purged_repartition_records_do_not_hinder(
     before: TransactionalApplication, after: TransactionalApplication, settings: Settings
 ) -> None:
     positions = before.cluster.positions(before.group, before.repartition)
-    delete_records(after.bootstrap_servers, before.repartition, {0: positions[0]})
+    delete_records(Brokers(after.bootstrap_servers), before.repartition, {0: positions[0]})
     moved(after, settings)
     assert read_committed(after.bootstrap_servers, after.repartition) == []  # what is left in part must not look whole
     verify(before, after, settings)
@@ -338,7 +342,7 @@ def test_counts_raised_in_place_are_refused_with_the_reason_and_the_safe_way(
 ) -> None:
     wider = TransactionalApplication(before.bootstrap_servers, name=before.group, partitions=4)
     with pytest.raises(Refused) as refusal:
-        apply_topics(before.bootstrap_servers, wider.pipeline)
+        apply_topics(Brokers(before.bootstrap_servers), wider.pipeline)
     told = str(refusal.value)
     for part in (
         f"{before.orders}: partitions: expected 4, observed 2",
@@ -363,12 +367,12 @@ def test_between_the_steps_neither_deployment_nor_reset_goes_ahead(
         patched.setattr(moving.checkpoints, "delete", dies)
         with pytest.raises(KeyboardInterrupt):
             moved(after, settings)
-    cluster = KafkaCluster(after.bootstrap_servers)
+    cluster = KafkaCluster(Brokers(after.bootstrap_servers))
     assert after.dead_letters not in cluster.topics([after.dead_letters])  # an aggregator refuses without it
     with pytest.raises(Refused, match=r"are being moved.*Nothing was created"):
-        apply_topics(after.bootstrap_servers, after.pipeline)
+        apply_topics(Brokers(after.bootstrap_servers), after.pipeline)
     with pytest.raises(Refused, match="are being moved"):
-        observe_reset(after.pipeline, after.bootstrap_servers, settings, watched_seconds=QUICK)
+        observe_reset(after.pipeline, Brokers(after.bootstrap_servers), settings, watched_seconds=QUICK)
     assert move_of(after, settings).observe().begun
     moved(after, settings)
     verify(before, after, settings)
@@ -397,7 +401,7 @@ def test_what_the_application_did_since_is_not_undone(
     after.resume()
     after.order_many(200, 300)
     after.drain()
-    cluster = KafkaCluster(after.bootstrap_servers)
+    cluster = KafkaCluster(Brokers(after.bootstrap_servers))
     positions = {topic: cluster.positions(after.group, topic) for topic in (after.orders, after.repartition)}
     moved(after, settings)
     assert {topic: cluster.positions(after.group, topic) for topic in positions} == positions

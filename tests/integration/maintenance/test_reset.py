@@ -20,6 +20,7 @@ from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.cli import main
 from streamplan.cli import reset as console
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance import reset as resetting
 from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.maintenance.reset_plan import ResetPlan
@@ -82,13 +83,13 @@ def totals(app: TransactionalApplication, settings: Settings) -> Outcome:
 
 
 def plan_of(app: TransactionalApplication, settings: Settings) -> ResetPlan:
-    return observe_reset(app.pipeline, app.bootstrap_servers, settings, watched_seconds=QUICK)
+    return observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, watched_seconds=QUICK)
 
 
 def reset(app: TransactionalApplication, settings: Settings, plan: ResetPlan | None = None) -> list[str]:
     said: list[str] = []
     plan = plan or plan_of(app, settings)
-    apply_reset(app.pipeline, app.bootstrap_servers, settings, plan, say=said.append, watched_seconds=QUICK)
+    apply_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, plan, say=said.append, watched_seconds=QUICK)
     return said
 
 
@@ -187,7 +188,7 @@ def refused(app: TransactionalApplication, settings: Settings, reason: str) -> N
 def test_refused_while_a_run_is_active(app: TransactionalApplication, settings: Settings) -> None:
     runs = [f"{app.pipeline.name}_aggregator"]
     with pytest.raises(Refused, match=f"an active run of {runs[0]}"):
-        observe_reset(app.pipeline, app.bootstrap_servers, settings, runs=runs)
+        observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, runs=runs)
 
 
 def test_refused_while_a_registered_aggregator_lives(app: TransactionalApplication, settings: Settings) -> None:
@@ -294,4 +295,4 @@ def test_brokers_away(settings: Settings) -> None:
     from streamplan.pipelines import pipeline_named
 
     with pytest.raises(StreamplanError, match=r"127\.0\.0\.1:1"):
-        observe_reset(pipeline_named("orders"), "127.0.0.1:1", settings)
+        observe_reset(pipeline_named("orders"), Brokers("127.0.0.1:1"), settings)

@@ -11,6 +11,7 @@ import pytest
 from streamplan.checks import CHECKS, check_named, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, RecordedCheck
+from streamplan.kafka.brokers import Brokers
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports import great_expectations as expectations
 from streamplan.reports.great_expectations import run_check
@@ -34,7 +35,7 @@ def application() -> FakeApplication:
 
 
 def run(check: Check, settings: Settings, cluster: FakeCluster) -> CheckResult:
-    return run_check(application_of(PIPELINE), check, bootstrap_servers="", settings=settings, cluster=cluster)
+    return run_check(application_of(PIPELINE), check, brokers=Brokers(""), settings=settings, cluster=cluster)
 
 
 def test_green_and_red_with_a_page_each(settings: Settings) -> None:
@@ -73,7 +74,7 @@ def test_brokers_away_is_neither_green_nor_red(
 ) -> None:
     cluster = expectations.KafkaCluster
     monkeypatch.setattr(expectations, "KafkaCluster", lambda servers: cluster(servers, deadline_seconds=0.3))
-    result = run_check(application_of(PIPELINE), check, bootstrap_servers="127.0.0.1:1", settings=settings)
+    result = run_check(application_of(PIPELINE), check, brokers=Brokers("127.0.0.1:1"), settings=settings)
     assert result.outcome is Outcome.COULD_NOT_LOOK
     assert "127.0.0.1:1" in result.reason
     assert "\n" not in result.reason

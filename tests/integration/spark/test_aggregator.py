@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import Application as ClaimedApplication
 from streamplan.model.topology import Topology
 from streamplan.pipelines import pipeline_named
@@ -160,7 +161,7 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Applica
     ends = [m.offset() + 1 for m in application.committed(application.orders) if m.partition() == 0]
     end = max(ends, default=0)
     target = SinkTarget(
-        bootstrap_servers=application.bootstrap_servers,
+        brokers=Brokers(application.bootstrap_servers),
         application_id=application.topology.application_id,
         generation=application.claim().generation,
         transaction_timeout_ms=60_000,
@@ -234,7 +235,9 @@ def test_a_declaration_that_spark_refuses_claims_nothing(application: Applicatio
     application.create_topics()
     application.produce(numbered(0, 19))
     application.drain()
-    before = ClaimedApplication(application.pipeline, application.bootstrap_servers, transaction_timeout_ms=60_000)
+    before = ClaimedApplication(
+        application.pipeline, Brokers(application.bootstrap_servers), transaction_timeout_ms=60_000
+    )
     generation = before.newest()
     faulty = Topology(application.topology.application_id)
     stream = faulty.stream(application.orders, value=ORDER).filter("no_such_field > 1")
@@ -261,7 +264,7 @@ def _truncated(
     assert producer.flush(120) == 0
     generation = application.claim().generation
     target = SinkTarget(
-        bootstrap_servers=application.bootstrap_servers,
+        brokers=Brokers(application.bootstrap_servers),
         application_id=application.topology.application_id,
         generation=generation,
         transaction_timeout_ms=60_000,

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 
 from confluent_kafka import Producer
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.pipelines.orders import order
 
@@ -34,7 +35,7 @@ def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, boot
                 produced += 1
         producer.flush(120)
 
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(Brokers(bootstrap_servers))
 
     def counted() -> int:
         return sum(cluster.positions(ORDERS.topology.application_id, REPARTITION).values())

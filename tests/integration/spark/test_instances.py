@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.ports import Ports
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskMigration
@@ -164,7 +165,7 @@ def expect_exact(bootstrap_servers: str, produced: int) -> None:
 
 
 def lag(bootstrap_servers: str) -> int:
-    cluster = KafkaCluster(bootstrap_servers)
+    cluster = KafkaCluster(Brokers(bootstrap_servers))
     group = ORDERS.topology.application_id
     return sum(
         offsets.stable - cluster.positions(group, topic).get(number, 0)

@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
@@ -60,7 +61,7 @@ class Tried:
         return self._pipeline
 
     def create_topics(self) -> None:
-        apply_topics(self.bootstrap_servers, self.pipeline)
+        apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
 
     def produce(self, topic: str, records: Sequence[tuple[str | bytes | None, Any, int]]) -> None:
         """Key, value (as JSON unless bytes or None) and seconds after the epoch of the tests."""
@@ -83,7 +84,7 @@ class Tried:
             shutil.rmtree(self.checkpoints)
         run(
             self.spark,
-            Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), 1000),
+            Deployment(self.pipeline, Brokers(self.bootstrap_servers), str(self.checkpoints), 1000),
             available_now=True,
             trigger_interval_ms=100,
             stop=threading.Event(),

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES
@@ -438,7 +439,7 @@ def ran(
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     aggregator = Aggregator(bootstrap_servers, home, spark_environment, spark_jars, pipeline=pipeline.name)
     try:
-        apply_topics(bootstrap_servers, pipeline)
+        apply_topics(Brokers(bootstrap_servers), pipeline)
         outputs = [NewTopic(library.output(name), pipeline.partition_counts[name], 2) for name in topology.sink_topics]
         for future in (admin.create_topics(outputs) if outputs else {}).values():
             future.result(120)

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.errors import CouldNotLook
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData
@@ -52,7 +53,7 @@ class Sales:
         self.repartition = topology.decorate("shops-repartition")
         self.changelog = topology.changelog_topic("totals")
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        apply_topics(bootstrap_servers, self.pipeline)
+        apply_topics(Brokers(bootstrap_servers), self.pipeline)
 
     def produce(self, topic: str, key: bytes | None, value: bytes, **more: object) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
@@ -67,7 +68,7 @@ class Sales:
     def drain(self) -> None:
         run(
             self.spark,
-            Deployment(self.pipeline, self.bootstrap_servers, str(self.checkpoints), 1000),
+            Deployment(self.pipeline, Brokers(self.bootstrap_servers), str(self.checkpoints), 1000),
             available_now=True,
             trigger_interval_ms=100,
             stop=threading.Event(),
@@ -75,7 +76,8 @@ class Sales:
         )
 
     def rows(self) -> list[Observation]:
-        return list(recount(self.spark, self.pipeline, KafkaCluster(self.bootstrap_servers), self.bootstrap_servers))
+        brokers = Brokers(self.bootstrap_servers)
+        return list(recount(self.spark, self.pipeline, KafkaCluster(brokers), brokers))
 
     def wrong(self) -> list[str]:
         return [f"{row.subject}: {row.expected}, {row.observed}" for row in self.rows() if not row.agrees]
@@ -108,7 +110,7 @@ def test_what_was_processed_agrees_also_with_records_on_the_way(sales: Sales) ->
 
 def test_what_lies_in_kafka_differs_when_something_has_come_or_was_processed(sales: Sales) -> None:
     def found() -> object:
-        cluster = KafkaCluster(sales.bootstrap_servers)
+        cluster = KafkaCluster(Brokers(sales.bootstrap_servers))
         return json.loads(json.dumps(contents(application_of(sales.pipeline), cluster)))
 
     sales.sell(20, 21)
@@ -175,4 +177,4 @@ def test_deleted_input_can_no_longer_be_proven(sales: Sales) -> None:
 
 
 def _length(sales: Sales, end: TopicPartition) -> int:
-    return KafkaCluster(sales.bootstrap_servers).offsets(end.topic)[end.partition].end
+    return KafkaCluster(Brokers(sales.bootstrap_servers)).offsets(end.topic)[end.partition].end

@@ -17,6 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.state.state_store import read_state_stores
@@ -40,7 +41,7 @@ def drained(application: Application) -> list[str]:
     lines: list[str] = []
     run(
         application.spark,
-        Deployment(application.pipeline, application.bootstrap_servers, str(application.checkpoints), 500),
+        Deployment(application.pipeline, Brokers(application.bootstrap_servers), str(application.checkpoints), 500),
         available_now=True,
         trigger_interval_ms=100,
         stop=threading.Event(),
@@ -218,7 +219,9 @@ def test_the_older_of_two_aggregators_stops_and_says_so(application: Application
         try:
             run(
                 application.spark,
-                Deployment(application.pipeline, application.bootstrap_servers, str(application.checkpoints), 500),
+                Deployment(
+                    application.pipeline, Brokers(application.bootstrap_servers), str(application.checkpoints), 500
+                ),
                 available_now=False,
                 trigger_interval_ms=100,
                 stop=stop,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import set_positions
 from streamplan.kafka.topics import apply_topics
@@ -81,14 +82,14 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     servers = stack.kafka.bootstrap_servers
     rest = patient(stack)
     stop_aggregator(stack, rest)
-    apply_topics(servers, ORDERS)
+    apply_topics(Brokers(servers), ORDERS)
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(CHANGELOG, (7).to_bytes(8, "big"), b"0", 0)
     assert producer.flush(120) == 0
-    set_positions(servers, GROUP, {("orders", 0): 0, ("orders", 1): 0})
+    set_positions(Brokers(servers), GROUP, {("orders", 0): 0, ("orders", 1): 0})
     before = totals(stack)
     assert before[b"0"] == 7
-    records = sum(of.end - of.start for of in KafkaCluster(servers).offsets(CHANGELOG).values())
+    records = sum(of.end - of.start for of in KafkaCluster(Brokers(servers)).offsets(CHANGELOG).values())
     rest.wait_for_dag("orders_reset", deadline_seconds=SECONDS)
 
     rejected = rest.trigger("orders_reset")
@@ -105,7 +106,7 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     answer(rest, approved, "Approve")
     assert ended(rest, approved) == {"plan": "success", "approval": "success", "apply": "success"}
     assert totals(stack) == {}
-    assert KafkaCluster(servers).read_by(GROUP) == {}
+    assert KafkaCluster(Brokers(servers)).read_by(GROUP) == {}
 
 
 @pytest.mark.soak
@@ -134,7 +135,7 @@ def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_
     answer(rest, approved, "Approve")
     assert ended(rest, approved) == {"plan": "success", "approval": "success", "apply": "success"}
     assert totals(stack) == {}
-    assert KafkaCluster(stack.kafka.bootstrap_servers).read_by(GROUP) == {}
+    assert KafkaCluster(stack.kafka.brokers).read_by(GROUP) == {}
     assert not Path(stack.settings.checkpoints, GROUP).exists()
 
     deployed(0)

@@ -106,7 +106,7 @@ def wait_for(condition: Callable[[], bool], what: str, told: Callable[[], str], 
 @pytest.fixture(scope="module")
 def airflow(stack: Stack) -> Iterator[Supervised]:
     """Nothing of the aggregator runs before and after the module."""
-    apply_topics(stack.kafka.bootstrap_servers, ORDERS)
+    apply_topics(stack.kafka.brokers, ORDERS)
     rest = stack.airflow.rest()
     for dag_id in (DEPLOY, AGGREGATOR):
         rest.wait_for_dag(dag_id, deadline_seconds=420)

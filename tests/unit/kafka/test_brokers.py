@@ -1,10 +1,16 @@
-"""What an answer of Kafka's clients means, without Kafka."""
+"""The value `Brokers`, and what an answer of Kafka's clients means, without Kafka."""
 
 from __future__ import annotations
 
+import json
+import pickle
+from pathlib import Path
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from streamplan.kafka.brokers import ask, is_fenced
+from streamplan.errors import Refused
+from streamplan.kafka.brokers import PROPERTIES_VARIABLE, Brokers
+from streamplan.kafka.requests import call_with_retry, is_fenced
 
 
 @pytest.mark.parametrize(("code", "reopened"), [(KafkaError.FENCED_LEADER_EPOCH, 1), (KafkaError.NOT_COORDINATOR, 0)])
@@ -19,7 +25,7 @@ def test_a_client_that_keeps_an_old_leader_epoch_is_replaced(code: int, reopened
             raise answer
         return answer
 
-    assert ask(question, "it", "127.0.0.1:1", 5, reopen=lambda: opened.append(None)) == 7
+    assert call_with_retry(question, "it", Brokers("127.0.0.1:1"), 5, reopen=lambda: opened.append(None)) == 7
     assert len(opened) == reopened
 
 
@@ -32,3 +38,67 @@ def test_a_fenced_producer_is_known_wherever_it_hears_of_it(code: int) -> None:
 def test_another_fault_is_no_fence() -> None:
     assert not is_fenced(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
     assert not is_fenced(ValueError("x"))
+
+
+SECRET = "s3cret"
+SECURED = Brokers("one:9092,two:9092", {"security.protocol": "SASL_SSL", "sasl.password": SECRET})
+
+
+def test_brokers_print_without_secrets() -> None:
+    assert str(SECURED) == "one:9092,two:9092"
+    assert SECRET not in f"{SECURED} {SECURED!r}"
+
+
+def test_brokers_can_be_pickled_compared_and_hashed() -> None:
+    assert pickle.loads(pickle.dumps(SECURED)) == SECURED
+    assert len({SECURED, Brokers(SECURED.servers, dict(SECURED.properties))}) == 1
+    assert Brokers(SECURED.servers) != SECURED
+
+
+def test_every_client_has_the_properties_and_what_it_asks_for() -> None:
+    configs = SECURED.client_configs(group_id="g", socket_timeout_ms=1)
+    assert configs["bootstrap.servers"] == SECURED.servers
+    assert configs["sasl.password"] == SECRET
+    assert (configs["group.id"], configs["socket.timeout.ms"]) == ("g", 1)
+
+
+def test_brokers_travel_by_environment() -> None:
+    assert Brokers.from_environment(SECURED.servers, SECURED.environment()) == SECURED
+    assert Brokers.from_environment("one:1", Brokers("two:2").environment()) == Brokers("one:1")
+    assert Brokers.from_environment("one:1", {}) == Brokers("one:1")
+
+
+def test_the_environment_may_name_a_properties_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("# comment\n\nbootstrap.servers = one:1\nsecurity.protocol=SSL\nssl.key.password=a=b\n")
+    properties = {"security.protocol": "SSL", "ssl.key.password": "a=b"}
+    assert Brokers.from_properties(file) == Brokers("one:1", properties)
+    assert Brokers.from_environment("two:2", {PROPERTIES_VARIABLE: str(file)}) == Brokers("two:2", properties)
+
+
+@pytest.mark.parametrize("text", ["", "{}", f'{{"sasl.password": "{SECRET}"', "/no/such/file"])
+def test_an_environment_without_addresses_is_refused_and_shows_no_secret(text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        Brokers.from_environment("", {PROPERTIES_VARIABLE: text})
+    assert SECRET not in str(refused.value)
+
+
+def test_a_connection_gives_addresses_and_security_and_no_settings_of_others() -> None:
+    extra = {"bootstrap.servers": "one:1", "group.id": "theirs", "security.protocol": "SSL", "enable.ssl.x": True}
+    assert Brokers.from_connection(extra) == Brokers("one:1", {"security.protocol": "SSL", "enable.ssl.x": "true"})
+    with pytest.raises(Refused, match="connection kafka_default: expected extra"):
+        Brokers.from_connection({"security.protocol": "SSL"})
+
+
+def test_spark_has_the_names_of_the_jvm_client() -> None:
+    assert Brokers("one:1", {"security.protocol": "SSL"}).spark_options() == {
+        "kafka.bootstrap.servers": "one:1",
+        "kafka.security.protocol": "SSL",
+    }
+    with pytest.raises(Refused, match=r"sasl\.password") as refused:
+        SECURED.spark_options()
+    assert SECRET not in str(refused.value)
+
+
+def test_the_job_environment_is_json() -> None:
+    assert json.loads(SECURED.environment()[PROPERTIES_VARIABLE]) == dict(SECURED.properties)

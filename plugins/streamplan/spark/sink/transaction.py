@@ -19,7 +19,8 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from streamplan.errors import Refused, StreamplanError
-from streamplan.kafka.brokers import ask, is_fenced
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.requests import call_with_retry, is_fenced
 from streamplan.kafka.task_ownership import outdone
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
@@ -89,7 +90,7 @@ class SinkTarget:
     ``generation``  of the aggregator; it is committed with every position
     """
 
-    bootstrap_servers: str
+    brokers: Brokers
     application_id: str
     generation: Generation
     transaction_timeout_ms: int
@@ -124,7 +125,7 @@ class TaskTransaction:
         # Before the transactional id is taken, so that an aggregator that was outdone disturbs its successor no more.
         self._refuse_newer(self._read("read_uncommitted"))
         self._producer = open_task_producer(
-            target.bootstrap_servers,
+            target.brokers,
             target.application_id,
             target.task(partition),
             transaction_timeout_ms=target.transaction_timeout_ms,
@@ -307,7 +308,7 @@ class TaskTransaction:
 
         consumer = _consumer(self.target, isolation_level)
         about = f"the positions of group {self.target.application_id}"
-        return ask(question, about, self.target.bootstrap_servers, DEADLINE_SECONDS)
+        return call_with_retry(question, about, self.target.brokers, DEADLINE_SECONDS)
 
     def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
         for position in positions:
@@ -325,24 +326,19 @@ class TaskTransaction:
             self._pending_bytes = size
 
 
-_consumers: dict[tuple[str, str, str], Consumer] = {}
+_consumers: dict[tuple[Brokers, str, str], Consumer] = {}
 
 
 def _consumer(target: SinkTarget, isolation_level: str = "read_committed") -> Consumer:
     """One consumer a process, without a subscription: it only reads positions and names the group."""
-    of = (target.bootstrap_servers, target.application_id, isolation_level)
+    of = (target.brokers, target.application_id, isolation_level)
     if of not in _consumers:
-        _consumers[of] = Consumer(
-            {
-                "bootstrap.servers": target.bootstrap_servers,
-                "group.id": target.application_id,
-                "isolation.level": isolation_level,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 10,
-                "log_level": 2,
-            }
+        _consumers[of] = target.brokers.consumer(
+            target.application_id,
+            isolation_level=isolation_level,
+            enable_partition_eof=True,
+            auto_offset_reset="error",
+            fetch_wait_max_ms=10,
         )
     return _consumers[of]
 

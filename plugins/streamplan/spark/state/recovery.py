@@ -25,7 +25,7 @@ def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, s
         CouldNotLook: The brokers do not tell the topics' ids.
     """
     pipeline = deployment.pipeline
-    cluster = KafkaCluster(deployment.bootstrap_servers)
+    cluster = KafkaCluster(deployment.brokers)
     topics = pipeline.source_topics(subtopology)
     ids = cluster.topic_ids(topics)
     stores = [(node.store, node.operation) for node in subtopology.processors if node.writes_store]
@@ -83,7 +83,7 @@ def prepare_checkpoint(
             deployment.pipeline,
             subtopology,
             schemas,
-            bootstrap_servers=deployment.bootstrap_servers,
+            brokers=deployment.brokers,
             checkpoint=checkpoint,
             report=report,
         )

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
@@ -65,7 +66,7 @@ def restore(
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
     *,
-    bootstrap_servers: str,
+    brokers: Brokers,
     checkpoint: Checkpoint,
     report: Callable[[str], None],
 ) -> Restored:
@@ -75,7 +76,7 @@ def restore(
     repartition topics. ``report`` is told how far it is: records, rate, time left.
     """
     begun = time.monotonic()
-    slices = list(_slices(pipeline, subtopology, KafkaCluster(bootstrap_servers)))
+    slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
     read = f"{checkpoint.location}.changelog"
     # A record of a table may be asked for at any time since; of an aggregate only the last value counts.
     every = bool(joins(subtopology))
@@ -85,7 +86,7 @@ def restore(
         # Nothing is left of a changelog whose windows are all over: the state is empty, and that is a state.
         spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(f"{read}/read")
         for one in slices:
-            found = _read(spark, bootstrap_servers, one)
+            found = _read(spark, brokers, one)
             (found if every else _last(found)).write.mode("append").parquet(f"{read}/read")
             records += one.size
             progress(records)
@@ -155,10 +156,10 @@ def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster)
             left = {n: (min(first + step, until), until) for n, (first, until) in left.items()}
 
 
-def _read(spark: SparkSession, bootstrap_servers: str, one: _Slice) -> DataFrame:
+def _read(spark: SparkSession, brokers: Brokers, one: _Slice) -> DataFrame:
     starts = {partition: first for partition, (first, _) in one.ranges.items()}
     ends = {partition: until for partition, (_, until) in one.ranges.items()}
-    records = read_batch(spark, bootstrap_servers, one.topic, ends, starts)
+    records = read_batch(spark, brokers, one.topic, ends, starts)
     return records.select(F.lit(one.store).alias("store"), "key", "value", "partition", "offset", "timestamp")
 
 

@@ -1,0 +1,125 @@
+"""How a request to the brokers waits, is repeated and fails."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Never, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from streamplan.errors import BrokersUnavailable
+from streamplan.kafka.brokers import Brokers
+
+_TRANSIENT = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+}
+_STALE = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
+"""A client that was open while a broker was away can keep its former leader's epoch for good. A new one does not."""
+
+_RETRY_SECONDS = 0.01
+_PROBE_SECONDS = 1.0
+_DEFAULT_PORT = "9092"
+_ACCEPTS = "accepts connections"
+
+Answer = TypeVar("Answer")
+
+
+def call_with_retry(
+    request: Callable[[float], Answer],
+    subject: str,
+    brokers: Brokers,
+    seconds: float,
+    *,
+    reopen: Callable[[], None] = lambda: None,
+) -> Answer:
+    """Call ``request``, and call it again while the cluster elects a leader or loads a coordinator.
+
+    Args:
+        request: Is given the seconds that are left, and raises ``KafkaException`` or ``TimeoutError``.
+        subject: What is asked for, for the error.
+        brokers: The brokers that are asked, for the error.
+        seconds: The deadline of all calls together.
+        reopen: Replaces the client that ``request`` uses.
+
+    Raises:
+        BrokersUnavailable: There was no answer by the deadline, or an error that does not pass by itself.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return request(max(deadline - time.monotonic(), 0.1))
+        except (KafkaException, TimeoutError) as error:
+            if error_code(error) not in _TRANSIENT or time.monotonic() > deadline:
+                raise_unavailable(error, subject, brokers, seconds)
+            if error_code(error) in _STALE:
+                reopen()
+        time.sleep(_RETRY_SECONDS)
+
+
+def error_code(error: BaseException) -> int | None:
+    """Return the ``KafkaError`` code of an exception, or None for an exception that is not Kafka's."""
+    return int(error.args[0].code()) if isinstance(error, KafkaException) else None
+
+
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
+
+
+def is_fenced(error: BaseException) -> bool:
+    """Tell whether a newer producer has taken the transactional id of this one, which may write no more.
+
+    The producer learns it from whichever broker it talks to first. After that librdkafka answers each call with a
+    fatal error.
+    """
+    return error_code(error) in _FENCED
+
+
+def raise_unavailable(error: BaseException, subject: str, brokers: Brokers, seconds: float) -> Never:
+    """Raise :class:`BrokersUnavailable` for a client's error, with what each address answers to a plain connection."""
+    raise BrokersUnavailable(
+        f"Kafka at {brokers}, asked for {subject}",
+        expected=f"an answer within {seconds:g} s",
+        observed=f"{_reason(error)} ({'; '.join(map(_probe, brokers.addresses))})",
+        remedy="Are the brokers up, and is this the address and port they listen on?",
+    ) from error
+
+
+def require_reachable(brokers: Brokers) -> None:
+    """Raise :class:`BrokersUnavailable` at once when no address accepts a connection.
+
+    A client would try until its deadline.
+    """
+    answers = [_probe(address) for address in brokers.addresses]
+    if not any(answer.endswith(_ACCEPTS) for answer in answers):
+        raise BrokersUnavailable(
+            f"Kafka at {brokers}",
+            expected="a broker that accepts connections",
+            observed="; ".join(answers),
+            remedy="Are the brokers up, and is this the address and port they listen on?",
+        )
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KafkaException):
+        return str(error.args[0].str())
+    return str(error) or "none"
+
+
+def _probe(address: str) -> str:
+    """Open a TCP connection to one bootstrap address and describe what happens."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host:
+        host, port = port, _DEFAULT_PORT
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS):
+            return f"{host}:{port} {_ACCEPTS}"
+    except (OSError, ValueError, OverflowError) as error:
+        return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
