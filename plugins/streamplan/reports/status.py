@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from streamplan.files import ReportPaths, write_atomically
 from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch, TaskMigration, TaskPlacement
 
 MIGRATIONS_BYTES = 4 * 1024 * 1024
@@ -19,7 +20,7 @@ MIGRATIONS_BYTES = 4 * 1024 * 1024
 
 def status_file(reports: Path, pipeline: str) -> Path:
     """Return the file in which the aggregator of a pipeline reports its status every few seconds."""
-    return reports / pipeline / "aggregator.json"
+    return ReportPaths(reports, pipeline).aggregator_status
 
 
 def write_status(path: Path, status: AggregatorStatus) -> None:
@@ -28,10 +29,7 @@ def write_status(path: Path, status: AggregatorStatus) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{status.pid}")
-    part.write_text(json.dumps(asdict(status), indent=1))
-    part.replace(path)
+    write_atomically(path, json.dumps(asdict(status), indent=1))
 
 
 def read_status(path: Path) -> AggregatorStatus | None:

@@ -42,7 +42,7 @@ class Progress:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, written: Written) -> None:
-        self.heartbeat.written(written.subtopology, written.batch, written.tasks)
+        self.heartbeat.record(written.subtopology, written.batch, written.tasks)
         with self._lock:
             before = self.totals.get(written.subtopology, (0, 0))
             self.totals[written.subtopology] = (before[0] + written.written, before[1] + written.dead_lettered)
@@ -138,7 +138,7 @@ def run(
         if not available_now:
             _await(running, stop, progress, ownership)
     finally:
-        progress.heartbeat.ending()
+        progress.heartbeat.announce_stop()
         for one in running:
             # Told to stop, Spark's JVM may have gone by itself before we come to stop its queries.
             with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):

@@ -18,7 +18,6 @@ from streamplan.model.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.serdes.serde import Serde, is_key_field
-from streamplan.spark.placements import TaskWritten
 from streamplan.spark.planning.compiled_plan import ArrowFunction, Replay, map_in_arrow, record
 from streamplan.spark.planning.operators import Finished
 from streamplan.spark.planning.plan import Lowered, lower, number_outputs
@@ -35,6 +34,7 @@ from streamplan.spark.sink.writers import (
 from streamplan.spark.sources import read_stream
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.offset_log import checkpoint_location
+from streamplan.spark.status import TaskReport
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Written:
     written: int
     dead_lettered: int
     peeked: Mapping[str, Mapping[str, object]]
-    tasks: tuple[TaskWritten, ...] = ()
+    tasks: tuple[TaskReport, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def plan_query(
                     sum(row["written"] for row in tasks),
                     sum(row["dead_lettered"] for row in tasks),
                     {name: dict(replay.of(observation).get) for name, observation in finished.observations},
-                    tuple(TaskWritten(row["partition"], row["instance"], row["host"], row["written"]) for row in tasks),
+                    tuple(TaskReport(row["partition"], row["instance"], row["host"], row["written"]) for row in tasks),
                 )
             )
             commit_empty(target, target.partitions - {row["partition"] for row in tasks})

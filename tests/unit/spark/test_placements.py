@@ -15,10 +15,9 @@ from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlace
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.status import append_migrations, migrations_file, read_migrations, status_file
 from streamplan.settings import Settings
-from streamplan.spark import placements
-from streamplan.spark.placements import Placements, TaskWritten
+from streamplan.spark import status as spark_status
 from streamplan.spark.sink.instance import Instance, this_instance
-from streamplan.spark.status import Heartbeat
+from streamplan.spark.status import Heartbeat, TaskPlacements, TaskReport
 
 HOST = socket.gethostname()
 LOG = "http://127.0.0.1:8081/logPage/?appId=app-20260101000000-0000&executorId=12&logType=stderr"
@@ -40,14 +39,14 @@ def test_the_instance_of_an_environment(environment: dict[str, str], instance: s
 
 
 def test_placements_count_records_and_keep_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placements, "LINES_SECONDS", 0.0)
-    kept = Placements()
-    kept.written(1, [TaskWritten(0, "2", "host-a", 10), TaskWritten(1, "3", "host-a", 4)], "t1")
-    assert kept.lines() == ["task 1_0: instance 2 on host-a", "task 1_1: instance 3 on host-a"]
-    kept.written(1, [TaskWritten(0, "2", "host-a", 10)], "t2")
-    assert kept.lines() == []
-    kept.written(1, [TaskWritten(0, "3", "host-b", 5)], "t3")
-    assert kept.lines() == ["task 1_0: instance 2 on host-a -> instance 3 on host-b"]
+    monkeypatch.setattr(spark_status, "LOG_SECONDS", 0.0)
+    kept = TaskPlacements()
+    kept.record(1, [TaskReport(0, "2", "host-a", 10), TaskReport(1, "3", "host-a", 4)], "t1")
+    assert kept.log_lines() == ["task 1_0: instance 2 on host-a", "task 1_1: instance 3 on host-a"]
+    kept.record(1, [TaskReport(0, "2", "host-a", 10)], "t2")
+    assert kept.log_lines() == []
+    kept.record(1, [TaskReport(0, "3", "host-b", 5)], "t3")
+    assert kept.log_lines() == ["task 1_0: instance 2 on host-a -> instance 3 on host-b"]
     current = kept.current()
     assert list(current) == ["1_0", "1_1"]
     assert (current["1_0"].instance, current["1_0"].host, current["1_0"].records, current["1_0"].at) == (
@@ -56,29 +55,29 @@ def test_placements_count_records_and_keep_moves(monkeypatch: pytest.MonkeyPatch
         25,
         "t3",
     )
-    moves = kept.taken()
+    moves = kept.take_migrations()
     assert [(move.at, move.task, move.before, move.instance) for move in moves] == [
         ("t1", "1_0", "", "2 on host-a"),
         ("t1", "1_1", "", "3 on host-a"),
         ("t3", "1_0", "2 on host-a", "3 on host-b"),
     ]
-    assert kept.taken() == []
+    assert kept.take_migrations() == []
 
 
 def test_the_log_tells_where_a_task_is_by_now_and_the_history_each_move() -> None:
-    kept = Placements()
-    kept.written(0, [TaskWritten(0, "1", "host", 1)], "t1")
-    assert len(kept.lines()) == 1
-    kept.written(0, [TaskWritten(0, "2", "host", 1)], "t2")
-    assert kept.lines() == []  # too soon
-    assert len(kept.taken()) == 2
+    kept = TaskPlacements()
+    kept.record(0, [TaskReport(0, "1", "host", 1)], "t1")
+    assert len(kept.log_lines()) == 1
+    kept.record(0, [TaskReport(0, "2", "host", 1)], "t2")
+    assert kept.log_lines() == []  # too soon
+    assert len(kept.take_migrations()) == 2
 
 
 def test_the_heartbeat_keeps_tasks_and_their_history(tmp_path: Path) -> None:
     file = status_file(tmp_path, "orders")
     said: list[str] = []
     with Heartbeat(file, report=said.append) as heart:
-        heart.written(0, 1, [TaskWritten(0, "1", "host", 3)])
+        heart.record(0, 1, [TaskReport(0, "1", "host", 3)])
         heart.beat()
     assert said == ["task 0_0: instance 1 on host"]
     status = json.loads(file.read_text())
@@ -89,10 +88,10 @@ def test_the_heartbeat_keeps_tasks_and_their_history(tmp_path: Path) -> None:
 def test_the_history_is_bounded(tmp_path: Path) -> None:
     file = status_file(tmp_path, "orders")
     assert read_migrations(file, last=5) == []
-    kept = Placements()
+    kept = TaskPlacements()
     for number in range(100):
-        kept.written(0, [TaskWritten(0, str(number), "host", 1)], f"t{number}")
-        append_migrations(file, kept.taken(), limit=1_000)
+        kept.record(0, [TaskReport(0, str(number), "host", 1)], f"t{number}")
+        append_migrations(file, kept.take_migrations(), limit=1_000)
     assert sum(path.stat().st_size for path in file.parent.iterdir()) < 2_600
     assert [move.at for move in read_migrations(file, last=12)] == [f"t{number}" for number in range(88, 100)]
     with migrations_file(file).open("a") as history:

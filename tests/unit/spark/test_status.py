@@ -29,11 +29,11 @@ def test_the_life_of_an_aggregator(file: Path, monkeypatch: pytest.MonkeyPatch) 
         heart.beat()
         first = said(file)
         assert (first.state, first.pid, first.host) == (AggregatorState.RUNNING, os.getpid(), socket.gethostname())
-        heart.written(1, 42)
+        heart.record(1, 42)
         heart.beat()
         assert said(file).batches[1].id == 42
         assert said(file).at >= first.at
-        heart.ending()
+        heart.announce_stop()
         assert said(file).state is AggregatorState.STOPPED
     assert said(file).state is AggregatorState.STOPPED
 

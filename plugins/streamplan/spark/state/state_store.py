@@ -1,4 +1,4 @@
-"""Reads what a query's state store holds, with Spark's state data source."""
+"""Reads what the state store of a query holds, with Spark's data source for state."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streamplan.errors import StreamplanError
+from streamplan.files import write_atomically
 from streamplan.model.pipeline import Pipeline
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.offset_log import checkpoint_location
@@ -21,7 +22,11 @@ from streamplan.spark.state.offset_log import checkpoint_location
 
 @contextmanager
 def _loadable(location: str) -> Iterator[str]:
-    """The location, by a link where it is a path that a URI would encode: Spark's state source does not decode it."""
+    """Give a path under which Spark's data source for state finds the checkpoint.
+
+    Spark encodes the path as a URI and does not decode it again. So where encoding would change the path, this is a
+    temporary link to it.
+    """
     if "://" in location or quote(location) == location:
         yield location
         return
@@ -33,10 +38,12 @@ def _loadable(location: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class StoreContent:
-    """The totals of a state store as of one micro-batch.
+    """The totals in a state store after one micro-batch.
 
-    ``positions``  by partition (as text) the offset of the repartition topic that is read next in that state
-    ``totals``     by key (as text) the count
+    Attributes:
+        batch: Number of the micro-batch.
+        positions: For each partition (as text) of the repartition topic, the offset that is read next.
+        totals: For each key (as text) its count.
     """
 
     batch: int
@@ -44,14 +51,21 @@ class StoreContent:
     totals: Mapping[str, int]
 
     def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(asdict(self), indent=1))
-        part.replace(path)
+        """Write the content as JSON, atomically. ``reports/results.py`` reads it."""
+        write_atomically(path, json.dumps(asdict(self), indent=1))
 
 
 def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str) -> StoreContent:
-    """The content of the pipeline's state store as of the last finished micro-batch, also while the query runs."""
+    """Return the content of the pipeline's state store after the last finished micro-batch. The query may run.
+
+    Args:
+        spark: Any session.
+        pipeline: A pipeline with one sub-topology that has state.
+        checkpoints: The directory of all checkpoints, a path or a URI.
+
+    Raises:
+        StreamplanError: No micro-batch has finished yet.
+    """
     (subtopology,) = (group for group in pipeline.topology.subtopologies if group.stores)
     topics = pipeline.source_topics(subtopology)
     checkpoint = Checkpoint(spark, checkpoint_location(checkpoints, pipeline.topology.application_id, subtopology.id))
@@ -63,7 +77,7 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
             observed="none",
             remedy=f"Has {pipeline.name}_aggregator run?",
         )
-    # The source asks the state store coordinator, which a session without a query of its own has only after this.
+    # The data source asks the state store coordinator. A session without a query of its own has one only after this.
     assert spark.streams.active is not None
     with _loadable(checkpoint.location) as loadable:
         rows = (
