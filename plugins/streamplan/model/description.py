@@ -1,7 +1,7 @@
-"""What ``Topology.describe()`` prints, read back: sub-topologies, what they read and write, their stores.
+"""The text of ``Topology.describe()``: written for a declared topology, and parsed for any other.
 
-The format is that of ``TopologyDescription`` and its parts in Kafka Streams' ``InternalTopologyBuilder``; it has not
-changed since 2.1.
+The format is that of ``TopologyDescription`` and its parts in Kafka Streams' ``InternalTopologyBuilder``. It has not
+changed since 2.1. tests/integration compares :func:`describe` with the real library.
 """
 
 from __future__ import annotations
@@ -12,6 +12,75 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from streamplan.errors import Refused
+from streamplan.model.java_collections import TreeSet, hash_order, string_hash
+from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, Sink, Source, Subtopology
+
+# -- writing
+
+
+def describe(topology: ProcessorTopology) -> str:
+    """What ``Topology.describe().toString()`` prints."""
+    lines: list[str] = []
+    for subtopology in topology.subtopologies:
+        lines.append(f"  Sub-topology: {subtopology.id}")
+        described = _connect(subtopology)
+        for entry in sorted(described.values(), key=lambda entry: entry.rank):
+            match entry.node:
+                case Source(name=name, topic=topic):
+                    lines += [f"    Source: {name} (topics: [{topic}])", f"      --> {entry.after}"]
+                case Processor(name=name, store=store):
+                    lines += [f"    Processor: {name} (stores: [{store or ''}])", f"      --> {entry.after}"]
+                    lines += [f"      <-- {entry.before}"]
+                case Sink(name=name, topic=topic):
+                    lines += [f"    Sink: {name} (topic: {topic})", f"      <-- {entry.before}"]
+        lines.append("")
+    return "Topologies:\n " + "".join(f"{line}\n" for line in lines)
+
+
+class _Described:
+    """A node in a description. Its neighbours keep the order that their ranks had when they were added."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.size = 1
+        self.predecessors = TreeSet[_Described]()
+        self.successors = TreeSet[_Described]()
+
+    @property
+    def rank(self) -> tuple[int, bytes]:
+        """``NODE_COMPARATOR``: the greater subtree first, then by name (``String.compareTo``)."""
+        return -self.size, self.node.name.encode("utf-16-be")
+
+    @property
+    def before(self) -> str:
+        """The names of its predecessors."""
+        return ", ".join(entry.node.name for entry in self.predecessors) or "none"
+
+    @property
+    def after(self) -> str:
+        """The names of its successors."""
+        return ", ".join(entry.node.name for entry in self.successors) or "none"
+
+    def grow(self, delta: int) -> None:
+        """Add to the size of its subtree, and of the subtrees that contain it."""
+        self.size += delta
+        for before in self.predecessors:
+            before.grow(delta)
+
+
+def _connect(subtopology: Subtopology) -> dict[str, _Described]:
+    """``describeSubtopology``: connects the nodes in the order of a Java ``HashMap``, which matters: sizes change."""
+    described = {node.name: _Described(node) for node in subtopology.nodes}
+    for name in hash_order(described, string_hash):
+        entry = described[name]
+        for before in (described[name] for name in subtopology.predecessors[name]):
+            entry.predecessors.add(before)
+            before.successors.add(entry)
+            before.grow(entry.size)
+    return described
+
+
+# -- parsing
 
 _SUBTOPOLOGY = re.compile(r"\s*Sub-topology: (\d+)( for global store.*)?")
 _NODE = re.compile(r"\s*(Source|Processor|Sink): (.+) \((topics|stores|topic|extractor class): (.*)\)")
@@ -22,7 +91,7 @@ _NODES = {"topics": "Source", "stores": "Processor", "topic": "Sink", "extractor
 
 
 @dataclass(frozen=True)
-class Source:
+class DescribedSource:
     """Reads ``topics``, or those whose names match ``pattern``, a regular expression."""
 
     name: str
@@ -32,112 +101,131 @@ class Source:
 
 @dataclass(frozen=True)
 class DescribedSubtopology:
-    """``predecessors``: of each node, by name. ``stores``: by the name of the processor that uses them."""
+    """A sub-topology as its description shows it.
+
+    Attributes:
+        id: Its number.
+        sources: Its source nodes.
+        sinks: The topics that it writes.
+        stores: The state stores of each processor, by the processor's name.
+        predecessors: The names of the nodes before each node, by its name.
+    """
 
     id: int
-    sources: tuple[Source, ...]
+    sources: tuple[DescribedSource, ...]
     sinks: tuple[str, ...]
     stores: Mapping[str, tuple[str, ...]]
     predecessors: Mapping[str, tuple[str, ...]]
 
     @property
     def store_names(self) -> tuple[str, ...]:
+        """The names of its state stores, each once."""
         return tuple(dict.fromkeys(store for stores in self.stores.values() for store in stores))
 
     @property
     def joined(self) -> tuple[frozenset[str], ...]:
-        """Sets of names of sources that are joined: records of one meet, in a store, what came from the other.
+        """Sets of names of sources that are joined: two processors with different sources share a state store.
 
-        A merge has none, and one processor alone does not join; the library enforces equal partition counts for the
-        same sets (``InternalTopologyBuilder.copartitionSources``).
+        A merge shares no store, and one processor alone does not join. The library enforces equal partition counts for
+        the same sets (``InternalTopologyBuilder.copartitionSources``).
         """
-        above = {name: self._sources_above(name) for name in self.stores}
-        met = [
-            above[one] | above[other]
-            for one, other in combinations(self.stores, 2)
-            if set(self.stores[one]) & set(self.stores[other]) and above[one] != above[other]
+        upstream = {name: self._sources_upstream_of(name) for name in self.stores}
+        joined_pairs = [
+            upstream[left] | upstream[right]
+            for left, right in combinations(self.stores, 2)
+            if set(self.stores[left]) & set(self.stores[right]) and upstream[left] != upstream[right]
         ]
         groups: list[frozenset[str]] = []
-        for group in met:
-            touching = [other for other in groups if other & group]
-            groups = [other for other in groups if not other & group] + [frozenset().union(group, *touching)]
+        for pair in joined_pairs:
+            touching = [group for group in groups if group & pair]
+            groups = [group for group in groups if not group & pair] + [frozenset().union(pair, *touching)]
         return tuple(groups)
 
-    def _sources_above(self, name: str) -> frozenset[str]:
-        above, ahead = set[str](), [name]
-        while ahead:
-            one = ahead.pop()
-            if one not in above:
-                above.add(one)
-                ahead += self.predecessors.get(one, ())
-        return frozenset(source.name for source in self.sources if source.name in above)
+    def _sources_upstream_of(self, name: str) -> frozenset[str]:
+        visited, pending = set[str](), [name]
+        while pending:
+            node = pending.pop()
+            if node not in visited:
+                visited.add(node)
+                pending += self.predecessors.get(node, ())
+        return frozenset(source.name for source in self.sources if source.name in visited)
 
 
-def read_description(text: str) -> tuple[DescribedSubtopology, ...]:
-    """The sub-topologies that make stream tasks; global stores make none. Lines before the description are passed.
+def parse_description(text: str) -> tuple[DescribedSubtopology, ...]:
+    """The sub-topologies that have stream tasks. A global store has none.
 
-    Raises :class:`Refused` with the first line that is none of a description, or when there is no sub-topology.
+    Args:
+        text: What ``System.out.println(topology.describe())`` prints. Lines before the description are ignored.
+
+    Raises:
+        Refused: A line after the beginning is no line of a description, or there is no sub-topology.
     """
-    begun: list[_Begun] = []
+    parsers: list[_SubtopologyParser] = []
     node = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if found := _SUBTOPOLOGY.fullmatch(line):
-            begun.append(_Begun(int(found[1]), is_global=found[2] is not None))
-        elif begun and (found := _NODE.fullmatch(line)) and _NODES[found[3]] == found[1]:
-            node = found[2]
-            begun[-1].add(node, found[3], found[4])
-        elif begun and node and (found := _ARROW.fullmatch(line)):
-            if found[1] == "<--":
-                begun[-1].predecessors[node] = _names(found[2])
+        if match := _SUBTOPOLOGY.fullmatch(line):
+            parsers.append(_SubtopologyParser(int(match[1]), is_global=match[2] is not None))
+        elif parsers and (match := _NODE.fullmatch(line)) and _NODES[match[3]] == match[1]:
+            node = match[2]
+            parsers[-1].add(node, match[3], match[4])
+        elif parsers and node and (match := _ARROW.fullmatch(line)):
+            if match[1] == "<--":
+                parsers[-1].predecessors[node] = _names(match[2])
             else:
-                begun[-1].successors[node] = _names(found[2])
-        elif begun and line.strip() and not _HEADING.fullmatch(line):
+                parsers[-1].successors[node] = _names(match[2])
+        elif parsers and line.strip() and not _HEADING.fullmatch(line):
             raise Refused(
                 f"line {number} of the topology",
                 expected="a line of Topology.describe()",
                 observed=repr(line.strip()[:80]),
                 remedy="Give what System.out.println(topology.describe()) prints, and nothing behind it.",
             )
-    if not begun:
+    if not parsers:
         raise Refused("the topology", expected="the text of Topology.describe()", observed="no 'Sub-topology: 0'")
-    return tuple(one.finished() for one in begun if not one.is_global)
+    return tuple(parser.result() for parser in parsers if not parser.is_global)
 
 
-class _Begun:
+class _SubtopologyParser:
     def __init__(self, number: int, *, is_global: bool) -> None:
         self.number = number
         self.is_global = is_global
-        self.sources: list[Source] = []
+        self.sources: list[DescribedSource] = []
         self.sinks: list[str] = []
         self.stores: dict[str, tuple[str, ...]] = {}
         self.predecessors: dict[str, tuple[str, ...]] = {}
         self.successors: dict[str, tuple[str, ...]] = {}
 
-    def add(self, name: str, what: str, listed: str) -> None:
+    def add(self, name: str, attribute: str, listed: str) -> None:
+        """Adds a node with the attribute that its line has in parentheses, as ``(topics: [orders])``."""
         in_brackets = listed.startswith("[") and listed.endswith("]")
-        if what == "topics":
+        if attribute == "topics":
             topics, pattern = (_names(listed[1:-1]), None) if in_brackets else ((), listed)
-            self.sources.append(Source(name, topics, pattern))
-        elif what == "stores":
+            self.sources.append(DescribedSource(name, topics, pattern))
+        elif attribute == "stores":
             self.stores[name] = _names(listed[1:-1])
-        elif what == "topic":
+        elif attribute == "topic":
             self.sinks.append(listed)
 
-    def finished(self) -> DescribedSubtopology:
-        before: dict[str, tuple[str, ...]] = dict(self.predecessors)
-        for name, after in self.successors.items():
-            for one in after:
-                before[one] = tuple(dict.fromkeys((*before.get(one, ()), name)))
+    def result(self) -> DescribedSubtopology:
+        """The sub-topology, with the arrows of both directions as predecessors."""
+        predecessors: dict[str, tuple[str, ...]] = dict(self.predecessors)
+        for name, successors in self.successors.items():
+            for successor in successors:
+                predecessors[successor] = tuple(dict.fromkeys((*predecessors.get(successor, ()), name)))
         sinks = tuple(dict.fromkeys(self.sinks))
-        return DescribedSubtopology(self.number, tuple(self.sources), sinks, self.stores, before)
+        return DescribedSubtopology(self.number, tuple(self.sources), sinks, self.stores, predecessors)
 
 
 def _names(listed: str) -> tuple[str, ...]:
     return tuple(name for name in listed.split(", ") if name and name != "none")
 
 
-def topics_of(source: Source, existing: Iterable[str]) -> tuple[str, ...]:
-    """Of a pattern those that exist. Raises :class:`Refused` for one that Python does not understand as Java does."""
+def topics_of(source: DescribedSource, existing: Iterable[str]) -> tuple[str, ...]:
+    """The topics that a source reads: of a pattern the existing topics that match it.
+
+    Raises:
+        Refused: Python cannot compile the pattern.
+    """
     if source.pattern is None:
         return source.topics
     try:

@@ -11,9 +11,8 @@ from typing import TypeAlias
 from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
-from streamplan.model.operations import Aggregate, Count, Operation, TableSource
+from streamplan.model.operations import Aggregate, Count, Join, Operation, TableSource
 from streamplan.model.processor_topology import Processor, Subtopology, TaskId
-from streamplan.model.stateful import stateful_faults
 from streamplan.model.topics import (
     CHANGELOG_CONFIGS,
     DEAD_LETTER_CONFIGS,
@@ -117,7 +116,7 @@ class Pipeline:
             )
         topology = self.topology
         for subtopology in topology.subtopologies:
-            yield from stateful_faults(subtopology)
+            yield from _stateful_faults(subtopology)
         long = {topology.decorate(topic.name): topic.location for topic in topology.repartition_topics}
         long |= {topology.changelog_topic(node.store): node.location for _, node in self.stores if node.store}
         for topic, declared in long.items():
@@ -225,6 +224,39 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
         case Count(window=window) | Aggregate(window=window) if window is not None:
             return windowed_changelog_configs(window.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0
+
+
+def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
+    """The operations whose state depends on other state of the same sub-topology.
+
+    A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
+    of joins.
+    """
+    names = {node.name for node in subtopology.aggregations}
+    reached = subtopology.downstream_of(names)
+    stores = set(subtopology.table_stores.values())
+    for node in (*subtopology.aggregations, *subtopology.joins):
+        if isinstance(node.operation, Join) and node.store not in stores:
+            yield Diagnostic(
+                node.location,
+                "a join with the result of an aggregate",
+                "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+            )
+        elif node.name in reached or (subtopology.joins and not isinstance(node.operation, Join)):
+            yield Diagnostic(
+                node.location,
+                f"{type(node.operation).__name__.lower()} shares its sub-topology with another stateful operation, "
+                "and a streaming query has one stateful operator",
+                "Put repartition() before it: that makes two",
+            )
+    for any_node in subtopology.nodes:
+        sides = {before in reached or before in names for before in subtopology.predecessors[any_node.name]}
+        if any_node.name in reached and len(sides) > 1:
+            yield Diagnostic(
+                any_node.location,
+                "merges the result of an aggregate with a stream of the same sub-topology",
+                "Put repartition() behind one of them",
+            )
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:

@@ -1,18 +1,17 @@
 """The topology as it runs: source, processor and sink nodes, sub-topologies, state stores.
 
-``org.apache.kafka.streams.processor.internals.InternalTopologyBuilder`` and ``TopologyDescription``;
+Source: ``org.apache.kafka.streams.processor.internals.InternalTopologyBuilder``.
 tests/integration/model/test_oracle.py compares :meth:`ProcessorTopology.describe` with the real library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from streamplan.model.diagnostics import SourceLocation
-from streamplan.model.java_collections import hash_order, string_hash
 from streamplan.model.operations import Aggregate, Count, Join, Operation, Reduce, TableSource
 from streamplan.serdes.serde import Serde
 
@@ -109,7 +108,35 @@ class Subtopology:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
+        """What the processors do, in the order of the nodes."""
         return tuple(node.operation for node in self.processors)
+
+    @property
+    def aggregations(self) -> tuple[Processor, ...]:
+        """The processors that aggregate."""
+        return tuple(node for node in self.processors if isinstance(node.operation, Count | Aggregate | Reduce))
+
+    @property
+    def joins(self) -> tuple[Processor, ...]:
+        """The processors that look up in a table."""
+        return tuple(node for node in self.processors if isinstance(node.operation, Join))
+
+    @property
+    def table_stores(self) -> dict[str, str]:
+        """By the name of a source the state store of its table; a table without a store is left out."""
+        return {
+            self.predecessors[node.name][0]: node.store
+            for node in self.processors
+            if isinstance(node.operation, TableSource) and node.store is not None
+        }
+
+    def downstream_of(self, names: Iterable[str]) -> set[str]:
+        """The names of the nodes that records reach after one of ``names``."""
+        origins, reached = set(names), set[str]()
+        for node in self.nodes:  # In the order in which records pass them.
+            if any(before in origins or before in reached for before in self.predecessors[node.name]):
+                reached.add(node.name)
+        return reached
 
 
 @dataclass(frozen=True)
@@ -159,140 +186,3 @@ class ProcessorTopology:
             )
             for number, group in enumerate(sorted(members))
         )
-
-    def describe(self) -> str:
-        """What ``Topology.describe().toString()`` prints."""
-        lines: list[str] = []
-        for subtopology in self.subtopologies:
-            lines.append(f"  Sub-topology: {subtopology.id}")
-            described = _connect(subtopology)
-            for entry in sorted(described.values(), key=lambda entry: entry.rank):
-                match entry.node:
-                    case Source(name=name, topic=topic):
-                        lines += [f"    Source: {name} (topics: [{topic}])", f"      --> {entry.after}"]
-                    case Processor(name=name, store=store):
-                        lines += [f"    Processor: {name} (stores: [{store or ''}])", f"      --> {entry.after}"]
-                        lines += [f"      <-- {entry.before}"]
-                    case Sink(name=name, topic=topic):
-                        lines += [f"    Sink: {name} (topic: {topic})", f"      <-- {entry.before}"]
-            lines.append("")
-        return "Topologies:\n " + "".join(f"{line}\n" for line in lines)
-
-
-class _Described:
-    """A node in a description. Its neighbours stand in the order that ``NODE_COMPARATOR`` gave them when they came."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.size = 1
-        self.predecessors = _TreeSet()
-        self.successors = _TreeSet()
-
-    @property
-    def rank(self) -> tuple[int, bytes]:
-        """The greater subtree first, then by name (``String.compareTo``)."""
-        return -self.size, self.node.name.encode("utf-16-be")
-
-    @property
-    def before(self) -> str:
-        return ", ".join(entry.node.name for entry in self.predecessors) or "none"
-
-    @property
-    def after(self) -> str:
-        return ", ".join(entry.node.name for entry in self.successors) or "none"
-
-    def grow(self, delta: int) -> None:
-        self.size += delta
-        for before in self.predecessors:
-            before.grow(delta)
-
-
-def _connect(subtopology: Subtopology) -> dict[str, _Described]:
-    """``describeSubtopology``: connects in the order of a Java ``HashMap``, since sizes change meanwhile."""
-    described = {node.name: _Described(node) for node in subtopology.nodes}
-    for name in hash_order(described, string_hash):
-        entry = described[name]
-        for before in (described[name] for name in subtopology.predecessors[name]):
-            entry.predecessors.add(before)
-            before.successors.add(entry)
-            before.grow(entry.size)
-    return described
-
-
-class _TreeSet:
-    """``java.util.TreeSet``, to which elements are only added.
-
-    Their ranks change after they have come, so that where the next one goes depends on which of them it is compared
-    with: on the shape of the red-black tree.
-    """
-
-    def __init__(self) -> None:
-        self._root: _Place | None = None
-
-    def __iter__(self) -> Iterator[_Described]:
-        return self._from(self._root)
-
-    def _from(self, place: _Place | None) -> Iterator[_Described]:
-        if place is not None:
-            left, right = place.below
-            yield from self._from(left)
-            yield place.entry
-            yield from self._from(right)
-
-    def add(self, entry: _Described) -> None:
-        above, side = None, 0
-        place = self._root
-        while place is not None:
-            above, side = place, int(entry.rank > place.entry.rank)
-            place = place.below[side]
-        added = _Place(entry, above)
-        if above is None:
-            self._root = added
-        else:
-            above.below[side] = added
-        self._balance(added)
-
-    def _balance(self, place: _Place) -> None:
-        """``TreeMap.fixAfterInsertion``."""
-        while (above := place.above) is not None and above.red and (top := above.above) is not None:
-            side = top.below.index(above)
-            beside = top.below[1 - side]
-            if beside is not None and beside.red:
-                above.red = beside.red = False
-                top.red = True
-                place = top
-            else:
-                if above.below[1 - side] is place:
-                    self._rotate(above, side)
-                    place, above = above, place
-                above.red = False
-                top.red = True
-                self._rotate(top, 1 - side)
-        if self._root is not None:
-            self._root.red = False
-
-    def _rotate(self, place: _Place, side: int) -> None:
-        """``rotateLeft`` of side 0, ``rotateRight`` of side 1."""
-        rising = place.below[1 - side]
-        assert rising is not None
-        inner = rising.below[side]
-        place.below[1 - side] = inner
-        if inner is not None:
-            inner.above = place
-        rising.above = place.above
-        if place.above is None:
-            self._root = rising
-        else:
-            place.above.below[place.above.below.index(place)] = rising
-        rising.below[side] = place
-        place.above = rising
-
-
-@dataclass(eq=False)
-class _Place:
-    """A node of the red-black tree. ``below``: the lesser and the greater."""
-
-    entry: _Described
-    above: _Place | None
-    below: list[_Place | None] = field(default_factory=lambda: [None, None])
-    red: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from streamplan.model.description import describe
 from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
 from streamplan.model.kstream import KStream, KTable
 from streamplan.model.operations import TableSource
@@ -134,4 +135,4 @@ class Topology:
 
     def describe(self) -> str:
         """What ``Topology.describe().toString()`` prints."""
-        return self.processors.describe()
+        return describe(self.processors)

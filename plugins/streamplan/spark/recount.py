@@ -28,7 +28,6 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.model.operations import Aggregate, Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology
-from streamplan.model.stateful import aggregations, behind, joins, tables
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import DEAD_LETTER, OUTPUT, Walk, read
 from streamplan.spark.planning.plan import number_outputs
@@ -109,8 +108,8 @@ def _expected(
         return read(subtopology, source, schemas, reader.read(topic, cut.positions[topic]))
 
     frames = {source.name: frame(source) for source in subtopology.sources}
-    if joins(subtopology):
-        stores = tables(subtopology)
+    if subtopology.joins:
+        stores = subtopology.table_stores
         frames = looked_up(look_up(frames, stores), frames, stores)
     for name, one in frames.items():
         walk.put(name, one)
@@ -123,8 +122,8 @@ def _compare(
     pipeline: Pipeline, subtopology: Subtopology, reader: _Reader, cut: ConsistentCut, expected: DataFrame
 ) -> Iterable[Observation]:
     numbers, outputs = number_outputs(pipeline, subtopology)
-    untold = behind(subtopology, {node.name for node in joins(subtopology)})
-    folded = behind(subtopology, {node.name for node in aggregations(subtopology)})
+    untold = subtopology.downstream_of({node.name for node in subtopology.joins})
+    folded = subtopology.downstream_of({node.name for node in subtopology.aggregations})
     nodes = {node.name: node for node in subtopology.nodes}
     for name, number in numbers.items():
         output = outputs[number]

@@ -37,7 +37,7 @@ from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.copartitioning import copartition_groups
-from streamplan.model.description import read_description
+from streamplan.model.description import parse_description
 from streamplan.model.topics import TopicRole
 from streamplan.pipelines.orders import order
 from streamplan.serdes.json import Json
@@ -412,7 +412,7 @@ def test_joins_of_a_description_are_those_of_the_library(jvm: Any, seed: int) ->
         frozenset(
             twin.topology.decorate(topic) for source in one.sources if source.name in group for topic in source.topics
         )
-        for one in read_description(twin.topology.describe())
+        for one in parse_description(twin.topology.describe())
         for group in one.joined
     }
     ours = {frozenset(map(twin.topology.decorate, group)) for group in copartition_groups(twin.topology)}

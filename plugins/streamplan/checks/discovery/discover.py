@@ -20,7 +20,7 @@ from streamplan.checks.discovery.stored_keys import resolve_key_schema
 from streamplan.checks.framework.application import Application, Partitioner, SubtopologyTopics
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook, Refused
-from streamplan.model.description import DescribedSubtopology, read_description, topics_of
+from streamplan.model.description import DescribedSubtopology, parse_description, topics_of
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -61,7 +61,7 @@ def discover(
     # Before its first commit an application has positions nowhere; a topic that is counted is read.
     told = [*sources, *(count.source for count in counts if count.source in names)]
     found = _Found.of(cluster, application_id, names, list(dict.fromkeys(told)))
-    parts = _by_names(found) if topology is None else _by_description(found, read_description(topology))
+    parts = _by_names(found) if topology is None else _by_description(found, parse_description(topology))
     places: dict[str, Partitioner] = {topic: _Given(topic, given) for topic, given in (partitioners or {}).items()}
     types = dict(key_types or {})
     if strangers := {*places, *types} - parts.roles.keys():

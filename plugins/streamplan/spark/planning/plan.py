@@ -23,7 +23,6 @@ from pyspark.sql import functions as F
 from streamplan.model.operations import Aggregate, Count, FlatMap, KeySelect, Map
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.model.stateful import aggregations, behind, joins, tables
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.aggregation import aggregate, aggregate_again, aggregated, shown
 from streamplan.spark.planning.operators import Finished, Walk, read
@@ -53,7 +52,7 @@ def lower(
     """``raw`` gives the records of a source's topic; ``schemas`` has the serdes of the repartition topics."""
     numbers, outputs = number_outputs(pipeline, subtopology)
     walk = Walk(subtopology, numbers)
-    held, looked_up_in = aggregations(subtopology), joins(subtopology)
+    held, looked_up_in = subtopology.aggregations, subtopology.joins
     if not held and not looked_up_in:
         frames = [raw(source) for source in subtopology.sources]
 
@@ -86,7 +85,7 @@ def lower_again(
     ``stored`` gives the rows of a processor's store, in the columns :data:`streamplan.spark.sources.RAW`.
     """
     numbers, _ = number_outputs(pipeline, subtopology)
-    held, stores = aggregations(subtopology), tables(subtopology)
+    held, stores = subtopology.aggregations, subtopology.table_stores
     writers = {node.store: node for node in subtopology.processors if node.writes_store}
     nothing = stored(next(iter(writers.values()))).where("false")
     walk = Walk(subtopology, numbers)
@@ -106,7 +105,7 @@ def lower_again(
 def _inputs(subtopology: Subtopology, walk: Walk, held: Sequence[Processor]) -> dict[str, Frame]:
     """What each aggregation aggregates."""
     names = {node.name for node in held}
-    reached = behind(subtopology, names)
+    reached = subtopology.downstream_of(names)
     walk.visit(node for node in subtopology.nodes if node.name not in reached and node.name not in names)
     inputs: dict[str, Frame] = {}
     for node in held:
@@ -121,7 +120,7 @@ def _with_look_up(
     subtopology: Subtopology, walk: Walk, numbers: Mapping[str, int], outputs: tuple[Output, ...]
 ) -> Lowered:
     frames = {source.name: frame for source in subtopology.sources if (frame := walk.take(source.name)) is not None}
-    stores = tables(subtopology)
+    stores = subtopology.table_stores
     streaming = look_up(frames, stores)
 
     def finish(batch: DataFrame) -> Finished:
@@ -142,7 +141,7 @@ def _with_aggregations(
     outputs: tuple[Output, ...],
 ) -> Lowered:
     inputs = _inputs(subtopology, walk, held)
-    reached = behind(subtopology, {node.name for node in held})
+    reached = subtopology.downstream_of({node.name for node in held})
     folded = aggregate(held, inputs, merged=len(subtopology.sources) > 1)
     early = walk.finished()
     streaming = folded if not early.rows else _side_by_side(folded, early.rows)

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.stateful import tables
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import Walk, read
 from streamplan.spark.planning.plan import number_outputs
@@ -50,7 +49,7 @@ def _walk(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], li
             numbers, _ = number_outputs(pipeline, group)
             walk = Walk(group, numbers, found)
             frames = {source.name: read(group, source, schemas, nothing) for source in group.sources}
-            looked_up = {store: frames[name] for name, store in tables(group).items()}
+            looked_up = {store: frames[name] for name, store in group.table_stores.items()}
             for name, frame in frames.items():
                 record = F.col("record")
                 for store, table in looked_up.items():

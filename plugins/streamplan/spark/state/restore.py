@@ -20,7 +20,6 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
-from streamplan.model.stateful import joins
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.plan import lower_again
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch
@@ -79,7 +78,7 @@ def restore(
     slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
     read = f"{checkpoint.location}.changelog"
     # A record of a table may be asked for at any time since; of an aggregate only the last value counts.
-    every = bool(joins(subtopology))
+    every = bool(subtopology.joins)
     records = 0
     progress = _Progress(f"sub-topology {subtopology.id}", sum(one.size for one in slices), report)
     try:
@@ -113,10 +112,10 @@ def _fold(
 
     def stored(node: Processor) -> DataFrame:
         rows = stream.where(F.col("store") == F.lit(node.store))
-        if not joins(subtopology):
+        if not subtopology.joins:
             rows = rows.where("value is not null")  # deleted
         missing = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
-        if not joins(subtopology):
+        if not subtopology.joins:
             missing["offset"] = F.lit(-1).cast("bigint")  # older than any record that comes
         return rows.select(*(missing.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
 
