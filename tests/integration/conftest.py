@@ -22,6 +22,7 @@ from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_e
 
 from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, await_coordinator, embedded_kafka
+from tests.support.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +31,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     home = tmp_path_factory.mktemp("kafka")
     brokers = embedded_kafka(home)
     try:
-        brokers.up()
+        brokers.up(deadline_seconds=DEADLINE_SECONDS)
         await_coordinator(brokers.bootstrap_servers)
         yield brokers
     finally:

@@ -593,7 +593,7 @@ def test_brokers_down(application: App, kafka: EmbeddedKafka) -> None:
         expect("both brokers down", looks(application, deadline_seconds=5.0))
     finally:
         kafka.start_missing()
-        kafka.wait_until_ready()
+        kafka.wait_until_ready(deadline_seconds=300.0)
     eventually(lambda: all(r.outcome is Outcome.PASSED for r in looks(application).values()), "green again")
 
 

@@ -21,6 +21,7 @@ from streamplan.local.ports import LOOPBACK, Ports, is_free
 
 from tests.support.brokers import embedded_kafka
 from tests.support.processes import kill, listening
+from tests.support.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafk
     """Brokers to break, in a directory with a space in its name."""
     made = embedded_kafka(tmp_path_factory.mktemp("a home") / "of kafka")
     try:
-        made.up()
+        made.up(deadline_seconds=DEADLINE_SECONDS)
         yield made
     finally:
         made.down()
@@ -67,7 +68,7 @@ def test_two_brokers_serve_on_loopback_alone(own_kafka: EmbeddedKafka) -> None:
 
 def test_a_second_up_starts_nothing(own_kafka: EmbeddedKafka) -> None:
     before = pids(own_kafka)
-    own_kafka.up()
+    own_kafka.up(deadline_seconds=DEADLINE_SECONDS)
     assert pids(own_kafka) == before
 
 
@@ -83,7 +84,7 @@ def test_up_mends_a_killed_node_and_nothing_is_lost(own_kafka: EmbeddedKafka) ->
     assert own_kafka.probe(2) is not None
     write(own_kafka, topic, b"with one broker")
 
-    own_kafka.up()
+    own_kafka.up(deadline_seconds=DEADLINE_SECONDS)
     after = pids(own_kafka)
     assert after[1] == before[1]
     assert after[2] != before[2]
@@ -94,7 +95,7 @@ def test_up_mends_a_killed_node_and_nothing_is_lost(own_kafka: EmbeddedKafka) ->
     assert own_kafka.down() == ["kafka-2", "kafka-1"]
     assert own_kafka.down() == []
     assert not any(psutil.pid_exists(pid) for pid in after.values())
-    assert own_kafka.up() == addresses
+    assert own_kafka.up(deadline_seconds=DEADLINE_SECONDS) == addresses
     assert read(own_kafka, topic, 2) == [b"before", b"with one broker"]
 
 
@@ -105,14 +106,14 @@ def test_a_node_that_cannot_start_is_named_with_its_address_and_log(own_kafka: E
     meta.write_text(good.replace("node.id=2", "node.id=7"))
     try:
         with pytest.raises(StreamplanError) as caught:
-            own_kafka.up()
+            own_kafka.up(deadline_seconds=DEADLINE_SECONDS)
     finally:
         meta.write_text(good)
     message = str(caught.value)
     assert f"Kafka node 2 at {own_kafka.address(2)}" in message
     assert "its process ended after" in message
     assert str(own_kafka.log_file(2)) in message
-    own_kafka.up()
+    own_kafka.up(deadline_seconds=DEADLINE_SECONDS)
 
 
 def test_half_formatted_storage_is_formatted_anew(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_half_formatted_storage_is_formatted_anew(tmp_path: Path) -> None:
     data.mkdir(parents=True)
     (data / "bootstrap.checkpoint").write_bytes(b"torn")
     try:
-        kafka.up()
+        kafka.up(deadline_seconds=DEADLINE_SECONDS)
     finally:
         kafka.down()
     assert processes.registered(tmp_path / "run") == []
@@ -131,7 +132,7 @@ def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
     kafka = embedded_kafka(tmp_path)
     (tmp_path / "cluster-id").write_text("-_SGzYBWTf2OuSCpBMdk_w")
     try:
-        kafka.up()
+        kafka.up(deadline_seconds=DEADLINE_SECONDS)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         assert admin.list_topics(timeout=60).cluster_id == "-_SGzYBWTf2OuSCpBMdk_w"
     finally:
