@@ -2,6 +2,9 @@
 ORDERS ?= 100000
 PIPELINE ?= orders
 ROUNDS ?= 100
+# Integration tests mostly wait for brokers and Spark: two processes, each with brokers of its own, share two cores well.
+WORKERS ?= 2
+PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTHON := .venv/bin/python
 # Any of these can run bootstrap.py, which then looks for a fit one itself.
 BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11) bootstrap.py
@@ -26,11 +29,12 @@ unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half 
 test: ## every check of the code and every quick test: lint, unit, dags, integration
 	@$(BOOTSTRAP) --oracle
 	@$(MAKE) --no-print-directory lint
-	$(PYTHON) -m pytest tests/unit tests/dags tests/integration
+	$(PYTHON) -m pytest tests/unit tests/dags
+	$(PYTHON) -m pytest $(PARALLEL) tests/integration
 
 soak: ## the tests that prove by length: hours
 	@$(BOOTSTRAP) --oracle
-	$(PYTHON) -m pytest -m soak
+	$(PYTHON) -m pytest $(PARALLEL) -m soak
 
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
 	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
