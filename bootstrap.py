@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make `.venv`, find or install Java and fetch the jars; `make` calls it before everything else.
+"""Make `.venv`, find or install Java and fetch the jars. `make` calls it before everything else.
 
-Runs on any python3 with the standard library alone. Doing it again is quick and needs no network; what an
-interrupted call left half done, the next one mends.
+It runs on any python3 with the standard library alone. A second call is quick and needs no network. When a call was
+interrupted, the next one finishes its work.
 """
 
 import argparse
@@ -28,16 +28,17 @@ BEGUN = time.time()
 
 
 class Failed(Exception):
-    """One line for the person."""
+    """A step failed. The message is one line for a person."""
 
 
-def say(text):
-    sys.stdout.write(f"{time.time() - BEGUN:7.1f} s  {text}\n")
+def report(line):
+    """Print one line with the seconds since the start."""
+    sys.stdout.write(f"{time.time() - BEGUN:7.1f} s  {line}\n")
     sys.stdout.flush()
 
 
 def run(argv, env=None):
-    """Run a step with its output in the log; True when it succeeded."""
+    """Run a step with its output in the log, and return whether it succeeded."""
     with open(LOG, "ab") as log:
         log.write(f"\n$ {' '.join(argv)}\n".encode())
         log.flush()
@@ -45,14 +46,14 @@ def run(argv, env=None):
             status = subprocess.call(
                 argv, cwd=PROJECT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=INSTALL_SECONDS
             )
-        except (OSError, subprocess.TimeoutExpired) as fault:
-            log.write(f"{fault}\n".encode())
+        except (OSError, subprocess.TimeoutExpired) as error:
+            log.write(f"{error}\n".encode())
             return False
     return status == 0
 
 
 def version_of(python):
-    """(major, minor) of an interpreter that can make environments; None when it cannot, or does not run."""
+    """Return (major, minor) of an interpreter that can make environments; None for any other."""
     code = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
     try:
         out = subprocess.run(
@@ -64,7 +65,7 @@ def version_of(python):
 
 
 def find_python():
-    """The environment's own interpreter while it works, else the first fit one."""
+    """Return the environment's interpreter while it works, else the first one of a version that fits."""
     names = [f"python3.{minor}" for _, minor in reversed(FIT_PYTHONS)] + ["python3", sys.executable]
     for python in [PYTHON, *filter(None, map(shutil.which, names))]:
         if version_of(python) in FIT_PYTHONS:
@@ -76,17 +77,18 @@ def find_python():
 
 
 def digest():
-    """Of what the environment is made from."""
-    whole = hashlib.sha256()
+    """Return a digest of everything from which the environment is made."""
+    content = hashlib.sha256()
     for name in REQUIREMENTS:
         with open(os.path.join(PROJECT, name), "rb") as file:
-            whole.update(file.read())
-    # An environment does not survive being moved: its scripts name its path.
-    whole.update(repr((VENV, version_of(PYTHON))).encode())
-    return whole.hexdigest()
+            content.update(file.read())
+    # The path belongs to it: the scripts of an environment name its path, so they fail after a move.
+    content.update(repr((VENV, version_of(PYTHON))).encode())
+    return content.hexdigest()
 
 
 def stamp():
+    """Return the digest of the environment that was last finished; None when none was."""
     try:
         with open(STAMP) as file:
             return file.read()
@@ -95,12 +97,13 @@ def stamp():
 
 
 def make_environment():
+    """Make the environment, or bring it up to date, unless it is."""
     if stamp() is not None and stamp() == digest():
         return
     python = find_python()
     if python != PYTHON or not run([PYTHON, "-m", "pip", "--version"]):
-        say(f"Making .venv with {python}.")
-        python = os.path.realpath(python)  # should it be the broken environment's, that one goes now
+        report(f"Making .venv with {python}.")
+        python = os.path.realpath(python)  # a link in the broken environment would be deleted with it
         shutil.rmtree(VENV, ignore_errors=True)
         if not run([python, "-m", "venv", VENV]):
             raise Failed(f"`{python} -m venv .venv` failed: see {LOG}.")
@@ -110,19 +113,20 @@ def make_environment():
     for name in REQUIREMENTS:
         with open(os.path.join(PROJECT, name)) as file:
             count += sum("==" in line for line in file)
-    wanted = [part for name in REQUIREMENTS for part in ("-r", name)]
-    say(f"Installing the {count} pinned packages.")
+    requirements = [word for name in REQUIREMENTS for word in ("-r", name)]
+    report(f"Installing the {count} pinned packages.")
+    pip = [PYTHON, "-m", "pip", "install"]
     uv = [PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON]
-    if not (run([PYTHON, "-m", "pip", "install", "--only-binary", "uv", "uv"]) and run(uv + wanted, uv_environment())):
-        say("uv cannot do it here: with pip, which takes a minute or two.")
-        if not run([PYTHON, "-m", "pip", "install", *wanted]):
+    if not (run([*pip, "--only-binary", "uv", "uv"]) and run(uv + requirements, uv_environment())):
+        report("uv cannot install them here: using pip, which takes a minute or two.")
+        if not run(pip + requirements):
             raise Failed(f"Installing the packages failed: see {LOG}.")
     with open(STAMP, "w") as file:
         file.write(digest())
 
 
 def uv_environment():
-    """uv does not read pip's configuration: hand it over."""
+    """Return the environment for uv, with pip's configuration in it, which uv does not read."""
     listed = subprocess.run(
         [PYTHON, "-m", "pip", "config", "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
     ).stdout.decode()
@@ -144,21 +148,22 @@ def uv_environment():
     places = [place for place in places if "://" in place or os.path.isdir(place)]
     if places:
         env.setdefault("UV_FIND_LINKS", ",".join(places))
-    # All versions are pinned: as for pip, it does not matter which index has them.
+    # All versions are pinned, so any index may serve them, as with pip.
     env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return env
 
 
 def prepare_java(sets):
-    """Java, the jars, an archive of Spark's classes: the package knows which it needs, and installs what it can."""
+    """Find or install Java, fetch the jars and make the archive of Spark's classes. The package knows how."""
     env = dict(os.environ, PYTHONPATH=os.path.join(PROJECT, "plugins"))
     if subprocess.call([PYTHON, "-m", "streamplan.local.jars", *sets], env=env, cwd=PROJECT) != 0:
-        raise Failed("Java or its jars are missing: the line above says what to do.")
-    # Does nothing when it is there; without it Spark starts some seconds later.
+        raise Failed("Java or its jars are missing. The line above says what to do.")
+    # A failure is no fault: without the archive Spark starts some seconds later.
     subprocess.call([PYTHON, "-m", "streamplan.spark.class_archive"], env=env, cwd=PROJECT)
 
 
 def main():
+    """Prepare this directory, one call at a time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--oracle", action="store_true", help="also fetch the Kafka Streams library (for tests)")
     options = parser.parse_args()
@@ -167,13 +172,13 @@ def main():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            say("Another make prepares this directory: waiting for it.")
+            report("Another make prepares this directory. Waiting for it.")
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             make_environment()
             prepare_java(["brokers", "spark", *(["kafka-streams"] if options.oracle else [])])
-        except Failed as fault:
-            sys.exit(str(fault))
+        except Failed as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from streamplan.spark.status import Heartbeat
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog="Exit status: 0 drained or stopped; 1 failed, worth a retry; 78 refused, a retry cannot help.",
@@ -52,6 +53,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
+    """Run the job and return its exit status."""
     args = arguments()
     stop = stop_on_signals()
 

@@ -22,6 +22,7 @@ from streamplan.spark.observation_job import write_observations
 
 
 def main() -> int:
+    """Run the job and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", required=True, help="name of the pipeline")
     parser.add_argument("--check", required=True, choices=[check.name for check in CHECKS if check.distributed])

@@ -30,6 +30,7 @@ exit status:
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -61,6 +62,7 @@ class Progress:
         self._began = self._last = 0.0
 
     def __call__(self, number: int, until: int | None) -> None:
+        """Report that record ``number`` is written of those up to ``until`` (None for no end)."""
         now = self._clock()
         if self._first is None:
             self._first, self._began, self._last = number, now, now
@@ -77,6 +79,7 @@ class Progress:
 
 
 def main() -> int:
+    """Run the job and return its exit status."""
     args = arguments()
     stop = stop_on_signals()
 

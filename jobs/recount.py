@@ -23,6 +23,7 @@ from streamplan.spark.recount import recount
 
 
 def main() -> int:
+    """Run the job and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", required=True, help="name of the pipeline")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")

@@ -16,6 +16,7 @@ from streamplan.spark.state.state_store import read_state_stores
 
 
 def main() -> int:
+    """Run the job and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", required=True, help="name of the pipeline")
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")

@@ -1,4 +1,4 @@
-"""``python -m streamplan demo``: deploy a pipeline through Airflow, watch it, show what came out."""
+"""The command ``demo``: deploy a pipeline on this machine through Airflow, follow it, and show its results."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DEPLOY_SECONDS = 300.0
-"""For a deployment, besides what its records need."""
+"""How long a deployment may take, besides the time for its records."""
 
 RECORDS_PER_SECOND = 2_000
-"""Far below what any machine does; only the deadline is reckoned with it."""
+"""Any machine is faster. Only the deadline is computed with it."""
 
 _SYMBOLS = {"success": "✔", "failed": "✘", "upstream_failed": "✘", "running": "…", "deferred": "…", "skipped": "-"}
 
 
 def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
     parser = commands.add_parser(
         "demo",
-        help="deploy a pipeline on this machine, verify it, leave it running",
+        help="deploy a pipeline on this machine, verify it, and leave it running",
         epilog="Example: python -m streamplan demo --pipeline orders --records 100000",
-        description="Start Kafka and Airflow here, trigger <pipeline>_deploy, show its progress and what came out. "
-        "A second time it deploys again onto what is running.",
+        description="Start Kafka and Airflow on this machine, trigger the DAG <pipeline>_deploy, and show its progress "
+        "and its results. Kafka, Airflow and the pipeline go on running. A second call deploys onto what runs.",
     )
     names = ", ".join(pipeline.name for pipeline in PIPELINES)
     parser.add_argument("--pipeline", default="orders", help=f"one of: {names} (default orders)")
@@ -67,7 +68,17 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> int:
-    """Deploy, watch, show. Returns the exit status: 0 when the run succeeded and every check passed."""
+    """Deploy a pipeline, follow the run and show its results.
+
+    Args:
+        stack: The stack of this machine, which must run.
+        pipeline: The pipeline.
+        records: How many records to produce.
+        console: Where everything is shown.
+
+    Returns:
+        The exit status: 0 when the run succeeded and every check passed, else 1.
+    """
     rest, deploy = stack.airflow.rest(), f"{pipeline.name}_deploy"
     for suffix in ("deploy", "producer", "aggregator", "health"):
         rest.wait_for_dag(f"{pipeline.name}_{suffix}", deadline_seconds=120)
@@ -79,32 +90,36 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
         rest.unpause(f"{pipeline.name}_{suffix}")
     run_id = rest.trigger(deploy, {"records": records})
     console.print(f"Deploying {pipeline.name}: {rest.run_url(deploy, run_id)}", highlight=False, soft_wrap=True)
-    state = _watch(stack, rest, pipeline, run_id, records, console)
+    state = _follow(stack, rest, pipeline, run_id, records, console)
     console.print()
     console.print(pipeline.topology.describe().rstrip(), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\nStream tasks: {', '.join(map(str, pipeline.tasks()))}\n")
     if state == "success":
         rest.unpause(f"{pipeline.name}_health")
     else:
-        _show_failures(rest, deploy, run_id, console)
+        _print_failures(rest, deploy, run_id, console)
     try:
-        _show_outcome(stack, pipeline, console)
+        _print_results(stack, pipeline, console)
     except (BrokersUnavailable, CouldNotLook) as error:
-        console.print(f"Could not look at the outcome: {error}", style="yellow")
+        console.print(f"Could not read the results: {error}", style="yellow")
         return 1
     results = read_latest(stack.settings.reports, pipeline.name)
     console.print(checks_table(results[check.name] for check in CHECKS if check.name in results))
     console.print(f"Airflow UI  {rest.url}  user {USER}  password {stack.airflow.password}", highlight=False)
     console.print(f"Data Docs   {stack.settings.reports / pipeline.name / 'data_docs' / 'index.html'}", highlight=False)
     console.print(f"Logs        {stack.settings.logs}", highlight=False)
-    console.print("The pipeline goes on running; `make down` stops everything.")
+    console.print("The pipeline goes on running. `make down` stops everything.")
     green = state == "success" and all(result.outcome is Outcome.PASSED for result in results.values())
     console.print("[green]Deployed and verified.[/]" if green else "[red]Not well.[/]")
     return 0 if green else 1
 
 
-def _watch(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, records: int, console: Console) -> str:
-    """Follow the run with a bar for records produced, one for records aggregated, and a line of tasks."""
+def _follow(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, records: int, console: Console) -> str:
+    """Show a bar for the records produced, one for the records processed, and a line for each task that ends.
+
+    Returns:
+        The state of the run.
+    """
     cluster = KafkaCluster(stack.kafka.brokers)
     before: tuple[int, int] | None = None
     deadline = DEPLOY_SECONDS + records / RECORDS_PER_SECOND
@@ -112,23 +127,26 @@ def _watch(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, rec
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         produced = progress.add_task("produced", total=records)
         processed = progress.add_task("processed", total=records)
-        shown: set[str] = set()
+        reported: set[str] = set()
 
-        def show(states: dict[str, str | None]) -> None:
+        def report(states: dict[str, str | None]) -> None:
             nonlocal before
             for task, state in states.items():
-                if state in ("success", "failed", "upstream_failed", "up_for_retry") and f"{task} {state}" not in shown:
-                    shown.add(f"{task} {state}")
+                if (
+                    state in ("success", "failed", "upstream_failed", "up_for_retry")
+                    and f"{task} {state}" not in reported
+                ):
+                    reported.add(f"{task} {state}")
                     progress.console.print(f"  {_SYMBOLS.get(state, '!')} {task}: {state.replace('_', ' ')}")
             if states.get("topics") != "success":
                 return
             now = _records(pipeline, cluster)
             before = before or now
-            # Offsets count transaction markers too: a few more than there are records.
+            # Offsets count transaction markers, too: there are a few more than records.
             progress.update(produced, completed=min(records, now[0] - before[0]))
             progress.update(processed, completed=min(records, now[1] - before[1]))
 
-        state = rest.wait(f"{pipeline.name}_deploy", run_id, deadline_seconds=deadline, on_poll=show)
+        state = rest.wait(f"{pipeline.name}_deploy", run_id, deadline_seconds=deadline, on_poll=report)
         if state == "success":
             progress.update(produced, completed=records)
             progress.update(processed, completed=records)
@@ -136,17 +154,17 @@ def _watch(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, rec
 
 
 def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
-    """Offsets written to the sources, and offsets that are processed: in a plain count those that are counted."""
+    """Return how many offsets were written to the sources, and how many the last sub-topology has processed."""
     topology = pipeline.topology
-    written = sum(found.stable for topic in topology.source_topics for found in cluster.offsets(topic).values())
-    read = [of.repartition for of in aggregations(pipeline)] or topology.source_topics
+    written = sum(offsets.stable for topic in topology.source_topics for offsets in cluster.offsets(topic).values())
+    read = [aggregation.repartition for aggregation in aggregations(pipeline)] or topology.source_topics
     processed = sum(
         position for topic in read for position in cluster.positions(topology.application_id, topic).values()
     )
     return written, processed
 
 
-def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
+def _print_results(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     cluster = KafkaCluster(stack.kafka.brokers)
     specs = pipeline.topics()
     console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])))
@@ -157,16 +175,16 @@ def _show_outcome(stack: Stack, pipeline: Pipeline, console: Console) -> None:
         look = Look(aggregation, cluster, kept, store=store)
         console.print(totals_table(look.totals()))
     if not counted:
-        _show_stores(pipeline, cluster, console)
+        _print_stores(pipeline, cluster, console)
 
 
-def _show_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -> None:
-    """What the stores hold, by their changelogs; the check of totals says whether it is right."""
+def _print_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -> None:
+    """Print the stores' last values as their changelogs have them. They are not verified here."""
     for _, node in pipeline.stores:
         topic = pipeline.topology.changelog_topic(node.store or "")
         windowed = next(spec.window_bytes for spec in pipeline.topics() if spec.name == topic) > 0
         values: dict[str, str] = {}
-        ranges = {number: (found.start, found.stable) for number, found in cluster.offsets(topic).items()}
+        ranges = {partition: (offsets.start, offsets.stable) for partition, offsets in cluster.offsets(topic).items()}
         for chunk in cluster.read(topic, ranges):
             for record in records_of(chunk):
                 key = read_key(record.key or b"", windowed=windowed)
@@ -177,8 +195,8 @@ def _show_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) ->
         console.print(store_table(node.store or "", values))
 
 
-def _show_failures(rest: AirflowRest, dag_id: str, run_id: str, console: Console) -> None:
-    """The failed tasks of the run with the last error of their logs."""
+def _print_failures(rest: AirflowRest, dag_id: str, run_id: str, console: Console) -> None:
+    """Print the failed tasks of the run with the last lines of their logs."""
     for task in rest.task_instances(dag_id, run_id):
         if task["state"] != "failed":
             continue

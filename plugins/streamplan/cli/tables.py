@@ -1,4 +1,4 @@
-"""What a person sees of a pipeline: topics, totals, checks."""
+"""How a pipeline's topics, totals and check results are shown in a terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from streamplan.checks.totals import Totals
 from streamplan.model.topics import ObservedTopic, TopicSpec
 from streamplan.model.windows import parse_stored_window
 
-_SHOWN = 12
+_MAX_ROWS = 12
 _COLOURS = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.COULD_NOT_LOOK: "yellow"}
 
 
 def topics_text(specs: Sequence[TopicSpec], observed: Mapping[str, ObservedTopic]) -> Text:
-    """Every declared topic as the brokers describe it, with the configs that matter for its role."""
+    """Return each declared topic as the brokers describe it, with the configs that its role needs."""
     text = Text("Topics\n", "bold")
     for spec in specs:
         topic = observed.get(spec.name)
@@ -30,23 +30,23 @@ def topics_text(specs: Sequence[TopicSpec], observed: Mapping[str, ObservedTopic
         text.append(
             f"   {spec.role}, {topic.partitions} partitions, replication {topic.replication_factor}\n", "default"
         )
-        wanted = [*spec.configs, "min.insync.replicas"]
-        text.append(f"   {'  '.join(f'{name}={topic.configs.get(name)}' for name in wanted)}\n", "dim")
+        names = [*spec.configs, "min.insync.replicas"]
+        text.append(f"   {'  '.join(f'{name}={topic.configs.get(name)}' for name in names)}\n", "dim")
     return text
 
 
 def store_table(store: str, values: Mapping[str, str]) -> Table:
-    """The last values of a store's keys, as its changelog holds them; of many the first ones."""
+    """Return a table of the first keys of a store with their last values."""
     table = table_of(f"Store {store}: {len(values):,} keys", "key", "value")
-    for key in sorted(values)[:_SHOWN]:
+    for key in sorted(values)[:_MAX_ROWS]:
         table.add_row(key, values[key])
-    if len(values) > _SHOWN:
+    if len(values) > _MAX_ROWS:
         table.add_row("…", "")
     return table
 
 
 def read_key(key: bytes, *, windowed: bool) -> str:
-    """The text of a changelog's key; of a windowed one with the window's start."""
+    """Return a changelog's key as text. A windowed key is shown with the window's start."""
     if not windowed:
         return key.decode("utf-8", "backslashreplace")
     window = parse_stored_window(key)
@@ -57,12 +57,15 @@ def read_key(key: bytes, *, windowed: bool) -> str:
 
 
 def read_value(value: bytes, *, count: bool) -> str:
-    """The text of a changelog's value."""
+    """Return a changelog's value as text. A count is shown as a number."""
     return f"{int.from_bytes(value, 'big', signed=True):,}" if count else value.decode("utf-8", "backslashreplace")
 
 
 def totals_table(totals: Totals) -> Table:
-    """Per key the count in the source, the state store and the changelog, records still on their way added."""
+    """Return a table with the count of each key in the source, the state store and the changelog.
+
+    Records that are not processed yet are added to the counts of state store and changelog.
+    """
     table = table_of(
         f"Totals of {totals.aggregation.store}",
         "key",
@@ -72,7 +75,7 @@ def totals_table(totals: Totals) -> Table:
         "agree",
     )
     store = totals.store
-    for key in sorted(totals.all_keys)[:_SHOWN]:
+    for key in sorted(totals.all_keys)[:_MAX_ROWS]:
         counted = totals.counted.get(key, 0)
         changelog = totals.total(key)
         held = None if store is None else store.get(key, 0) + totals.store_waiting.get(key, 0)
@@ -90,6 +93,7 @@ def totals_table(totals: Totals) -> Table:
 
 
 def checks_table(results: Iterable[CheckResult]) -> Table:
+    """Return a table of check results."""
     table = table_of("Checks", "check", "outcome", "reason")
     for result in results:
         table.add_row(result.check, Text(result.outcome, _COLOURS[result.outcome]), result.reason)
@@ -97,7 +101,7 @@ def checks_table(results: Iterable[CheckResult]) -> Table:
 
 
 def table_of(title: str, *columns: str, right: Collection[str] = ("state store", "changelog")) -> Table:
-    """``right``: the columns of figures."""
+    """Return an empty table. The columns named in ``right`` have numbers, which are aligned on the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         figures = column in right or column.startswith("counted")
