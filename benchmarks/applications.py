@@ -145,7 +145,7 @@ class Positions:
 
     def ends(self) -> Mapping[tuple[str, int], int]:
         return {
-            (topic, number): found.end
+            (topic, number): found.high_watermark
             for topic in self._topics
             for number, found in self._cluster.offsets(topic).items()
         }
@@ -161,7 +161,7 @@ class Positions:
     def lag(self) -> int:
         try:
             return sum(
-                found.stable - self._cluster.positions(self._group, topic).get(number, 0)
+                found.last_stable - self._cluster.positions(self._group, topic).get(number, 0)
                 for topic in self._topics
                 for number, found in self._cluster.offsets(topic).items()
             )

@@ -264,7 +264,7 @@ def committed(cluster: KafkaCluster, topic: str) -> int:
     Those of purged records count: Kafka Streams deletes what it has read of a repartition topic.
     """
     try:
-        return sum(found.stable for found in cluster.offsets(topic).values())
+        return sum(found.last_stable for found in cluster.offsets(topic).values())
     except (BrokersUnavailable, CouldNotLook):
         return 0
 
@@ -427,7 +427,10 @@ def line(one: Round) -> str:
 
 def observed_orders(bootstrap_servers: str) -> int:
     """How many orders are in the topic by now; they are produced without transactions, so offsets have no gaps."""
-    return sum(found.end - found.start for found in KafkaCluster(Brokers(bootstrap_servers)).offsets("orders").values())
+    return sum(
+        found.high_watermark - found.log_start
+        for found in KafkaCluster(Brokers(bootstrap_servers)).offsets("orders").values()
+    )
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Filled:
         assert self._producer.flush(60) == 0
         self.written += records
         ends = [
-            TopicPartition(topic, number, found.end)
+            TopicPartition(topic, number, found.high_watermark)
             for topic in (self.of.source, self.of.repartition)
             for number, found in self.cluster.offsets(topic).items()
         ]

@@ -35,7 +35,7 @@ def main() -> None:
     source = application.aggregations[0].source if application.aggregations else application.tasks[0].sources[0]
 
     def written() -> int:
-        return sum(found.stable for found in cluster.offsets(source).values())
+        return sum(found.last_stable for found in cluster.offsets(source).values())
 
     begun, before = time.perf_counter(), written()
     for run in range(options.runs):

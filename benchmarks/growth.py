@@ -117,7 +117,7 @@ def measure(system: str, bootstrap_servers: str, home: Path, case: Case) -> Poin
     def caught_up() -> bool:
         try:
             return all(
-                cluster.positions(application_id, topic).get(number, -1) >= found.stable - MARKERS
+                cluster.positions(application_id, topic).get(number, -1) >= found.last_stable - MARKERS
                 for topic in ("orders", repartition)
                 for number, found in cluster.offsets(topic).items()
             )

@@ -62,7 +62,7 @@ class Bench:
         self.job, self.state, self.orders = job, state, orders
 
     def committed(self) -> int:
-        return sum(found.stable for found in self.cluster.offsets(self.changelog).values())
+        return sum(found.last_stable for found in self.cluster.offsets(self.changelog).values())
 
     def until(self, what: str, condition: Callable[[], bool]) -> float:
         def alive_and_so() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamplan.checks.framework.cluster import Chunk, Offsets, Record, RecordsGone, Result
+from streamplan.checks.framework.cluster import Offsets, Record, RecordBatch, RecordsGone, Result
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
 from streamplan.model.partitioner import partition_for_key
@@ -34,8 +34,8 @@ class FakeTopic:
     configs: dict[str, str]
 
 
-class FakeChunk:
-    """A ``Chunk`` of records that are there one by one."""
+class FakeRecordBatch:
+    """A ``RecordBatch`` of records that are there one by one."""
 
     def __init__(self, partition: int, records: Sequence[Record]) -> None:
         self.partition = partition
@@ -55,7 +55,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.existing: dict[str, FakeTopic] = {}
         self.committed: dict[tuple[str, str], dict[int, int]] = {}
-        self.broker_ids: tuple[int, ...] = (1,)
+        self.up_broker_ids: tuple[int, ...] = (1,)
         self.replicas: dict[tuple[str, int], tuple[int, ...]] = {}
         """Of partitions that are not on every broker."""
         self.down: set[int] = set()
@@ -76,9 +76,9 @@ class FakeCluster:
         self.before("topics")
         return {name: self._observed(name) for name in self.existing if name in names}
 
-    def brokers(self) -> Sequence[int]:
-        self.before("brokers")
-        return self.broker_ids
+    def broker_ids(self) -> Sequence[int]:
+        self.before("broker_ids")
+        return self.up_broker_ids
 
     def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]:
         self.before("topic_ids")
@@ -92,11 +92,11 @@ class FakeCluster:
         self.before("positions")
         return dict(self.committed.get((group, topic), {}))
 
-    def read_by(self, group: str) -> Mapping[str, Mapping[int, int]]:
-        self.before("read_by")
+    def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        self.before("committed_offsets")
         return {topic: dict(found) for (owner, topic), found in self.committed.items() if owner == group and found}
 
-    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeChunk]:
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeRecordBatch]:
         self.before("read")
         for number, (first, last) in ranges.items():
             partition = self._topic(topic).partitions[number]
@@ -106,10 +106,10 @@ class FakeCluster:
                 raise RecordsGone(f"{topic}-{number}")
             if last > partition.stable:
                 raise CouldNotLook(f"{topic}-{number} never reached {last}")
-            yield FakeChunk(number, [record for record in partition.records if first <= record.offset < last])
+            yield FakeRecordBatch(number, [record for record in partition.records if first <= record.offset < last])
 
-    def fold(
-        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[Chunk]], Result]
+    def map_batches(
+        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         yield function(self.read(topic, ranges))
 
@@ -148,7 +148,7 @@ class FakeCluster:
 
     def _observed(self, name: str) -> ObservedTopic:
         topic = self.existing[name]
-        replicas = {n: self.replicas.get((name, n), self.broker_ids) for n in range(len(topic.partitions))}
+        replicas = {n: self.replicas.get((name, n), self.up_broker_ids) for n in range(len(topic.partitions))}
         in_sync = {n: tuple(one for one in ids if one not in self.down) for n, ids in replicas.items()}
         leaders = {n: ids[0] if ids else -1 for n, ids in in_sync.items()}
         factor = min(map(len, replicas.values()))

@@ -122,8 +122,8 @@ class TransactionalApplication:
             for number, position in self.cluster.positions(self.group, topic).items():
                 self._positions[topic, number] = position
         for number, found in self.cluster.offsets(self.changelog).items():
-            for chunk in self.cluster.read(self.changelog, {number: (found.start, found.stable)}):
-                for record in records_of(chunk):
+            for batch in self.cluster.read(self.changelog, {number: (found.log_start, found.last_stable)}):
+                for record in records_of(batch):
                     assert record.key is not None
                     self.stores[number][record.key] = int.from_bytes(record.value or b"", "big")
 
@@ -158,7 +158,7 @@ class TransactionalApplication:
     def _settle(self, topic: str) -> None:
         """Markers are written after the producer's commit has returned."""
         deadline = time.monotonic() + 300
-        while any(found.stable != found.end for found in self.cluster.offsets(topic).values()):
+        while any(found.last_stable != found.high_watermark for found in self.cluster.offsets(topic).values()):
             assert time.monotonic() < deadline, f"a transaction on {topic} stays open"
 
     def step(self, task: TaskId, *, abort: bool = False, alter: Alter | None = None) -> None:
@@ -169,14 +169,14 @@ class TransactionalApplication:
         source = (self.orders, self.repartition)[task.subtopology]
         offsets = self.cluster.offsets(source)
         first = self._positions[source, task.partition]
-        if task.partition not in offsets or first == (last := offsets[task.partition].stable):
+        if task.partition not in offsets or first == (last := offsets[task.partition].last_stable):
             return
         written: list[Written] = []
         producer = self._producer(task)
         producer.begin_transaction()
         store = self.stores[task.partition].copy()
-        for chunk in self.cluster.read(source, {task.partition: (first, last)}):
-            for record in records_of(chunk):
+        for batch in self.cluster.read(source, {task.partition: (first, last)}):
+            for record in records_of(batch):
                 if task.subtopology == 1 and record.key is not None:
                     store[record.key] += 1
                     count = store[record.key].to_bytes(8, "big")

@@ -97,7 +97,7 @@ class ProcessedOperator(BaseOperator):
         topology = pipeline.topology
         cluster = KafkaCluster(brokers())
         targets: dict[str, Mapping[str, int] | None] = {
-            topic: {str(partition): found.stable for partition, found in cluster.offsets(topic).items()}
+            topic: {str(partition): found.last_stable for partition, found in cluster.offsets(topic).items()}
             for topic in topology.source_topics
         }
         targets |= {topology.decorate(topic.name): None for topic in topology.repartition_topics}
@@ -201,7 +201,7 @@ def _is_large(application: Application) -> bool:
     cluster = KafkaCluster(brokers())
     names = [spec.name for spec in application.topics]
     return any(
-        sum(found.stable - found.start for found in cluster.offsets(topic).values())
+        sum(found.last_stable - found.log_start for found in cluster.offsets(topic).values())
         > application.limits.scanned_records
         for topic in cluster.topics(names)
     )

@@ -116,7 +116,7 @@ class ProcessedTrigger(BaseTrigger):
                 try:
                     if target is None:
                         offsets = await asyncio.to_thread(cluster.offsets, topic)
-                        target = {partition: found.stable for partition, found in offsets.items()}
+                        target = {partition: found.last_stable for partition, found in offsets.items()}
                     positions = await asyncio.to_thread(cluster.positions, self.group, topic)
                     before = behind
                     behind = sum(max(0, end - positions.get(partition, 0)) for partition, end in target.items())

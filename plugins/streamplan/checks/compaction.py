@@ -86,7 +86,7 @@ class CompactionCheck(Check):
             configs = list(_configs(topic, expected))
             rows += configs
             offsets = cluster.offsets(spec.name)
-            if any(found.end for found in offsets.values()):
+            if any(found.high_watermark for found in offsets.values()):
                 written = True
                 if "compact" in words(expected["cleanup.policy"]) and configs[0].agrees:
                     most = max(application.limits.scanned_records // len(offsets), 1)
@@ -175,11 +175,11 @@ def _described(pile: CleanerBacklog, rules: CompactionRules, *, complete: bool) 
 
 def _read(cluster: Cluster, topic: str, partition: int, most: int, until: int | None = None) -> Columns:
     found = cluster.offsets(topic)[partition]
-    last = found.stable if until is None else min(found.stable, until)
-    columns = Columns(found.start)
-    for chunk in cluster.read(topic, {partition: (found.start, last)}):
-        columns.add(chunk)
-        if len(columns) >= most and chunk.offsets[-1] + 1 < last:
+    last = found.last_stable if until is None else min(found.last_stable, until)
+    columns = Columns(found.log_start)
+    for batch in cluster.read(topic, {partition: (found.log_start, last)}):
+        columns.add(batch)
+        if len(columns) >= most and batch.offsets[-1] + 1 < last:
             columns.complete = False
             break
     return columns

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
-from streamplan.checks.framework.cluster import Chunk, Cluster, Offsets
+from streamplan.checks.framework.cluster import Cluster, Offsets, RecordBatch
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicSpec
@@ -100,7 +100,7 @@ class CopartitioningCheck(Check):
         written = 0
         for spec in application.keyed:
             offsets = cluster.offsets(spec.name)
-            written += sum(found.stable for found in offsets.values())
+            written += sum(found.last_stable for found in offsets.values())
             yield from _placement(application, cluster, spec, observed[spec.name].partitions, offsets)
         if not written:
             subject = f"the placement of records of {application.application_id}"
@@ -129,7 +129,9 @@ def _placement(
 ) -> Iterable[Observation]:
     topic = spec.name
     found = attempt(lambda: _scan(application, cluster, spec, partitions, cluster.offsets(topic)))
-    purged = " (consumed and purged)" if not found.records and any(item.end for item in offsets.values()) else ""
+    purged = (
+        " (consumed and purged)" if not found.records and any(item.high_watermark for item in offsets.values()) else ""
+    )
     sample = (
         f" (a sample out of {found.sampled:,} offsets: with 95% confidence at most 1 record in"
         f" {max(found.records // 3, 1):,} lies elsewhere, if such records are spread evenly)"
@@ -164,34 +166,34 @@ def _scan(
     application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
 ) -> _Placement:
     """Committed records, all or a sample of them. Records without a key belong anywhere."""
-    total = sum(found.stable - found.start for found in offsets.values())
+    total = sum(found.last_stable - found.log_start for found in offsets.values())
     placement = _Placement(sampled=total if total > application.limits.scanned_records else 0)
     place = partial(_place, application, spec, partitions)
     for ranges in _ranges(offsets, application.limits.scanned_records):
-        for part in cluster.fold(spec.name, ranges, place):
+        for part in cluster.map_batches(spec.name, ranges, place):
             placement.add(part)
     return placement
 
 
-def _place(application: Application, spec: TopicSpec, partitions: int, chunks: Iterator[Chunk]) -> _Placement:
+def _place(application: Application, spec: TopicSpec, partitions: int, batches: Iterator[RecordBatch]) -> _Placement:
     placement = _Placement()
     right: dict[int, set[bytes | None]] = {}
-    for chunk in chunks:
-        keys = chunk.keys
+    for batch in batches:
+        keys = batch.keys
         placement.records += len(keys)
-        known = right.setdefault(chunk.partition, {None})
+        known = right.setdefault(batch.partition, {None})
         wrong = {}
         for key in set(keys) - known:
             assert key is not None  # every set of known keys has None
             belongs = application.partition_of(spec, key, partitions)
-            if belongs == chunk.partition:
+            if belongs == batch.partition:
                 known.add(key)
             else:
                 wrong[key] = belongs
         if wrong:
-            _note(placement, chunk.partition, chunk.offsets, keys, wrong)
+            _note(placement, batch.partition, batch.offsets, keys, wrong)
         if len(known) > _CACHED_KEYS:
-            del right[chunk.partition]
+            del right[batch.partition]
     placed = ((key, partition) for partition, keys in right.items() for key in keys if key is not None)
     placement.all_crc32 = partitions > 1 and _is_crc32(spec, placed, partitions)
     return placement
@@ -212,18 +214,18 @@ def _note(
 
 def _ranges(offsets: Mapping[int, Offsets], most: int) -> Iterable[Mapping[int, tuple[int, int]]]:
     """What is read: everything, or ranges spread at random over each partition that hold about ``most`` records."""
-    total = sum(found.stable - found.start for found in offsets.values())
+    total = sum(found.last_stable - found.log_start for found in offsets.values())
     if total <= most:
-        yield {number: (found.start, found.stable) for number, found in offsets.items()}
+        yield {number: (found.log_start, found.last_stable) for number, found in offsets.items()}
         return
     random = Random(total)
     for step in range(SAMPLED_RANGES):
         ranges = {}
         for number, found in offsets.items():
-            stretch = (found.stable - found.start) / SAMPLED_RANGES
+            stretch = (found.last_stable - found.log_start) / SAMPLED_RANGES
             length = stretch * most / total
-            first = found.start + step * stretch + random.random() * (stretch - length)
-            ranges[number] = (int(first), min(int(first + length) + 1, found.stable))
+            first = found.log_start + step * stretch + random.random() * (stretch - length)
+            ranges[number] = (int(first), min(int(first + length) + 1, found.last_stable))
         yield ranges
 
 

@@ -71,24 +71,24 @@ class _Input:
     @property
     def deleted(self) -> int:
         """Offsets that were deleted before they were processed. A single one, the last of all, is a marker's."""
-        gap = max(self.offsets.start - self.position, 0) if self.position is not None else 0
+        gap = max(self.offsets.log_start - self.position, 0) if self.position is not None else 0
         return gap if gap > 1 or self.waiting.records else 0
 
     @property
     def open_transaction(self) -> bool:
-        return self.offsets.stable < self.offsets.end and not self.transaction_moved
+        return self.offsets.last_stable < self.offsets.high_watermark and not self.transaction_moved
 
     def see(self, before: Mapping[int, int], offsets: Mapping[int, Offsets], after: Mapping[int, int]) -> None:
         """``before`` and ``after`` are the positions around ``offsets``, for ends and positions grow all the time."""
         self.offsets = offsets[self.partition]
         early, late = before.get(self.partition), after.get(self.partition)
-        self.beyond_end = early is not None and early > self.offsets.end
+        self.beyond_end = early is not None and early > self.offsets.high_watermark
         self.position = late
         if late is not None:
             first = self.first_position
             self.moved |= first is None or late > first
             self.first_position = late if first is None else min(first, late)  # it may be reset meanwhile
-        self.transaction_moved |= self.offsets.stable > self.first_stable
+        self.transaction_moved |= self.offsets.last_stable > self.first_stable
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class LagCheck(Check):
             seen_at = self.now()
         for found in inputs:
             rows += _rows(application, found, inputs, self.deadline, seen_at)
-        if not any(found.offsets.end for found in inputs) and all(row.agrees for row in rows):
+        if not any(found.offsets.high_watermark for found in inputs) and all(row.agrees for row in rows):
             subject = f"the lag of {application.application_id}"
             raise CouldNotLook(subject, expected="at least 1 record", observed="none")
         return rows
@@ -151,7 +151,7 @@ def _inputs(application: Application, cluster: Cluster) -> list[_Input]:
             before, offsets, after = _ask(application.application_id, cluster, topic)
             for number, seen in sorted(offsets.items()):
                 position = after.get(number)
-                found = _Input(_task(tasks, topic, number), topic, number, position, seen.stable, position, seen)
+                found = _Input(_task(tasks, topic, number), topic, number, position, seen.last_stable, position, seen)
                 found.see(before, offsets, after)
                 inputs.setdefault((topic, number), found)
     return list(inputs.values())
@@ -239,22 +239,22 @@ def _count_topic(group: str, cluster: Cluster, topic: str, partitions: Mapping[i
 
 def _count_records(cluster: Cluster, topic: str, partitions: Mapping[int, _Input]) -> None:
     whole = {
-        number: (max(found.position or 0, found.offsets.start), found.offsets.stable)
+        number: (max(found.position or 0, found.offsets.log_start), found.offsets.last_stable)
         for number, found in partitions.items()
     }
     ranges = {number: (first, min(last, first + COUNTED_OFFSETS)) for number, (first, last) in whole.items()}
     records = dict.fromkeys(ranges, 0)
     oldest: dict[int, int] = {}
-    for chunk in cluster.read(topic, ranges):
-        if len(chunk):
-            oldest.setdefault(chunk.partition, chunk.timestamps[0])
-            records[chunk.partition] += len(chunk)
+    for batch in cluster.read(topic, ranges):
+        if len(batch):
+            oldest.setdefault(batch.partition, batch.timestamps[0])
+            records[batch.partition] += len(batch)
     for number, (first, last) in whole.items():
         exact = ranges[number][1] >= last
         if not exact and number not in oldest:
-            for chunk in cluster.read(topic, {number: (ranges[number][1], last)}):
-                if len(chunk):
-                    oldest[number] = chunk.timestamps[0]
+            for batch in cluster.read(topic, {number: (ranges[number][1], last)}):
+                if len(batch):
+                    oldest[number] = batch.timestamps[0]
                     break
             exact = number not in oldest
         count = records[number] if exact else last - first
@@ -277,13 +277,13 @@ def _rows(
     if found.beyond_end:
         yield Observation(
             f"{found.title}: position of group {group}",
-            f"at most {found.offsets.end}, the end of the partition",
+            f"at most {found.offsets.high_watermark}, the end of the partition",
             f"{found.position}: was the topic recreated or truncated?",
         )
     elif found.deleted:
         yield Observation(
             f"{found.title}: position of group {group}",
-            f"at least {found.offsets.start}, the start of the partition",
+            f"at least {found.offsets.log_start}, the start of the partition",
             f"{found.position}: {found.deleted:,} offsets were deleted before they were processed",
         )
     elif not waiting.records or _moves(found, inputs):
@@ -296,7 +296,7 @@ def _rows(
         yield Observation(
             f"{found.name}: transactions",
             f"each ends {within}",
-            f"one is open since offset {found.offsets.stable}, and what follows cannot be read",
+            f"one is open since offset {found.offsets.last_stable}, and what follows cannot be read",
             "its producer is named by kafka-transactions.sh find-hanging",
         )
     bound = application.limits.lag_seconds

@@ -106,14 +106,14 @@ def _sample(cluster: Cluster, topic: str, offsets: Mapping[int, Offsets]) -> Map
     samples = {number: _Sample() for number in offsets}
     if len(offsets) < 2:
         return samples
-    total = sum(found.stable - found.start for found in offsets.values())
+    total = sum(found.last_stable - found.log_start for found in offsets.values())
     share = min(LOOKED_AT / total, 1.0) if total else 0.0
     ranges = {}
     for number, found in offsets.items():
-        samples[number].offsets = math.ceil((found.stable - found.start) * share)
-        ranges[number] = (found.stable - samples[number].offsets, found.stable)
-    for chunk in cluster.read(topic, ranges):
-        samples[chunk.partition].add(chunk.keys, chunk.values)
+        samples[number].offsets = math.ceil((found.last_stable - found.log_start) * share)
+        ranges[number] = (found.last_stable - samples[number].offsets, found.last_stable)
+    for batch in cluster.read(topic, ranges):
+        samples[batch.partition].add(batch.keys, batch.values)
     return samples
 
 
@@ -123,9 +123,9 @@ def _shares(spec: TopicSpec, offsets: Mapping[int, Offsets], samples: Mapping[in
     What is left of a purged topic tells when each task last committed and not where records go: its shares are those
     of all offsets there ever were.
     """
-    left = {number: found.stable - found.start for number, found in offsets.items()}
-    ever = {number: found.stable for number, found in offsets.items()}
-    purged = spec.role is TopicRole.REPARTITION and any(found.start for found in offsets.values())
+    left = {number: found.last_stable - found.log_start for number, found in offsets.items()}
+    ever = {number: found.last_stable for number, found in offsets.items()}
+    purged = spec.role is TopicRole.REPARTITION and any(found.log_start for found in offsets.values())
     deleted = any(ever.values()) and (purged or not any(left.values()))
     exact = not deleted and all(sample.offsets == left[number] for number, sample in samples.items())
     looked_at = sum(sample.records for sample in samples.values())

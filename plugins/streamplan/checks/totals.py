@@ -20,7 +20,7 @@ from streamplan.checks.framework.check import (
     SparkJob,
     existing,
 )
-from streamplan.checks.framework.cluster import Chunk, Cluster, Record, records_of
+from streamplan.checks.framework.cluster import Cluster, Record, RecordBatch, records_of
 from streamplan.checks.framework.consistent_cut import Deadline, attempt, await_consistent_cut
 from streamplan.checks.framework.verified import (
     KeyTotals,
@@ -47,14 +47,14 @@ class Counts:
     rejected: Sequence[int]
 
 
-def count_chunk(aggregation: Aggregation, chunk: Chunk) -> Counts:
-    """The records of a chunk of the source by the key that :meth:`Aggregation.key_of` gives each."""
+def count_records(aggregation: Aggregation, batch: RecordBatch) -> Counts:
+    """The records of a batch of the source by the key that :meth:`Aggregation.key_of` gives each."""
     serde, field = aggregation.serde, aggregation.field
     if serde is not None and field is not None:
-        column = serde.key_column(field, chunk.values)
+        column = serde.key_column(field, batch.values)
         return Counts(column.counts(), sorted(column.rejected))
-    rejected = set(serde.decode_column(chunk.values).rejected) if serde is not None else set()
-    keys = chunk.keys
+    rejected = set(serde.decode_column(batch.values).rejected) if serde is not None else set()
+    keys = batch.keys
     rejected |= {row for row, key in enumerate(keys) if key is None} if None in keys else set()
     counted = keys if not rejected else [key for row, key in enumerate(keys) if row not in rejected]
     return Counts(Counter(key for key in counted if key is not None), sorted(rejected))
@@ -321,13 +321,13 @@ class Look:
         of, cluster, group = self.aggregation, self.cluster, self.aggregation.application_id
         until = cluster.positions(group, of.source)
         rekeyed = cluster.positions(group, of.repartition)
-        changelog = {number: found.stable for number, found in cluster.offsets(of.changelog).items()}
+        changelog = {number: found.last_stable for number, found in cluster.offsets(of.changelog).items()}
         if before is not None and (_behind(changelog, before.changelog) or _behind(until, before.source)):
             return None
         updates, not_counts = _updates(cluster, of.changelog, before.changelog if before else {}, changelog)
-        repartition = {number: found.stable for number, found in cluster.offsets(of.repartition).items()}
+        repartition = {number: found.last_stable for number, found in cluster.offsets(of.repartition).items()}
         waiting = _count_between(cluster, of.repartition, {n: rekeyed.get(n, 0) for n in repartition}, repartition)
-        latest = {number: found.stable for number, found in cluster.offsets(of.source).items()}
+        latest = {number: found.last_stable for number, found in cluster.offsets(of.source).items()}
         totals = self._compare(before, updates, waiting, until, {}, repartition)
         later, _ = self._recount({number: until.get(number, 0) for number in latest}, latest)
         at_most = Counter(totals.counted) + Counter(later.by_key)
@@ -373,7 +373,7 @@ class Look:
             rejected=frozenset(rejected),
             letters=letters,
             letters_gone=gone,
-            unread=sum(max(found.stable - until.get(number, 0), 0) for number, found in offsets.items()),
+            unread=sum(max(found.last_stable - until.get(number, 0), 0) for number, found in offsets.items()),
             elsewhere=before.records - verified_of_these if before else 0,
             keys=(self.kept.keys() if before else 0) + len({*counted, *changelog} - held.keys()),
             store=self.store.totals if self.store else None,
@@ -384,7 +384,9 @@ class Look:
         counts: Counter[bytes] = Counter()
         rejected: set[tuple[int, int]] = set()
         ranges = {number: (since.get(number, 0), last) for number, last in until.items()}
-        for by_key, those in self.cluster.fold(self.aggregation.source, ranges, partial(_count_all, self.aggregation)):
+        for by_key, those in self.cluster.map_batches(
+            self.aggregation.source, ranges, partial(_count_all, self.aggregation)
+        ):
             counts.update(by_key)
             rejected |= those
         return Counts(counts, ()), rejected
@@ -395,7 +397,7 @@ class Look:
         topics = [topic for topic in (of.source, of.repartition, of.changelog, of.dead_letters) if topic]
         existing(cluster, topics)
         offsets = cluster.offsets(of.source)
-        if all(found.end == 0 for found in offsets.values()):
+        if all(found.high_watermark == 0 for found in offsets.values()):
             raise CouldNotLook(f"the totals of {of.source}", expected="at least 1 record", observed="none")
         for topic in (of.source, of.repartition):
             _require_positions(cluster, of.application_id, topic)
@@ -407,9 +409,9 @@ class Look:
         """All of it that was not verified before."""
         source = self.aggregation.source
         gone = {
-            number: found.start
+            number: found.log_start
             for number, found in self.cluster.offsets(source).items()
-            if found.start > since.get(number, 0)
+            if found.log_start > since.get(number, 0)
         }
         if gone:
             raise CouldNotLook(
@@ -428,24 +430,29 @@ class Look:
         plain = False
         for topic in (self.aggregation.repartition, self.aggregation.changelog):
             for number, found in self.cluster.offsets(topic).items():
-                if found.stable < found.end:
+                if found.last_stable < found.high_watermark:
                     return True
-                if found.start < found.end:
-                    if not any(len(chunk) for chunk in self.cluster.read(topic, {number: (found.end - 1, found.end)})):
+                if found.log_start < found.high_watermark:
+                    if not any(
+                        len(batch)
+                        for batch in self.cluster.read(
+                            topic, {number: (found.high_watermark - 1, found.high_watermark)}
+                        )
+                    ):
                         return True
                     plain = True
         return not plain
 
 
-def _count_all(aggregation: Aggregation, chunks: Iterator[Chunk]) -> tuple[Counter[bytes], set[tuple[int, int]]]:
+def _count_all(aggregation: Aggregation, batches: Iterator[RecordBatch]) -> tuple[Counter[bytes], set[tuple[int, int]]]:
     counts: Counter[bytes] = Counter()
     rejected: set[tuple[int, int]] = set()
-    for chunk in chunks:
-        found = count_chunk(aggregation, chunk)
+    for batch in batches:
+        found = count_records(aggregation, batch)
         counts.update(found.by_key)
         if found.rejected:
-            offsets = chunk.offsets
-            rejected |= {(chunk.partition, offsets[row]) for row in found.rejected}
+            offsets = batch.offsets
+            rejected |= {(batch.partition, offsets[row]) for row in found.rejected}
     return counts, rejected
 
 
@@ -474,11 +481,11 @@ def _behind(positions: Positions, others: Positions) -> bool:
 def _require_positions(cluster: Cluster, group: str, topic: str) -> None:
     positions = cluster.positions(group, topic)
     for number, found in cluster.offsets(topic).items():
-        position = positions.get(number, 0 if found.end == 0 else -1)
-        if not 0 <= position <= found.end:
+        position = positions.get(number, 0 if found.high_watermark == 0 else -1)
+        if not 0 <= position <= found.high_watermark:
             raise CouldNotLook(
                 f"position of group {group} in {topic}-{number}",
-                expected=f"committed, at most {found.end}, the end of the partition",
+                expected=f"committed, at most {found.high_watermark}, the end of the partition",
                 observed=str(position) if position >= 0 else "none",
                 remedy="The check `lag` is about that.",
             )
@@ -491,13 +498,13 @@ def _updates(
     last: dict[tuple[int, bytes], bytes | None] = {}
     without_key = 0
     starts = cluster.offsets(topic)
-    ranges = {number: (max(since.get(number, 0), starts[number].start), end) for number, end in ends.items()}
-    for chunk in cluster.read(topic, ranges):
-        for key, value in zip(chunk.keys, chunk.values, strict=True):
+    ranges = {number: (max(since.get(number, 0), starts[number].log_start), end) for number, end in ends.items()}
+    for batch in cluster.read(topic, ranges):
+        for key, value in zip(batch.keys, batch.values, strict=True):
             if key is None:
                 without_key += 1
             else:
-                last[chunk.partition, key] = value
+                last[batch.partition, key] = value
     broken = without_key + sum(value is not None and len(value) != 8 for value in last.values())
     return {
         at: int.from_bytes(value, "big", signed=True) if value is not None and len(value) == 8 else 0
@@ -509,9 +516,9 @@ def _count_between(cluster: Cluster, topic: str, first: Positions, last: Positio
     """Records by key from ``first`` to ``last``; counted below 0 where ``last`` comes before ``first``."""
     counts: Counter[bytes] = Counter()
     borders = {number: (first.get(number, 0), last.get(number, 0)) for number in first.keys() | last.keys()}
-    for chunk in cluster.read(topic, {number: (min(border), max(border)) for number, border in borders.items()}):
-        sign = 1 if borders[chunk.partition][0] < borders[chunk.partition][1] else -1
-        for key in chunk.keys:
+    for batch in cluster.read(topic, {number: (min(border), max(border)) for number, border in borders.items()}):
+        sign = 1 if borders[batch.partition][0] < borders[batch.partition][1] else -1
+        for key in batch.keys:
             if key is not None:  # a count ignores records without a key
                 counts[key] += sign
     return dict(counts)
@@ -524,11 +531,11 @@ def _letters(
     letters: Counter[tuple[int, int]] = Counter()
     if of.dead_letters is None:
         return {}, {}
-    starts = {number: found.start for number, found in cluster.offsets(of.dead_letters).items()}
+    starts = {number: found.log_start for number, found in cluster.offsets(of.dead_letters).items()}
     gone = {number: start for number, start in starts.items() if start > since.get(number, 0)}
     ranges = {number: (max(starts[number], since.get(number, 0)), end) for number, end in ends.items()}
-    for chunk in cluster.read(of.dead_letters, ranges):
-        for record in records_of(chunk):
+    for batch in cluster.read(of.dead_letters, ranges):
+        for record in records_of(batch):
             origin = _origin(record, of)
             if origin is not None:
                 letters[origin] += 1

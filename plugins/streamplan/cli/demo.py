@@ -156,7 +156,9 @@ def _follow(stack: Stack, rest: AirflowRest, pipeline: Pipeline, run_id: str, re
 def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
     """Return how many offsets were written to the sources, and how many the last sub-topology has processed."""
     topology = pipeline.topology
-    written = sum(offsets.stable for topic in topology.source_topics for offsets in cluster.offsets(topic).values())
+    written = sum(
+        offsets.last_stable for topic in topology.source_topics for offsets in cluster.offsets(topic).values()
+    )
     read = [aggregation.repartition for aggregation in aggregations(pipeline)] or topology.source_topics
     processed = sum(
         position for topic in read for position in cluster.positions(topology.application_id, topic).values()
@@ -184,9 +186,11 @@ def _print_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -
         topic = pipeline.topology.changelog_topic(node.store or "")
         windowed = next(spec.window_bytes for spec in pipeline.topics() if spec.name == topic) > 0
         values: dict[str, str] = {}
-        ranges = {partition: (offsets.start, offsets.stable) for partition, offsets in cluster.offsets(topic).items()}
-        for chunk in cluster.read(topic, ranges):
-            for record in records_of(chunk):
+        ranges = {
+            partition: (offsets.log_start, offsets.last_stable) for partition, offsets in cluster.offsets(topic).items()
+        }
+        for batch in cluster.read(topic, ranges):
+            for record in records_of(batch):
                 key = read_key(record.key or b"", windowed=windowed)
                 if record.value is None:
                     values.pop(key, None)

@@ -88,7 +88,7 @@ def _measured_load(pipeline: Pipeline, brokers: Brokers) -> dict[TaskId, int]:
     for subtopology in pipeline.topology.subtopologies:
         for topic in pipeline.source_topics(subtopology):
             for partition, offsets in cluster.offsets(topic).items():
-                load[TaskId(subtopology.id, partition)] += offsets.end
+                load[TaskId(subtopology.id, partition)] += offsets.high_watermark
     return load
 
 

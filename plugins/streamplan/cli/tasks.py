@@ -134,7 +134,7 @@ def _observe_lags(pipeline: Pipeline, cluster: KafkaCluster) -> dict[TaskId, int
                 if partition not in committed:
                     lags[task] = None
                 elif lag is not None:
-                    lags[task] = lag + max(offsets.stable - committed[partition], 0)
+                    lags[task] = lag + max(offsets.last_stable - committed[partition], 0)
     return lags
 
 

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from streamplan.checks.framework.cluster import Chunk, Headers, Offsets, RecordsGone, Result
+from streamplan.checks.framework.cluster import Headers, Offsets, RecordBatch, RecordsGone, Result
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
@@ -61,7 +61,7 @@ class KafkaCluster:
 
         return self._ask(question, "its consumer groups")
 
-    def brokers(self) -> frozenset[int]:
+    def broker_ids(self) -> frozenset[int]:
         return brokers_of(self._ask(lambda left: self._admin.list_topics(timeout=left), "its brokers"))
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
@@ -85,11 +85,11 @@ class KafkaCluster:
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         return self._committed(group, {topic: self._partitions(topic)}).get(topic, {})
 
-    def read_by(self, group: str) -> Mapping[str, Mapping[int, int]]:
+    def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         self._learn_partitions()
         return self._committed(group, {name: n for name, n in self._partition_counts.items() if name not in _OWN})
 
-    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Chunk]:
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
         until = {partition: last for partition, (first, last) in ranges.items() if first < last}
         if not until:
             return
@@ -111,8 +111,8 @@ class KafkaCluster:
         finally:
             consumer.close()
 
-    def fold(
-        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[Chunk]], Result]
+    def map_batches(
+        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         first, *others = shares.divide(ranges, shares.processes_for(ranges))
         with shares.running(self._brokers, self.deadline_seconds, topic, others, function) as running:
@@ -120,7 +120,7 @@ class KafkaCluster:
             for share in running:
                 yield share.result()
 
-    def _consume(self, consumer: Consumer, topic: str, until: dict[int, int]) -> Iterator[Chunk]:
+    def _consume(self, consumer: Consumer, topic: str, until: dict[int, int]) -> Iterator[RecordBatch]:
         """Until every partition has reached its end; ``until`` loses those that have."""
         deadline = time.monotonic() + self.deadline_seconds
         while until:
@@ -240,7 +240,7 @@ def _runs(messages: list[Any]) -> Iterator[tuple[int, list[Any]]]:
 
 
 class _Messages:
-    """A ``Chunk`` of what the consumer delivered."""
+    """A ``RecordBatch`` of what the consumer delivered."""
 
     def __init__(self, partition: int, messages: list[Any]) -> None:
         self.partition = partition

@@ -37,7 +37,7 @@ def in_order_of_time(cluster: KafkaCluster, topic: str, ranges: Mapping[int, tup
     for late. The same ranges give the same order, wherever a copy is taken up again.
     """
     parts = [
-        (record for chunk in cluster.read(topic, {partition: extent}) for record in records_of(chunk))
+        (record for batch in cluster.read(topic, {partition: extent}) for record in records_of(batch))
         for partition, extent in sorted(ranges.items())
     ]
     return heapq.merge(*parts, key=lambda record: (record.timestamp, record.partition))
@@ -64,7 +64,8 @@ def copy_topic(
         positions = dict(cluster.positions(group, topic))
         offsets = cluster.offsets(topic)
         ranges = {
-            number: (max(found.start, positions.get(number, 0)), found.stable) for number, found in offsets.items()
+            number: (max(found.log_start, positions.get(number, 0)), found.last_stable)
+            for number, found in offsets.items()
         }
         records = in_order_of_time(cluster, topic, ranges)
         reader = brokers.consumer(group)
@@ -77,7 +78,7 @@ def copy_topic(
                 copied += len(some)
                 say(f"{topic} to {to}: {copied:,} records copied")
             # The ends lie behind transaction markers; and an empty topic is complete, too.
-            _commit(producer, reader, to, [], topic, {number: found.stable for number, found in offsets.items()})
+            _commit(producer, reader, to, [], topic, {number: found.last_stable for number, found in offsets.items()})
         finally:
             reader.close()
 
@@ -101,8 +102,8 @@ def last_values(cluster: KafkaCluster, topic: str, partitions: int, window_bytes
     """The last record of each key of a changelog; keys that were deleted are left out."""
     for number, found in sorted(cluster.offsets(topic).items()):
         last: dict[bytes, Record] = {}
-        for chunk in cluster.read(topic, {number: (found.start, found.stable)}):
-            for record in records_of(chunk):
+        for batch in cluster.read(topic, {number: (found.log_start, found.last_stable)}):
+            for record in records_of(batch):
                 if record.key is None:
                     continue
                 last.pop(record.key, None)  # so that those that stay are in the order of their last change
@@ -115,8 +116,8 @@ def last_values(cluster: KafkaCluster, topic: str, partitions: int, window_bytes
 def all_records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:
     """Committed records, partition by partition."""
     for number, found in sorted(cluster.offsets(topic).items()):
-        for chunk in cluster.read(topic, {number: (found.start, found.stable)}):
-            yield from records_of(chunk)
+        for batch in cluster.read(topic, {number: (found.log_start, found.last_stable)}):
+            yield from records_of(batch)
 
 
 def count_by_place(cluster: KafkaCluster, topic: str, partitions: int | None) -> dict[int, int]:
@@ -124,11 +125,11 @@ def count_by_place(cluster: KafkaCluster, topic: str, partitions: int | None) ->
     counts: dict[int, int] = {}
     places: dict[tuple[bytes | None, int], int] = {}
     for number, found in cluster.offsets(topic).items():
-        for chunk in cluster.read(topic, {number: (found.start, found.stable)}):
+        for batch in cluster.read(topic, {number: (found.log_start, found.last_stable)}):
             if partitions is None:
-                counts[number] = counts.get(number, 0) + len(chunk)
+                counts[number] = counts.get(number, 0) + len(batch)
                 continue
-            for key in chunk.keys:
+            for key in batch.keys:
                 if (where := places.get((key, number))) is None:
                     where = place(key, number, partitions)
                     if len(places) < 1_000_000:

@@ -125,9 +125,9 @@ class Application:
             if any(generation.yields_to(Generation.parse(one.metadata)) for one in found):
                 raise _Outrun
             offsets = {topic: self._cluster.offsets(topic) for topic in topics}
-            starts = {(topic, number): of.start for topic in topics for number, of in offsets[topic].items()}
+            starts = {(topic, number): of.log_start for topic in topics for number, of in offsets[topic].items()}
             changelogs = [self.pipeline.topology.changelog_topic(store) for store in subtopology.stores]
-            written = sum(of.end for topic in changelogs for of in self._cluster.offsets(topic).values())
+            written = sum(of.high_watermark for topic in changelogs for of in self._cluster.offsets(topic).values())
             positions = {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
             if missing := sorted(starts.keys() - positions.keys()):
                 if positions or checkpoint or written:

@@ -90,13 +90,13 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
     greatest = -1
     partitions = [(topic, *found) for topic in topics for found in cluster.offsets(topic).items()]
     for topic, partition, offsets in partitions:
-        window, end = _TAIL, offsets.stable
-        while end > offsets.start:
-            first = max(offsets.start, end - window)
+        window, end = _TAIL, offsets.last_stable
+        while end > offsets.log_start:
+            first = max(offsets.log_start, end - window)
             numbers = [
                 number
-                for chunk in cluster.read(topic, {partition: (first, end)})
-                for record in records_of(chunk)
+                for batch in cluster.read(topic, {partition: (first, end)})
+                for record in records_of(batch)
                 if (number := pipeline.test_data.number_of(topic, record.key, record.value)) is not None
             ]
             if numbers:

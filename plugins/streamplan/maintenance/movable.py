@@ -31,7 +31,7 @@ def require_movable(
         )
     for new, old in pipeline.repartition_from.items():
         _require_all(cluster, old)
-        if new in counts and old not in copied and any(found.end for found in cluster.offsets(new).values()):
+        if new in counts and old not in copied and any(found.high_watermark for found in cluster.offsets(new).values()):
             raise Refused(
                 f"topic {new}",
                 expected="missing or empty, to take the records of " + old,
@@ -44,7 +44,7 @@ def require_movable(
 def _require_all(cluster: KafkaCluster, topic: str) -> None:
     if "compact" in words(cluster.topics([topic])[topic].configs.get("cleanup.policy", "")):
         return  # there the last value of each key is enough
-    gone = {f"{topic}-{number}": found.start for number, found in cluster.offsets(topic).items() if found.start}
+    gone = {f"{topic}-{number}": found.log_start for number, found in cluster.offsets(topic).items() if found.log_start}
     if gone:
         raise Refused(
             f"the records of {topic}",
@@ -62,7 +62,7 @@ def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
     for topic in (*pipeline.repartition_from.values(), *repartition):
         positions = cluster.positions(group, topic)
         ranges = {
-            number: (max(found.start, positions.get(number, found.start)), found.stable)
+            number: (max(found.log_start, positions.get(number, found.log_start)), found.last_stable)
             for number, found in cluster.offsets(topic).items()
         }
         # A position may stay before transaction markers: what counts are the records behind it.

@@ -61,7 +61,7 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
         by_spark = checkpoints.committed_offsets(settings.checkpoints, group, reader)
         if by_spark is not None:
             needed.append(by_spark.get(topic, {}))
-        starts = {partition: found.start for partition, found in cluster.offsets(topic).items()}
+        starts = {partition: found.log_start for partition, found in cluster.offsets(topic).items()}
         if until := plan_purge(starts, needed):
             delete_records(brokers, topic, until)
             purged[topic] = until

@@ -146,11 +146,11 @@ class Move:
         return KafkaCluster(self.brokers)
 
     def _ledger(self) -> Mapping[str, Mapping[int, int]]:
-        return self._cluster().read_by(ledger_group(self.pipeline))
+        return self._cluster().committed_offsets(ledger_group(self.pipeline))
 
     def _note(self, topic: str) -> Mapping[int, int]:
         """That ``topic`` is complete up to its ends."""
-        ends = {partition: found.end for partition, found in self._cluster().offsets(topic).items()}
+        ends = {partition: found.high_watermark for partition, found in self._cluster().offsets(topic).items()}
         set_positions(
             self.brokers,
             ledger_group(self.pipeline),
@@ -236,7 +236,7 @@ class Move:
         elif spec.role is TopicRole.DEAD_LETTER:
             moved = {old: new for new, old in self.pipeline.repartition_from.items()}
             yield from relocated(cluster, spec.name, moved, spec.partitions)
-        elif all(found.start == 0 for found in cluster.offsets(spec.name).values()):
+        elif all(found.log_start == 0 for found in cluster.offsets(spec.name).values()):
             # All of it is processed. But totals that Spark recounts are recounted from here; and what was purged
             # in part must not look whole.
             for record in copying.all_records(cluster, spec.name):
@@ -284,4 +284,4 @@ class Move:
 
 
 def _size(cluster: KafkaCluster, topic: str) -> int:
-    return sum(found.end - found.start for found in cluster.offsets(topic).values())
+    return sum(found.high_watermark - found.log_start for found in cluster.offsets(topic).values())

@@ -94,7 +94,7 @@ def _movements(pipeline: Pipeline, brokers: Brokers, still: Sequence[str], watch
         }
         for topic in written:
             for partition, offsets in cluster.offsets(topic).items():
-                found[f"the end of {topic}-{partition}"] = offsets.end
+                found[f"the end of {topic}-{partition}"] = offsets.high_watermark
         return found
 
     before = look()

@@ -37,13 +37,14 @@ def observe_reset(
     cluster = KafkaCluster(brokers)
     application_id = pipeline.topology.application_id
     there = cluster.topics([spec.name for spec in internal_topics(pipeline)])
-    positions = cluster.read_by(application_id)
+    positions = cluster.committed_offsets(application_id)
     place = checkpoint_location(settings.checkpoints, application_id)
     return ResetPlan(
         pipeline=pipeline.name,
         application_id=application_id,
         topics={
-            topic: sum(found.end - found.start for found in cluster.offsets(topic).values()) for topic in sorted(there)
+            topic: sum(found.high_watermark - found.log_start for found in cluster.offsets(topic).values())
+            for topic in sorted(there)
         },
         positions={
             f"{topic}-{partition}": offset

@@ -73,12 +73,12 @@ def contents(application: Application, cluster: Cluster) -> dict[str, Any]:
     """
     there = sorted(cluster.topics([spec.name for spec in application.topics]))
     ids = cluster.topic_ids(there)
-    positions = cluster.read_by(application.application_id)
+    positions = cluster.committed_offsets(application.application_id)
     return {
         topic: {
             "id": ids[topic],
             "partitions": {
-                str(number): [found.start, found.stable, positions.get(topic, {}).get(number)]
+                str(number): [found.log_start, found.last_stable, positions.get(topic, {}).get(number)]
                 for number, found in sorted(cluster.offsets(topic).items())
             },
         }

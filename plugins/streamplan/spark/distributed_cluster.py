@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from streamplan.checks.framework.cluster import Chunk, Result
+from streamplan.checks.framework.cluster import RecordBatch, Result
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
@@ -16,14 +16,14 @@ SHARE = 5_000_000
 
 
 class DistributedCluster(KafkaCluster):
-    """Each share of a :meth:`fold` is a task of Spark, which reads it from Kafka by itself."""
+    """Each share of a :meth:`map_batches` is a task of Spark, which reads it from Kafka by itself."""
 
     def __init__(self, spark: SparkSession, brokers: Brokers) -> None:
         super().__init__(brokers)
         self._context = spark.sparkContext
 
-    def fold(
-        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[Chunk]], Result]
+    def map_batches(
+        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         offsets = sum(max(last - first, 0) for first, last in ranges.values())
         count = max(self._context.defaultParallelism, -(-offsets // SHARE))

@@ -81,11 +81,11 @@ def recount(spark: SparkSession, pipeline: Pipeline, cluster: Cluster, brokers: 
 
 def _refuse_gaps(topics: Sequence[str], cluster: Cluster, configs: Mapping[str, Mapping[str, str]]) -> None:
     gone = {
-        f"{topic}-{partition}": found.start
+        f"{topic}-{partition}": found.log_start
         for topic in topics
         if configs[topic].get("cleanup.policy") != "compact"  # there the last value of each key is enough
         for partition, found in cluster.offsets(topic).items()
-        if found.start > 0
+        if found.log_start > 0
     }
     if gone:
         raise CouldNotLook(

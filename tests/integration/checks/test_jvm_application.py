@@ -104,7 +104,7 @@ class Running:
         """Before its first commits there is nothing to look at."""
         self.order_many(50)
         for topic in (self.orders, self.repartition):
-            eventually(lambda: topic in self.cluster.read_by(self.id), f"positions in {topic}")  # noqa: B023
+            eventually(lambda: topic in self.cluster.committed_offsets(self.id), f"positions in {topic}")  # noqa: B023
 
     def wait_until_counted(self) -> None:
         """The changelog holds all orders: the last totals are of all that was produced."""
@@ -114,10 +114,10 @@ class Running:
 
         def counted() -> int:
             last: dict[tuple[int, bytes | None], int] = {}
-            ranges = {number: (at.start, at.stable) for number, at in cluster.offsets(self.changelog).items()}
-            for chunk in cluster.read(self.changelog, ranges):
-                for key, value in zip(chunk.keys, chunk.values, strict=True):
-                    last[chunk.partition, key] = int.from_bytes(value or b"", "big")
+            ranges = {number: (at.log_start, at.last_stable) for number, at in cluster.offsets(self.changelog).items()}
+            for batch in cluster.read(self.changelog, ranges):
+                for key, value in zip(batch.keys, batch.values, strict=True):
+                    last[batch.partition, key] = int.from_bytes(value or b"", "big")
             return sum(last.values())
 
         eventually(lambda: counted() == wanted, f"{wanted} orders counted")
@@ -266,12 +266,14 @@ def test_green_while_it_runs_and_after_its_repartition_topic_was_purged(
         assert (status, printed["outcome"]) == (0, "passed"), (printed, said)
         assert [one["check"] for one in printed["checks"]] == NAMES
         eventually(
-            lambda: any(at.start for at in application.cluster.offsets(application.repartition).values()), "purged"
+            lambda: any(at.log_start for at in application.cluster.offsets(application.repartition).values()), "purged"
         )
         expect(application.looks())
     application.wait_until_counted()
     eventually(
-        lambda: all(at.start == at.end for at in application.cluster.offsets(application.repartition).values()),
+        lambda: all(
+            at.log_start == at.high_watermark for at in application.cluster.offsets(application.repartition).values()
+        ),
         "nothing is left",
     )
     expect(application.looks())
@@ -445,12 +447,12 @@ def test_stores_of_every_kind(jvm: Any, bootstrap_servers: str, new_topic: NewTo
         def empty() -> list[str]:
             cluster = KafkaCluster(Brokers(bootstrap_servers))
             made = [name for name in cluster.names() if name.startswith(f"{library.application_id}-")]
-            return [name for name in made if not any(at.end for at in cluster.offsets(name).values())]
+            return [name for name in made if not any(at.high_watermark for at in cluster.offsets(name).values())]
 
         eventually(
             lambda: (
                 {clicks, views, users}
-                <= KafkaCluster(Brokers(bootstrap_servers)).read_by(library.application_id).keys()
+                <= KafkaCluster(Brokers(bootstrap_servers)).committed_offsets(library.application_id).keys()
             ),
             "positions in all sources",
         )

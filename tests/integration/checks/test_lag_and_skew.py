@@ -127,7 +127,7 @@ def test_aborted_records_behind_the_position_are_no_lag(application: Transaction
     producer.abort_transaction(120)
     positions = application.cluster.positions(application.group, application.orders)
     ends = application.cluster.offsets(application.orders)
-    assert all(ends[number].end >= position + 26 for number, position in positions.items())
+    assert all(ends[number].high_watermark >= position + 26 for number, position in positions.items())
     assert not wrong(lag_of(application, patient=True))
 
 
@@ -148,7 +148,7 @@ def test_missing_positions(application: TransactionalApplication) -> None:
 
 
 def test_a_position_beyond_the_end(application: TransactionalApplication) -> None:
-    end = application.cluster.offsets(application.orders)[0].end
+    end = application.cluster.offsets(application.orders)[0].high_watermark
     application.commit(application.orders, 0, end + 7)
     assert wrong(lag_of(application)) == [
         f"task 0_0 ({application.orders}-0): position of group {application.group}: expected at most {end}, the end of"
@@ -173,7 +173,7 @@ def test_records_deleted_before_they_were_processed(application: TransactionalAp
 
 def test_a_transaction_that_hangs_until_it_ends(application: TransactionalApplication) -> None:
     producer = transactional(application)
-    since = application.cluster.offsets(application.repartition)[1].end
+    since = application.cluster.offsets(application.repartition)[1].high_watermark
     producer.begin_transaction()
     producer.produce(application.repartition, b"v", b"1", partition=1)
     assert producer.flush(120) == 0
@@ -372,7 +372,7 @@ def _stay_healthy(subject: Application, cluster: KafkaCluster, repartition: str)
     """Until its repartition topic was purged."""
     deadline = time.monotonic() + 600
     looks = 0
-    while looks < 2 or not any(found.start for found in cluster.offsets(repartition).values()):
+    while looks < 2 or not any(found.log_start for found in cluster.offsets(repartition).values()):
         assert time.monotonic() < deadline, "nothing is purged"
         assert not wrong(list(lag.CHECK.observe(subject, cluster)))
         assert not wrong(list(skew.CHECK.observe(subject, cluster)))

@@ -92,7 +92,7 @@ def test_changelogs_of_every_kind_of_store(
         changelogs = [spec.name for spec in application.with_role(TopicRole.CHANGELOG)]
 
         def written() -> set[str]:
-            return {name for name in changelogs if any(at.end for at in cluster.offsets(name).values())}
+            return {name for name in changelogs if any(at.high_watermark for at in cluster.offsets(name).values())}
 
         eventually(lambda: len(written()) >= len(changelogs) - 2, f"records in {changelogs}, {written()}")
         policies = {name: topic.configs["cleanup.policy"] for name, topic in cluster.topics(changelogs).items()}
@@ -161,7 +161,7 @@ def red(application: Application, cluster: KafkaCluster) -> list[Observation]:
 @pytest.fixture
 def eager_cleaner(bootstrap_servers: str) -> Iterator[None]:
     """It looks for work every 100 ms."""
-    brokers = [str(broker) for broker in KafkaCluster(Brokers(bootstrap_servers)).brokers()]
+    brokers = [str(broker) for broker in KafkaCluster(Brokers(bootstrap_servers)).broker_ids()]
     for broker in brokers:
         alter(bootstrap_servers, ResourceType.BROKER, broker, log_cleaner_backoff_ms="100")
     yield
@@ -201,7 +201,7 @@ def test_a_healthy_cleaner_is_not_accused(
         check = compaction.CompactionCheck(deadline=Deadline(seconds=20.0, interval=0.5))
         rows = list(check.observe(application, cluster))
         assert [row for row in rows if not row.agrees] == []
-        seen.append(sum(len(chunk) for chunk in cluster.read(topic, {0: (0, cluster.offsets(topic)[0].stable)})))
+        seen.append(sum(len(batch) for batch in cluster.read(topic, {0: (0, cluster.offsets(topic)[0].last_stable)})))
     if configs.get("min.cleanable.dirty.ratio") is None:
         assert seen[-1] < 60 * 348  # it did clean
 
@@ -227,7 +227,7 @@ def test_as_created(application: TransactionalApplication) -> None:
 
 
 def test_brokers_are_counted_and_replicas_listed(application: TransactionalApplication) -> None:
-    assert sorted(application.cluster.brokers()) == [1, 2]
+    assert sorted(application.cluster.broker_ids()) == [1, 2]
     (found,) = application.cluster.topics([application.orders]).values()
     assert {number: sorted(ids) for number, ids in found.replicas.items()} == {0: [1, 2], 1: [1, 2]}
     assert all(found.leaders[number] in found.in_sync[number] for number in found.replicas)

@@ -110,21 +110,21 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 def values(world: World, ranges: Mapping[int, tuple[int, int]]) -> list[bytes | None]:
-    return [value for chunk in world.cluster.read(world.topic, ranges) for value in chunk.values]
+    return [value for batch in world.cluster.read(world.topic, ranges) for value in batch.values]
 
 
 def settled(world: World) -> Offsets:
     """The offsets of partition 0 once the markers are written, which the producer does not wait for."""
     deadline = time.monotonic() + 300
-    while (found := world.cluster.offsets(world.topic)[0]).stable != found.end:
+    while (found := world.cluster.offsets(world.topic)[0]).last_stable != found.high_watermark:
         assert time.monotonic() < deadline, f"still open: {found}"
     return found
 
 
 def test_a_record_is_read_whole(world: World) -> None:
     world.write(b"value", partition=1)
-    (chunk,) = world.cluster.read(world.topic, {1: (0, 1)})
-    (record,) = records_of(chunk)
+    (batch,) = world.cluster.read(world.topic, {1: (0, 1)})
+    (record,) = records_of(batch)
     assert (record.partition, record.offset, record.key, record.value) == (1, 0, b"key", b"value")
     assert record.headers == (("name", b"header"),)
 
@@ -210,8 +210,8 @@ def test_records_are_in_the_order_of_their_offsets(real: Real) -> None:
     for partition in (0, 1):
         real.write(*(b"%d" % n for n in range(50_000)), partition=partition)
     seen: dict[int, list[int]] = {0: [], 1: []}
-    for chunk in real.cluster.read(real.topic, {0: (0, 50_000), 1: (10, 40_000)}):
-        for record in records_of(chunk):
+    for batch in real.cluster.read(real.topic, {0: (0, 50_000), 1: (10, 40_000)}):
+        for record in records_of(batch):
             assert record.value == b"%d" % record.offset
             seen[record.partition].append(record.offset)
     assert seen == {0: list(range(50_000)), 1: list(range(10, 40_000))}

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streamplan.checks import copartitioning, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import run_check
-from streamplan.checks.framework.cluster import Chunk, RecordsGone
+from streamplan.checks.framework.cluster import RecordBatch, RecordsGone
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import Brokers
@@ -43,12 +43,12 @@ def topic(bootstrap_servers: str, new_topic: NewTopicFactory) -> str:
     return name
 
 
-def count_keys(prefix: bytes, chunks: Iterator[Chunk]) -> tuple[Counter[bytes], list[tuple[int, int]]]:
+def count_keys(prefix: bytes, batches: Iterator[RecordBatch]) -> tuple[Counter[bytes], list[tuple[int, int]]]:
     counts: Counter[bytes] = Counter()
     seen = []
-    for chunk in chunks:
-        counts.update(prefix + key for key in chunk.keys if key is not None)
-        seen += [(chunk.partition, offset) for offset in chunk.offsets]
+    for batch in batches:
+        counts.update(prefix + key for key in batch.keys if key is not None)
+        seen += [(batch.partition, offset) for offset in batch.offsets]
     return counts, seen
 
 
@@ -62,7 +62,7 @@ def expected(ranges: Mapping[int, tuple[int, int]]) -> tuple[Counter[bytes], lis
 
 def folded(cluster: KafkaCluster, topic: str, ranges: Mapping[int, tuple[int, int]]) -> int:
     """The number of shares, which together have every record once."""
-    results = list(cluster.fold(topic, ranges, partial(count_keys, b"key-")))
+    results = list(cluster.map_batches(topic, ranges, partial(count_keys, b"key-")))
     counts, seen = expected(ranges)
     assert sum((found for found, _ in results), Counter[bytes]()) == counts
     assert sorted(at for _, those in results for at in those) == seen
@@ -106,15 +106,17 @@ def test_what_goes_wrong_in_a_share_is_raised_and_no_process_is_left(
     admin.delete_records([at])[at].result(120)
     with pytest.raises(RecordsGone, match=f"{topic}-1"):
         list(
-            KafkaCluster(Brokers(bootstrap_servers)).fold(topic, {0: (0, 3000), 1: (0, 3000)}, partial(count_keys, b""))
+            KafkaCluster(Brokers(bootstrap_servers)).map_batches(
+                topic, {0: (0, 3000), 1: (0, 3000)}, partial(count_keys, b"")
+            )
         )
     with pytest.raises(ZeroDivisionError):
-        next(KafkaCluster(Brokers(bootstrap_servers)).fold(topic, {0: (0, 27_000)}, divide_by_zero))
+        next(KafkaCluster(Brokers(bootstrap_servers)).map_batches(topic, {0: (0, 27_000)}, divide_by_zero))
     assert len(started) == 2
     assert all(process.poll() is not None for process in started)
 
 
-def divide_by_zero(chunks: Iterator[Chunk]) -> int:
+def divide_by_zero(batches: Iterator[RecordBatch]) -> int:
     return 1 // 0
 
 

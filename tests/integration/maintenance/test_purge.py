@@ -55,7 +55,7 @@ PASSED = dict.fromkeys(CHECKED, "passed")
 
 
 def starts(app: TransactionalApplication) -> dict[int, int]:
-    return {partition: found.start for partition, found in app.cluster.offsets(app.repartition).items()}
+    return {partition: found.log_start for partition, found in app.cluster.offsets(app.repartition).items()}
 
 
 def positions(app: TransactionalApplication) -> dict[int, int]:

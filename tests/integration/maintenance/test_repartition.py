@@ -127,9 +127,9 @@ def verify(before: TransactionalApplication, after: TransactionalApplication, se
     names = [spec.name for spec in after.pipeline.topics()]
     assert {name: topic.partitions for name, topic in cluster.topics(names).items()} == dict.fromkeys(names, 4)
     for topic in (after.orders, after.repartition):
-        ends = {number: found.end for number, found in cluster.offsets(topic).items()}
+        ends = {number: found.high_watermark for number, found in cluster.offsets(topic).items()}
         assert cluster.positions(after.group, topic) == ends
-    assert cluster.read_by(ledger_group(after.pipeline)) == {}
+    assert cluster.committed_offsets(ledger_group(after.pipeline)) == {}
     assert not cluster.topics([held(spec).name for spec in internal_topics(after.pipeline)])
     assert not Path(settings.checkpoints, after.group).exists()
     assert not verified_file(settings.reports, after.pipeline.name).exists()
@@ -245,7 +245,7 @@ def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic
     cluster = KafkaCluster(Brokers(bootstrap_servers))
 
     def copied() -> int:
-        return sum(found.end for found in cluster.offsets(to).values())
+        return sum(found.high_watermark for found in cluster.offsets(to).values())
 
     for _ in range(3):
         seen = copied()

@@ -95,7 +95,7 @@ def reset(app: TransactionalApplication, settings: Settings, plan: ResetPlan | N
 
 def again(app: TransactionalApplication, settings: Settings) -> TransactionalApplication:
     """The same application, started anew: it begins where the group says, and that is at the beginning."""
-    assert app.cluster.read_by(app.group) == {}
+    assert app.cluster.committed_offsets(app.group) == {}
     fresh = TransactionalApplication(app.bootstrap_servers, name=app.group)
     fresh.create_topics()
     fresh.drain()
@@ -139,13 +139,13 @@ def test_an_application_whose_name_begins_alike_is_left_alone(
         topic: other.cluster.offsets(topic)
         for topic in (other.orders, other.repartition, other.changelog, other.dead_letters)
     }
-    positions = other.cluster.read_by(other.group)
+    positions = other.cluster.committed_offsets(other.group)
     ids = other.cluster.topic_ids(list(before))
     text = plan_of(app, settings).text
     assert "-v1" not in text
     reset(app, settings)
     assert {topic: other.cluster.offsets(topic) for topic in before} == before
-    assert other.cluster.read_by(other.group) == positions
+    assert other.cluster.committed_offsets(other.group) == positions
     assert other.cluster.topic_ids(list(before)) == ids
     assert Path(settings.checkpoints, other.group, "1", "offsets", "0").exists()
     assert totals(other, settings) is Outcome.PASSED

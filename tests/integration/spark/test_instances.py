@@ -168,7 +168,7 @@ def lag(bootstrap_servers: str) -> int:
     cluster = KafkaCluster(Brokers(bootstrap_servers))
     group = ORDERS.topology.application_id
     return sum(
-        offsets.stable - cluster.positions(group, topic).get(number, 0)
+        offsets.last_stable - cluster.positions(group, topic).get(number, 0)
         for topic in ("orders", REPARTITION)
         for number, offsets in cluster.offsets(topic).items()
     )

@@ -177,4 +177,4 @@ def test_deleted_input_can_no_longer_be_proven(sales: Sales) -> None:
 
 
 def _length(sales: Sales, end: TopicPartition) -> int:
-    return KafkaCluster(Brokers(sales.bootstrap_servers)).offsets(end.topic)[end.partition].end
+    return KafkaCluster(Brokers(sales.bootstrap_servers)).offsets(end.topic)[end.partition].high_watermark

@@ -89,7 +89,7 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     set_positions(Brokers(servers), GROUP, {("orders", 0): 0, ("orders", 1): 0})
     before = totals(stack)
     assert before[b"0"] == 7
-    records = sum(of.end - of.start for of in KafkaCluster(Brokers(servers)).offsets(CHANGELOG).values())
+    records = sum(of.high_watermark - of.log_start for of in KafkaCluster(Brokers(servers)).offsets(CHANGELOG).values())
     rest.wait_for_dag("orders_reset", deadline_seconds=SECONDS)
 
     rejected = rest.trigger("orders_reset")
@@ -106,7 +106,7 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     answer(rest, approved, "Approve")
     assert ended(rest, approved) == {"plan": "success", "approval": "success", "apply": "success"}
     assert totals(stack) == {}
-    assert KafkaCluster(Brokers(servers)).read_by(GROUP) == {}
+    assert KafkaCluster(Brokers(servers)).committed_offsets(GROUP) == {}
 
 
 @pytest.mark.soak
@@ -135,7 +135,7 @@ def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_
     answer(rest, approved, "Approve")
     assert ended(rest, approved) == {"plan": "success", "approval": "success", "apply": "success"}
     assert totals(stack) == {}
-    assert KafkaCluster(stack.kafka.brokers).read_by(GROUP) == {}
+    assert KafkaCluster(stack.kafka.brokers).committed_offsets(GROUP) == {}
     assert not Path(stack.settings.checkpoints, GROUP).exists()
 
     deployed(0)

@@ -15,7 +15,7 @@ from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines import enriched, pageviews
 from streamplan.pipelines.orders import PIPELINE
 
-from tests.support.fake_cluster import IMPATIENT, FakeApplication, FakeChunk, FakeCluster
+from tests.support.fake_cluster import IMPATIENT, FakeApplication, FakeCluster, FakeRecordBatch
 
 SECOND = 1_000
 HOUR = 3600 * SECOND
@@ -170,13 +170,13 @@ class InChunks(FakeCluster):
 
     delivered = 0
 
-    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeChunk]:
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeRecordBatch]:
         for number, (first, last) in ranges.items():
             held = self.existing[topic].partitions[number].records
             records = [record for record in held if first <= record.offset < last]
             for begin in range(0, len(records), 10):
                 self.delivered += len(records[begin : begin + 10])
-                yield FakeChunk(number, records[begin : begin + 10])
+                yield FakeRecordBatch(number, records[begin : begin + 10])
 
 
 def test_of_a_large_changelog_the_first_records_are_read() -> None:

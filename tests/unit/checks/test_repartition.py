@@ -28,7 +28,7 @@ DISCOVERED = Application(
 def cluster() -> FakeCluster:
     """Two brokers, the topics of the orders application, nothing written: the check needs no record."""
     cluster = FakeCluster()
-    cluster.broker_ids = (1, 2)
+    cluster.up_broker_ids = (1, 2)
     for spec in ORDERS.topics:
         cluster.create(spec.name, spec.partitions, {"retention.bytes": "-1", **resolve_configs(spec, 2)})
     cluster.create("app-by-type-repartition", 2, cluster.existing[TOPIC].configs)
@@ -78,7 +78,7 @@ def test_replicas_on_a_broker_that_is_down_count(cluster: FakeCluster) -> None:
 
 
 def test_more_than_three_brokers(cluster: FakeCluster) -> None:
-    cluster.broker_ids = (1, 2, 3, 4, 5)
+    cluster.up_broker_ids = (1, 2, 3, 4, 5)
     cluster.replicas = {(TOPIC, number): (1, 2, 3) for number in (0, 1)}
     cluster.existing[TOPIC].configs["min.insync.replicas"] = "2"
     assert not wrong(cluster)
@@ -93,7 +93,7 @@ def test_min_insync_replicas(cluster: FakeCluster, value: str) -> None:
 
 
 def test_as_many_replicas_as_the_topics_that_a_discovered_application_reads(cluster: FakeCluster) -> None:
-    cluster.broker_ids = (1, 2, 3)
+    cluster.up_broker_ids = (1, 2, 3)
     repartition_topic = DISCOVERED.topics[1].name
     cluster.replicas = {(topic, n): (1, 2) for topic in ("orders", repartition_topic) for n in (0, 1)}
     assert not wrong(cluster, DISCOVERED)

@@ -30,7 +30,7 @@ DISCOVERED = replace(
 
 def made(application: Application, brokers: int = 2) -> FakeCluster:
     cluster = FakeCluster()
-    cluster.broker_ids = tuple(range(1, brokers + 1))
+    cluster.up_broker_ids = tuple(range(1, brokers + 1))
     for spec in application.topics:
         cluster.create(spec.name, spec.partitions, {"retention.bytes": "-1", **resolve_configs(spec, min(brokers, 3))})
         cluster.produce(spec.name, b"key", b"value")
@@ -162,7 +162,7 @@ def test_many_partitions_are_counted() -> None:
     spec = TopicSpec("wide", TopicRole.SOURCE, 1_000, {})
     application = replace(DISCOVERED, topics=(spec,), tasks=(SubtopologyTopics("tasks", ("wide",)),))
     cluster = FakeCluster()
-    cluster.broker_ids = (1, 2)
+    cluster.up_broker_ids = (1, 2)
     cluster.create("wide", 1_000)
     cluster.down = {1}
     rows = wrong(cluster, application)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from streamplan.checks.framework.cluster import Chunk, Cluster
+from streamplan.checks.framework.cluster import Cluster, RecordBatch
 from streamplan.model.topics import ObservedTopic, words
 from streamplan.model.windows import parse_stored_session, parse_stored_window
 
@@ -37,11 +37,11 @@ def resolve_policy(cluster: Cluster, topic: ObservedTopic) -> str:
     found = words(topic.configs.get("cleanup.policy", ""))
     if "delete" not in found:
         return KEY_VALUE
-    ranges = {number: (one.start, one.stable) for number, one in cluster.offsets(topic.name).items()}
-    for chunk in cluster.read(topic.name, ranges):
-        if found == words(STREAM_JOIN) and _is_stream_join(chunk):
+    ranges = {number: (one.log_start, one.last_stable) for number, one in cluster.offsets(topic.name).items()}
+    for batch in cluster.read(topic.name, ranges):
+        if found == words(STREAM_JOIN) and _is_stream_join(batch):
             return STREAM_JOIN
-        return WINDOWED if any(map(_is_windowed, chunk.keys)) else KEY_VALUE
+        return WINDOWED if any(map(_is_windowed, batch.keys)) else KEY_VALUE
     return WINDOWED if found == words(WINDOWED) else KEY_VALUE
 
 
@@ -57,13 +57,13 @@ def _is_time(number: int) -> bool:
     return 0 <= number < _TEXT
 
 
-def _is_stream_join(chunk: Chunk) -> bool:
+def _is_stream_join(batch: RecordBatch) -> bool:
     """Each record has a window of its own, which starts at its time, and a number (``ChangeLoggingWindowBytesStore``).
 
     The number begins with 1; in a store that keeps no duplicates it is always 0.
     """
-    stored = (parse_stored_window(key or b"") for key in chunk.keys)
+    stored = (parse_stored_window(key or b"") for key in batch.keys)
     return all(
         window is not None and window.start_ms == timestamp and window.sequence_number != 0
-        for window, timestamp in zip(stored, chunk.timestamps, strict=True)
+        for window, timestamp in zip(stored, batch.timestamps, strict=True)
     )

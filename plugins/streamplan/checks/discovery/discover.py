@@ -163,7 +163,7 @@ class _Found:
 
     @classmethod
     def of(cls, cluster: Cluster, application_id: str, names: Sequence[str], given: Sequence[str]) -> _Found:
-        groups, positions = cluster.groups(), cluster.read_by(application_id)
+        groups, positions = cluster.groups(), cluster.committed_offsets(application_id)
         # A topic from outside may be named like an internal one.
         own = [name for name in own_topics(application_id, names, groups, positions) if name not in given]
         if application_id not in groups and not positions and not own:

@@ -144,14 +144,14 @@ def infer_key_schema(keys: Collection[tuple[int, bytes]], partitions: int, parti
 
 def _first_keys(cluster: Cluster, topic: str) -> Collection[tuple[int, bytes]]:
     """Read some of the first keys of each partition, with the partition."""
-    whole = {number: (found.start, found.stable) for number, found in cluster.offsets(topic).items()}
+    whole = {number: (found.log_start, found.last_stable) for number, found in cluster.offsets(topic).items()}
     first = {number: (begin, min(end, begin + LOOKED_AT)) for number, (begin, end) in whole.items()}
     keys: set[tuple[int, bytes]] = set()
-    for chunk in cluster.read(topic, first):
-        keys.update((chunk.partition, key) for key in chunk.keys if key is not None)
+    for batch in cluster.read(topic, first):
+        keys.update((batch.partition, key) for key in batch.keys if key is not None)
     if not keys:  # these were superseded by later ones
-        for chunk in cluster.read(topic, whole):
-            keys.update((chunk.partition, key) for key in chunk.keys if key is not None)
+        for batch in cluster.read(topic, whole):
+            keys.update((batch.partition, key) for key in batch.keys if key is not None)
             if keys:
                 break
     return keys

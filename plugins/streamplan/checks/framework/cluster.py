@@ -20,9 +20,9 @@ class RecordsGone(CouldNotLook):
 class Offsets:
     """Of one partition: first offset, last stable offset (``read_committed``), high watermark."""
 
-    start: int
-    stable: int
-    end: int
+    log_start: int
+    last_stable: int
+    high_watermark: int
 
 
 class Record(NamedTuple):
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 Result = TypeVar("Result")
 
 
-class Chunk(Protocol):
+class RecordBatch(Protocol):
     """Records of one partition in the order of offsets, by column: a column that nobody asks for costs nothing."""
 
     @property
@@ -64,11 +64,11 @@ class Chunk(Protocol):
     def __len__(self) -> int: ...
 
 
-def records_of(chunk: Chunk) -> Iterator[Record]:
-    """The chunk, record by record."""
-    columns = (chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, chunk.headers)
+def records_of(batch: RecordBatch) -> Iterator[Record]:
+    """The batch, record by record."""
+    columns = (batch.offsets, batch.timestamps, batch.keys, batch.values, batch.headers)
     for row in zip(*columns, strict=True):
-        yield Record(chunk.partition, *row)
+        yield Record(batch.partition, *row)
 
 
 class Cluster(Protocol):
@@ -84,7 +84,7 @@ class Cluster(Protocol):
     def groups(self) -> Sequence[str]:
         """The ids of all consumer groups."""
 
-    def brokers(self) -> Collection[int]:
+    def broker_ids(self) -> Collection[int]:
         """Ids of those that are up and of those that hold a replica of any topic, up or not."""
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
@@ -99,17 +99,17 @@ class Cluster(Protocol):
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         """Committed, stable positions of a consumer group by partition; partitions without one are absent."""
 
-    def read_by(self, group: str) -> Mapping[str, Mapping[int, int]]:
+    def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         """The same by topic, of every topic in which the group has any."""
 
-    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Chunk]:
-        """Committed records with ``first <= offset < last`` for each partition's ``(first, last)``, in chunks.
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
+        """Committed records with ``first <= offset < last`` for each partition's ``(first, last)``, in batches.
 
         Within a partition records come in the order of their offsets. Raises :class:`RecordsGone`.
         """
 
-    def fold(
-        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[Chunk]], Result]
+    def map_batches(
+        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         """What ``function`` makes of the same records; of many in several shares, read side by side.
 

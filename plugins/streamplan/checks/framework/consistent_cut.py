@@ -116,11 +116,11 @@ def await_consistent_cut(
             f"{topic}-{number}"
             for topic, partitions in offsets.items()
             for number, partition in partitions.items()
-            if partition.stable != partition.end
+            if partition.last_stable != partition.high_watermark
         ]
         if before == after and not still_open:
             ends = {
-                topic: {number: partition.end for number, partition in partitions.items()}
+                topic: {number: partition.high_watermark for number, partition in partitions.items()}
                 for topic, partitions in offsets.items()
             }
             return ConsistentCut(after, ends)

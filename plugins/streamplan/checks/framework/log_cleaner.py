@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from streamplan.checks.framework.cluster import Chunk
+from streamplan.checks.framework.cluster import RecordBatch
 
 MOST_COMPRESSION = 10
 """What is read is uncompressed, and segments and batches are limited by what is stored: at most so much smaller."""
@@ -89,9 +89,9 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, batch: RecordBatch) -> None:
         """Records that follow those that are here."""
-        keys, values = chunk.keys, chunk.values
+        keys, values = batch.keys, batch.values
         known, repetitions = self.tombstones, self.repetitions
         for index, (key, value) in enumerate(zip(keys, values, strict=True), len(self)):
             if key in known:
@@ -100,8 +100,8 @@ class Columns:
         self.sizes.extend(
             [len(key or b"") + len(value or b"") + RECORD_OVERHEAD for key, value in zip(keys, values, strict=True)]
         )
-        self.offsets.extend(chunk.offsets)
-        self.timestamps.extend(chunk.timestamps)
+        self.offsets.extend(batch.offsets)
+        self.timestamps.extend(batch.timestamps)
 
     def superseded_below(self, until: int) -> int:
         """Records that another one below the offset ``until`` supersedes."""

@@ -15,6 +15,6 @@ def expected_replication(application: Application, cluster: Cluster) -> int | No
     be seen.)
     """
     if application.declared:
-        return resolve_replication_factor(len(cluster.brokers()))
+        return resolve_replication_factor(len(cluster.broker_ids()))
     sources = cluster.topics([spec.name for spec in application.with_role(TopicRole.SOURCE)])
     return max((topic.replication_factor for topic in sources.values()), default=None)

@@ -148,7 +148,7 @@ def _fold(
 def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster) -> Iterator[_Slice]:
     for store in subtopology.stores:
         topic = pipeline.topology.changelog_topic(store)
-        left = {number: (of.start, of.stable) for number, of in cluster.offsets(topic).items()}
+        left = {number: (of.log_start, of.last_stable) for number, of in cluster.offsets(topic).items()}
         step = max(1, SLICE // len(left))
         while any(first < until for first, until in left.values()):
             yield _Slice(store, topic, {n: (first, min(first + step, until)) for n, (first, until) in left.items()})

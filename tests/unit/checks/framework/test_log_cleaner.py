@@ -15,7 +15,7 @@ from streamplan.checks.framework.log_cleaner import (
     assess,
 )
 
-from tests.support.fake_cluster import FakeChunk
+from tests.support.fake_cluster import FakeRecordBatch
 
 RULES = CompactionRules(
     segment_bytes=1 << 30, segment_ms=10, batch_bytes=1, dirty_ratio=0.5, min_lag_ms=0, max_lag_ms=2**63 - 1
@@ -24,7 +24,7 @@ RULES = CompactionRules(
 
 def columns_of(records: Iterable[Record], start: int = 0) -> Columns:
     columns = Columns(start)
-    columns.add(FakeChunk(0, list(records)))
+    columns.add(FakeRecordBatch(0, list(records)))
     return columns
 
 
@@ -43,7 +43,7 @@ def test_chunks_are_one_log() -> None:
     parts = Columns()
     for first in range(0, 40, 7):
         records = [Record(0, n, n, b"%d" % (n % 3), b"v") for n in range(first, min(first + 7, 40))]
-        parts.add(FakeChunk(0, records))
+        parts.add(FakeRecordBatch(0, records))
     assert assess(parts, RULES, 1000) == assess(whole, RULES, 1000)
     assert parts.superseded_below(20) == whole.superseded_below(20) == 17
 

@@ -11,16 +11,16 @@ from random import Random
 import pytest
 from streamplan.checks.framework.application import Aggregation, Application, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import Chunk, records_of
+from streamplan.checks.framework.cluster import RecordBatch, records_of
 from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
-from streamplan.checks.totals import Counts, TotalsCheck, count_chunk
+from streamplan.checks.totals import Counts, TotalsCheck, count_records
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Undecodable
 
-from tests.support.fake_cluster import IMPATIENT, FakeApplication, FakeChunk, FakeCluster
+from tests.support.fake_cluster import IMPATIENT, FakeApplication, FakeCluster, FakeRecordBatch
 
 ORDERS = application_of(PIPELINE)
 
@@ -32,10 +32,10 @@ class CountingCluster(FakeCluster):
         super().__init__()
         self.records_read: Counter[str] = Counter()
 
-    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeChunk]:
-        for chunk in super().read(topic, ranges):
-            self.records_read[topic] += len(chunk)
-            yield chunk
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeRecordBatch]:
+        for batch in super().read(topic, ranges):
+            self.records_read[topic] += len(batch)
+            yield batch
 
 
 @pytest.fixture
@@ -359,10 +359,10 @@ def test_at_least_once_a_lost_and_a_doubled_record_are_found(
 # -- by the batch
 
 
-def count_each(aggregation: Aggregation, chunk: Chunk) -> Counts:
+def count_each(aggregation: Aggregation, batch: RecordBatch) -> Counts:
     counts: Counter[bytes] = Counter()
     rejected = []
-    for row, record in enumerate(records_of(chunk)):
+    for row, record in enumerate(records_of(batch)):
         try:
             counts[aggregation.key_of(record)] += 1
         except Undecodable:
@@ -384,7 +384,7 @@ def test_counting_by_the_batch_is_counting_record_by_record() -> None:
             for _ in range(size):
                 key = random.choice([b"k", b"\xff", b"", None])
                 cluster.produce("orders", key, random.choice(values[: random.choice([2, 10])]), partition=0)
-            for chunk in cluster.read("orders", {0: (0, size)}):
-                reference, batch = count_each(aggregation, chunk), count_chunk(aggregation, chunk)
-                assert dict(batch.by_key) == dict(reference.by_key)
-                assert list(batch.rejected) == list(reference.rejected)
+            for batch in cluster.read("orders", {0: (0, size)}):
+                reference, counts = count_each(aggregation, batch), count_records(aggregation, batch)
+                assert dict(counts.by_key) == dict(reference.by_key)
+                assert list(counts.rejected) == list(reference.rejected)
