@@ -47,7 +47,6 @@ class _Declared:
     ``key``      what the key is, in a word: joins compare it; None where it was not said
     ``window``   of a windowed key
     ``sources``  names of the sources of the sub-topology so far
-    ``lost``     behind a word that is none: nobody knows of which kind it is
     """
 
     graph: StreamsGraph
@@ -56,24 +55,6 @@ class _Declared:
     key: str | None
     sources: frozenset[str]
     window: TimeWindows | None = None
-    lost: bool = field(default=False, kw_only=True)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if not self.lost:
-            kind = type(self)
-            known = set(dir(kind)) - set(kind.__dataclass_fields__)
-            words = sorted(word for word in known if not word.startswith("_"))
-            self.graph.fault(
-                f"{kind.__name__}.{name} is not an operation of this language",
-                f"{kind.__name__} has: {', '.join(words)}",
-            )
-
-        def nothing(*arguments: Any, **named: Any) -> Any:
-            return replace(self, fields=None, lost=True)
-
-        return nothing
 
     def _field(self, text: str, what: str) -> None:
         """A fault where ``text`` is the bare name of a field that there is not. Spark judges longer expressions."""
@@ -275,8 +256,6 @@ class KStream(_Declared):
 
     def _can_take(self, other: object, kind: type[_Declared], what: str, hint: str) -> bool:
         """Whether ``other`` can be joined or merged."""
-        if isinstance(other, _Declared) and other.lost:
-            return False  # it has its fault
         if not isinstance(other, kind):
             self.graph.fault(f"{what}: with a {type(other).__name__}", hint)
             return False
