@@ -13,7 +13,7 @@ from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import aggregations
 from streamplan.checks.framework.check import Outcome
 from streamplan.checks.framework.cluster import records_of
-from streamplan.checks.totals import Look
+from streamplan.checks.recount.reader import TotalsReader
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
@@ -173,9 +173,9 @@ def _print_results(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     store = read_state_store(stack.settings.reports, pipeline.name)
     counted = aggregations(pipeline)
     for aggregation in counted:
-        kept = SqliteVerifiedStore(verified_file(stack.settings.reports, pipeline.name))
-        look = Look(aggregation, cluster, kept, store=store)
-        console.print(totals_table(look.totals()))
+        verified = SqliteVerifiedStore(verified_file(stack.settings.reports, pipeline.name))
+        reader = TotalsReader(aggregation, cluster, verified, store=store)
+        console.print(totals_table(reader.totals()))
     if not counted:
         _print_stores(pipeline, cluster, console)
 

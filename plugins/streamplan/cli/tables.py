@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamplan.checks.framework.check import CheckResult, Outcome
-from streamplan.checks.totals import Totals
+from streamplan.checks.recount.totals import Totals
 from streamplan.model.topics import ObservedTopic, TopicSpec
 from streamplan.model.windows import parse_stored_window
 
@@ -78,7 +78,7 @@ def totals_table(totals: Totals) -> Table:
     for key in sorted(totals.all_keys)[:_MAX_ROWS]:
         counted = totals.counted.get(key, 0)
         changelog = totals.total(key)
-        held = None if store is None else store.get(key, 0) + totals.store_waiting.get(key, 0)
+        held = None if store is None else store.get(key, 0) + totals.store_in_flight.get(key, 0)
         agree = counted == changelog and held in (None, counted)
         table.add_row(
             totals.aggregation.label(key).removeprefix(totals.aggregation.store),

@@ -50,11 +50,11 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
     if not counts:
         return Purged({}, f"the totals of {pipeline.name} are recounted from all records of its repartition topics")
     cluster = KafkaCluster(brokers)
-    verified = SqliteVerifiedStore(verified_file(settings.reports, pipeline.name)).verified()
+    verified = SqliteVerifiedStore(verified_file(settings.reports, pipeline.name)).cut()
     purged: dict[str, Mapping[int, int]] = {}
     for count in counts:
         topic, group = count.repartition, count.application_id
-        if verified is None or verified.topics.get(topic) != cluster.topic_ids([topic])[topic]:
+        if verified is None or verified.topic_ids.get(topic) != cluster.topic_ids([topic])[topic]:
             return Purged({}, f"no cut of {topic} is verified")
         needed: list[Positions] = [verified.repartition, cluster.positions(group, topic)]
         reader = next(group.id for group in pipeline.topology.subtopologies if topic in pipeline.source_topics(group))

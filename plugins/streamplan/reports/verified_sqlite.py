@@ -1,4 +1,4 @@
-"""Verified cuts in a file of SQLite: what changes is written, whatever the number of keys."""
+"""The store of the last verified cut as an SQLite file: it writes what changes, whatever the number of keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
 from streamplan.errors import CouldNotLook
 
 LOCK_SECONDS = 30.0
-"""Two looks that end together take turns."""
+"""SQLite's busy timeout in seconds."""
 
 _SCHEMA = """
 create table if not exists cut (verified text not null);
@@ -21,49 +21,64 @@ create table if not exists counted (key blob primary key, records integer not nu
 create table if not exists held (key blob, partition integer, total integer not null, primary key (key, partition))
     without rowid;
 """
-_VARIABLES = 500
+"""``counted`` and ``held`` are the two fields of :class:`KeyTotals`."""
+
+_MAX_VARIABLES = 500
+"""The most values in one query; SQLite has a limit."""
 
 
 class SqliteVerifiedStore:
-    """``checks.verified.VerifiedStore`` in the file ``path``, made when something is kept."""
+    """Implements ``checks.framework.verified.VerifiedStore`` in the file ``path``, which it creates if necessary.
+
+    Every method raises :class:`CouldNotLook` where SQLite cannot read or write the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def verified(self) -> VerifiedCut | None:
+    def cut(self) -> VerifiedCut | None:
+        """Return the last verified cut, or None."""
         with self._open() as database:
-            return _read(database)
+            return _read_cut(database)
 
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
+    def key_totals(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
+        """Return what was verified of these keys, of all keys for None. Keys without records are absent."""
         with self._open() as database:
             if keys is None:
-                return _held(database, "", ())
-            found: dict[bytes, KeyTotals] = {}
-            left = iter(keys)
-            while some := tuple(islice(left, _VARIABLES)):
-                found |= _held(database, f" where key in ({','.join('?' * len(some))})", some)
-            return found
+                return _read_key_totals(database, "", ())
+            totals: dict[bytes, KeyTotals] = {}
+            remaining = iter(keys)
+            while some := tuple(islice(remaining, _MAX_VARIABLES)):
+                totals |= _read_key_totals(database, f" where key in ({','.join('?' * len(some))})", some)
+            return totals
 
-    def keys(self) -> int:
+    def key_count(self) -> int:
+        """Return the number of keys."""
         with self._open() as database:
             return int(database.execute("select count(*) from counted").fetchone()[0])
 
-    def keep(self, verified: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, after: VerifiedCut | None) -> None:
+    def advance(self, cut: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, previous: VerifiedCut | None) -> None:
+        """Replace the last verified cut, in one transaction; see ``VerifiedStore``."""
         with self._open() as database, database:
             database.execute("begin immediate")
-            if after is None:
+            if previous is None:
                 for table in ("counted", "held"):
                     database.execute(f"delete from {table}")
-            elif _read(database) != after:
+            elif _read_cut(database) != previous:
                 return
             database.execute("delete from cut")
-            database.execute("insert into cut values (?)", (_written(verified),))
+            database.execute("insert into cut values (?)", (_encode(cut),))
             database.executemany(
-                "insert or replace into counted values (?, ?)", ((key, one.counted) for key, one in changed.items())
+                "insert or replace into counted values (?, ?)",
+                ((key, totals.counted) for key, totals in changed.items()),
             )
             database.executemany(
                 "insert or replace into held values (?, ?, ?)",
-                ((key, number, total) for key, one in changed.items() for number, total in one.values.items()),
+                (
+                    (key, partition, total)
+                    for key, totals in changed.items()
+                    for partition, total in totals.changelog.items()
+                ),
             )
 
     @contextmanager
@@ -81,43 +96,43 @@ class SqliteVerifiedStore:
             ) from error
 
 
-def _read(database: sqlite3.Connection) -> VerifiedCut | None:
+def _read_cut(database: sqlite3.Connection) -> VerifiedCut | None:
     row = database.execute("select verified from cut").fetchone()
     if row is None:
         return None
-    found = json.loads(row[0])
+    content = json.loads(row[0])
     return VerifiedCut(
-        topics=found["topics"],
-        source=_positions(found["source"]),
-        changelog=_positions(found["changelog"]),
-        letters=_positions(found["letters"]),
-        records=found["records"],
-        waiting=frozenset(bytes.fromhex(key) for key in found["waiting"]),
-        repartition=_positions(found.get("repartition", {})),  # not in a file of an earlier version
+        topic_ids=content["topics"],
+        source=_positions(content["source"]),
+        changelog=_positions(content["changelog"]),
+        dead_letters=_positions(content["letters"]),
+        records=content["records"],
+        in_flight=frozenset(bytes.fromhex(key) for key in content["waiting"]),
+        repartition=_positions(content.get("repartition", {})),  # not in a file of an earlier version
     )
 
 
-def _written(verified: VerifiedCut) -> str:
+def _encode(cut: VerifiedCut) -> str:
     return json.dumps(
         {
-            "topics": dict(verified.topics),
-            "source": dict(verified.source),
-            "changelog": dict(verified.changelog),
-            "letters": dict(verified.letters),
-            "records": verified.records,
-            "waiting": sorted(key.hex() for key in verified.waiting),
-            "repartition": dict(verified.repartition),
+            "topics": dict(cut.topic_ids),
+            "source": dict(cut.source),
+            "changelog": dict(cut.changelog),
+            "letters": dict(cut.dead_letters),
+            "records": cut.records,
+            "waiting": sorted(key.hex() for key in cut.in_flight),
+            "repartition": dict(cut.repartition),
         }
     )
 
 
-def _positions(found: Mapping[str, int]) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in found.items()}
+def _positions(content: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in content.items()}
 
 
-def _held(database: sqlite3.Connection, condition: str, keys: Collection[bytes]) -> dict[bytes, KeyTotals]:
-    values: dict[bytes, dict[int, int]] = {}
-    for key, number, total in database.execute(f"select key, partition, total from held{condition}", tuple(keys)):
-        values.setdefault(key, {})[number] = total
+def _read_key_totals(database: sqlite3.Connection, condition: str, keys: Collection[bytes]) -> dict[bytes, KeyTotals]:
+    changelog: dict[bytes, dict[int, int]] = {}
+    for key, partition, total in database.execute(f"select key, partition, total from held{condition}", tuple(keys)):
+        changelog.setdefault(key, {})[partition] = total
     counted = database.execute(f"select key, records from counted{condition}", tuple(keys))
-    return {key: KeyTotals(records, values.get(key, {})) for key, records in counted}
+    return {key: KeyTotals(records, changelog.get(key, {})) for key, records in counted}

@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from streamplan.checks import totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.verified import StateStoreTotals
+from streamplan.checks.recount.counting import count_between
 from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
@@ -88,7 +88,7 @@ def test_changelog_looked_at_later_than_the_source(cluster: FakeCluster, applica
     application.rekey(0, cluster.existing[application.source].partitions[0].end)
     application.rekey(1, cluster.existing[application.source].partitions[1].end)
     assert not wrong(cluster)
-    waiting = totals._count_between(cluster, application.repartition, {0: 10, 1: 10}, {0: 10, 1: 8})
+    waiting = count_between(cluster, application.repartition, {0: 10, 1: 10}, {0: 10, 1: 8})
     assert waiting == {b"1": -2}
 
 

@@ -1,4 +1,4 @@
-"""The last cut at which the totals agreed, and what was verified of each key: a look at the news goes out from it."""
+"""The last cut at which the totals agreed, and what was verified of each key. The next check begins there."""
 
 from __future__ import annotations
 
@@ -7,70 +7,95 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 Positions: TypeAlias = Mapping[int, int]
-"""By partition."""
+"""An offset for each partition of a topic."""
 
 
 @dataclass(frozen=True)
 class KeyTotals:
-    """Of one key: how often it was counted in the source, and its value in each partition of the changelog."""
+    """What was verified of one key.
+
+    Attributes:
+        counted: The number of its records in the source.
+        changelog: Its value in each partition of the changelog that has one.
+    """
 
     counted: int = 0
-    values: Mapping[int, int] = field(default_factory=dict)
+    changelog: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class VerifiedCut:
     """A moment at which everything agreed.
 
-    ``topics``   the ids of the topics: one that was deleted and made again has another
-    ``source``   positions in the source; ``changelog`` and ``letters``: ends of those topics
-    ``records``  of the source, up to there; ``waiting``: keys of those that were between the two sub-topologies
-    ``repartition``  positions in the repartition topic: what lies below is in the changelog
+    Attributes:
+        topic_ids: The id of each topic by name. A topic that was deleted and created again has another id.
+        source: Positions in the source.
+        changelog: Ends of the changelog.
+        dead_letters: Ends of the dead-letter topic.
+        records: The number of records of the source up to there.
+        in_flight: The keys of records that were between the two sub-topologies.
+        repartition: Positions in the repartition topic: the records below are in the changelog.
     """
 
-    topics: Mapping[str, str]
+    topic_ids: Mapping[str, str]
     source: Positions
     changelog: Positions
-    letters: Positions
+    dead_letters: Positions
     records: int
-    waiting: frozenset[bytes]
+    in_flight: frozenset[bytes]
     repartition: Positions = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class StateStoreTotals:
-    """What a state store held once it had read the repartition topic up to ``positions``."""
+    """What a state store held.
+
+    Attributes:
+        positions: How far the store had read the repartition topic.
+        totals: The total of each key.
+    """
 
     positions: Positions
     totals: Mapping[bytes, int]
 
 
 class VerifiedStore(Protocol):
-    """Where the last verified cut is kept. The real one is ``reports.verified_sqlite``."""
+    """Stores the last verified cut. ``reports.verified_sqlite`` has the implementation with a file."""
 
-    def verified(self) -> VerifiedCut | None: ...
+    def cut(self) -> VerifiedCut | None:
+        """Return the last verified cut, or None."""
 
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
-        """What was verified of these keys, of all for None; those that had no records are absent."""
+    def key_totals(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
+        """Return what was verified of these keys, of all keys for None. Keys without records are absent."""
 
-    def keys(self) -> int:
-        """How many there are."""
+    def key_count(self) -> int:
+        """Return the number of keys."""
 
-    def keep(self, verified: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, after: VerifiedCut | None) -> None:
-        """Replace the cut ``after``, None for whatever was there before. Does nothing where another came between."""
+    def advance(self, cut: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, previous: VerifiedCut | None) -> None:
+        """Replace the last verified cut.
+
+        Args:
+            cut: The new cut.
+            changed: The keys whose totals are not those of ``previous``.
+            previous: The cut with which the check began. Nothing is stored where another check stored a cut meanwhile.
+                None replaces whatever is stored, with all keys.
+        """
 
 
 class NoVerifiedStore:
-    """Every look begins at the beginning."""
+    """Stores nothing: every check counts from the beginning."""
 
-    def verified(self) -> VerifiedCut | None:
+    def cut(self) -> VerifiedCut | None:
+        """Return None."""
         return None
 
-    def held(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
+    def key_totals(self, keys: Collection[bytes] | None) -> Mapping[bytes, KeyTotals]:
+        """Return an empty mapping."""
         return {}
 
-    def keys(self) -> int:
+    def key_count(self) -> int:
+        """Return 0."""
         return 0
 
-    def keep(self, verified: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, after: VerifiedCut | None) -> None:
-        pass
+    def advance(self, cut: VerifiedCut, changed: Mapping[bytes, KeyTotals], *, previous: VerifiedCut | None) -> None:
+        """Do nothing."""

@@ -13,7 +13,8 @@ from streamplan.checks.framework.application import Aggregation, Application, ap
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import RecordBatch, records_of
 from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
-from streamplan.checks.totals import Counts, TotalsCheck, count_records
+from streamplan.checks.recount.counting import Counts, count_records
+from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
@@ -213,7 +214,7 @@ def test_random_walks(cluster: CountingCluster, tmp_path: Path, seed: int) -> No
             case 4 if any(cluster.committed[application.group, application.source].values()):
                 assert not wrong(cluster, kept)
             case 5:
-                verified = kept.verified()
+                verified = kept.cut()
                 if verified is not None and random.random() < 0.3:
                     number = random.randrange(2)
                     start = cluster.existing["orders"].partitions[number].start
@@ -222,7 +223,7 @@ def test_random_walks(cluster: CountingCluster, tmp_path: Path, seed: int) -> No
     application.drain()
     if cluster.existing["orders"].partitions[0].end:
         assert not wrong(cluster, kept)
-        assert {key: held.counted for key, held in kept.held(None).items()} == {
+        assert {key: held.counted for key, held in kept.key_totals(None).items()} == {
             key: ordered[key] for key in (b"0", b"1") if ordered[key]
         }
 
@@ -249,11 +250,11 @@ def test_of_many_keys_only_those_with_news_are_compared(tmp_path: Path, seed: in
     for n in range(500):
         process(b"key-%d" % (n % 300))
     assert not wrong(cluster, kept, subject=topology_orders)
-    assert kept.keys() == 300
+    assert kept.key_count() == 300
     for _ in range(10):
         process(b"key-%d" % random.randrange(310))
     assert not wrong(cluster, kept, subject=topology_orders)
-    assert {key: one.counted for key, one in kept.held(None).items()} == held
+    assert {key: one.counted for key, one in kept.key_totals(None).items()} == held
     victim = random.choice(sorted(held))
     cluster.produce(application.changelog, victim, (held[victim] - 1).to_bytes(8, "big"))
     summary, row = wrong(cluster, kept, subject=topology_orders)[:2]
@@ -264,20 +265,20 @@ def test_of_many_keys_only_those_with_news_are_compared(tmp_path: Path, seed: in
 
 def test_a_cut_is_kept_only_after_the_one_it_went_out_from(kept: SqliteVerifiedStore) -> None:
     first = VerifiedCut({"orders": "id"}, {0: 1}, {0: 1}, {}, 1, frozenset())
-    kept.keep(first, {b"0": KeyTotals(1, {0: 1})}, after=None)
-    kept.keep(replace(first, records=5), {b"0": KeyTotals(5, {0: 5})}, after=first)
-    kept.keep(replace(first, records=2), {b"0": KeyTotals(2, {0: 2})}, after=first)  # came too late
-    assert kept.verified() == replace(first, records=5)
-    assert kept.held([b"0"]) == {b"0": KeyTotals(5, {0: 5})}
-    kept.keep(first, {}, after=None)
-    assert (kept.verified(), kept.keys()) == (first, 0)
+    kept.advance(first, {b"0": KeyTotals(1, {0: 1})}, previous=None)
+    kept.advance(replace(first, records=5), {b"0": KeyTotals(5, {0: 5})}, previous=first)
+    kept.advance(replace(first, records=2), {b"0": KeyTotals(2, {0: 2})}, previous=first)  # came too late
+    assert kept.cut() == replace(first, records=5)
+    assert kept.key_totals([b"0"]) == {b"0": KeyTotals(5, {0: 5})}
+    kept.advance(first, {}, previous=None)
+    assert (kept.cut(), kept.key_count()) == (first, 0)
 
 
 def test_a_file_that_is_none_could_not_be_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "totals.sqlite"
     path.write_bytes(b"no database" * 100)
     with pytest.raises(CouldNotLook, match="Remove the file"):
-        SqliteVerifiedStore(path).verified()
+        SqliteVerifiedStore(path).cut()
 
 
 # -- without transactions

@@ -1,0 +1,1 @@
+"""Counts the records of an aggregation once more, from its topics, and compares with its changelog."""

@@ -1,0 +1,154 @@
+"""Counts and reads the records of an aggregation's topics: source, repartition topic, changelog, dead letters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from streamplan.checks.framework.application import Aggregation
+from streamplan.checks.framework.cluster import Cluster, Record, RecordBatch, records_of
+from streamplan.checks.framework.verified import Positions
+from streamplan.model.dead_letters import parse_origin, parse_subtopology
+
+SourceOffset: TypeAlias = tuple[int, int]
+"""A partition of the source and an offset in it."""
+
+COUNT_BYTES = 8
+"""The size of a count in a changelog: a big-endian signed integer, as ``LongSerializer`` writes it."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The records of some rows of the source.
+
+    Attributes:
+        by_key: The number of records of each key.
+        rejected: The rows that cannot be counted.
+    """
+
+    by_key: Mapping[bytes, int]
+    rejected: Sequence[int]
+
+
+def count_records(aggregation: Aggregation, batch: RecordBatch) -> Counts:
+    """Count the records of a batch of the source by the key that :meth:`Aggregation.key_of` gives each."""
+    serde, field = aggregation.serde, aggregation.field
+    if serde is not None and field is not None:
+        column = serde.key_column(field, batch.values)
+        return Counts(column.counts(), sorted(column.rejected))
+    rejected = set(serde.decode_column(batch.values).rejected) if serde is not None else set()
+    keys = batch.keys
+    rejected |= {row for row, key in enumerate(keys) if key is None} if None in keys else set()
+    counted = keys if not rejected else [key for row, key in enumerate(keys) if row not in rejected]
+    return Counts(Counter(key for key in counted if key is not None), sorted(rejected))
+
+
+class SourceCounts(NamedTuple):
+    """The records of a range of the source: how many each key has, and those that cannot be counted."""
+
+    by_key: Counter[bytes]
+    rejected: set[SourceOffset]
+
+
+def count_source(cluster: Cluster, aggregation: Aggregation, since: Positions, until: Positions) -> SourceCounts:
+    """Count the records of the source from ``since`` (0 where a partition is absent) to ``until``."""
+    total = SourceCounts(Counter(), set())
+    ranges = {number: (since.get(number, 0), last) for number, last in until.items()}
+    for part in cluster.map_batches(aggregation.source, ranges, partial(_count_batches, aggregation)):
+        total.by_key.update(part.by_key)
+        total.rejected.update(part.rejected)
+    return total
+
+
+def _count_batches(aggregation: Aggregation, batches: Iterator[RecordBatch]) -> SourceCounts:
+    part = SourceCounts(Counter(), set())
+    for batch in batches:
+        counts = count_records(aggregation, batch)
+        part.by_key.update(counts.by_key)
+        if counts.rejected:
+            offsets = batch.offsets
+            part.rejected.update((batch.partition, offsets[row]) for row in counts.rejected)
+    return part
+
+
+def count_between(cluster: Cluster, topic: str, first: Positions, last: Positions) -> dict[bytes, int]:
+    """Count the records of each key from ``first`` to ``last``; below 0 where ``last`` comes before ``first``."""
+    counts: Counter[bytes] = Counter()
+    borders = {number: (first.get(number, 0), last.get(number, 0)) for number in first.keys() | last.keys()}
+    for batch in cluster.read(topic, {number: (min(border), max(border)) for number, border in borders.items()}):
+        sign = 1 if borders[batch.partition][0] < borders[batch.partition][1] else -1
+        for key in batch.keys:
+            if key is not None:  # a count ignores records without a key
+                counts[key] += sign
+    return dict(counts)
+
+
+class ChangelogUpdates(NamedTuple):
+    """The end of a changelog.
+
+    ``values`` has the last count of each partition and key, 0 for a key that was deleted. ``not_counts`` is the number
+    of values that are no count, and of records without a key.
+    """
+
+    values: Mapping[tuple[int, bytes], int]
+    not_counts: int
+
+
+def read_changelog(cluster: Cluster, topic: str, since: Positions, until: Positions) -> ChangelogUpdates:
+    """Read the last count of each key that was written from ``since`` to ``until``."""
+    last: dict[tuple[int, bytes], bytes | None] = {}
+    not_counts = 0
+    starts = cluster.offsets(topic)
+    ranges = {number: (max(since.get(number, 0), starts[number].log_start), end) for number, end in until.items()}
+    for batch in cluster.read(topic, ranges):
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is None:
+                not_counts += 1
+            else:
+                last[batch.partition, key] = value
+    values = {}
+    for at, value in last.items():
+        is_count = value is not None and len(value) == COUNT_BYTES
+        values[at] = int.from_bytes(value, "big", signed=True) if value is not None and is_count else 0
+        not_counts += value is not None and not is_count
+    return ChangelogUpdates(values, not_counts)
+
+
+class DeadLetters(NamedTuple):
+    """The dead letters of an aggregation.
+
+    ``origins`` says how often each record of the source stands in the dead-letter topic. ``deleted_below`` has the
+    partitions of that topic whose first records, below that offset, were deleted before they were read.
+    """
+
+    origins: Mapping[SourceOffset, int]
+    deleted_below: Positions
+
+
+def read_dead_letters(cluster: Cluster, aggregation: Aggregation, since: Positions, until: Positions) -> DeadLetters:
+    """Read the dead letters from ``since`` to ``until``; none where the application has no dead-letter topic."""
+    if aggregation.dead_letters is None:
+        return DeadLetters({}, {})
+    origins: Counter[SourceOffset] = Counter()
+    starts = {number: offsets.log_start for number, offsets in cluster.offsets(aggregation.dead_letters).items()}
+    deleted_below = {number: start for number, start in starts.items() if start > since.get(number, 0)}
+    ranges = {number: (max(starts[number], since.get(number, 0)), end) for number, end in until.items()}
+    for batch in cluster.read(aggregation.dead_letters, ranges):
+        for record in records_of(batch):
+            origin = _origin_of(record, aggregation)
+            if origin is not None:
+                origins[origin] += 1
+    return DeadLetters(dict(origins), deleted_below)
+
+
+def _origin_of(dead_letter: Record, aggregation: Aggregation) -> SourceOffset | None:
+    """Return the record of the aggregation's source that was dead-lettered; None for a record of another task."""
+    origin = parse_origin(dead_letter.headers)
+    if origin is None or origin.topic != aggregation.source:
+        return None
+    if parse_subtopology(dead_letter.headers) != b"%d" % aggregation.subtopology:
+        return None
+    return origin.partition, origin.offset

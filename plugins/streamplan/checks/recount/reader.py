@@ -1,0 +1,300 @@
+"""Reads the totals of one aggregation at cuts of its topics, beginning with the last verified cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+from streamplan.checks.framework.application import Aggregation
+from streamplan.checks.framework.check import Observation, existing
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.consistent_cut import Deadline, attempt, await_consistent_cut
+from streamplan.checks.framework.verified import (
+    KeyTotals,
+    NoVerifiedStore,
+    Positions,
+    StateStoreTotals,
+    VerifiedCut,
+    VerifiedStore,
+)
+from streamplan.checks.recount.counting import (
+    ChangelogUpdates,
+    count_between,
+    count_source,
+    read_changelog,
+    read_dead_letters,
+)
+from streamplan.checks.recount.totals import NAMED_KEYS, Totals
+from streamplan.errors import CouldNotLook
+
+
+class _Reading(NamedTuple):
+    """The totals, the verified cut that they begin with, and the cut to store when they agree (None: none)."""
+
+    totals: Totals
+    previous: VerifiedCut | None
+    reached: VerifiedCut | None
+
+
+@dataclass(frozen=True)
+class TotalsReader:
+    """Reads the totals of one aggregation.
+
+    Attributes:
+        aggregation: What is counted.
+        cluster: Where its topics are.
+        verified: The store of the last verified cut.
+        deadline: How long to wait for a consistent cut.
+        store: What Spark's state store held, to compare with it as well.
+    """
+
+    aggregation: Aggregation
+    cluster: Cluster
+    verified: VerifiedStore = field(default_factory=NoVerifiedStore)
+    deadline: Deadline = field(default_factory=Deadline)
+    store: StateStoreTotals | None = None
+
+    def observe(self, *, full: bool = False) -> Sequence[Observation]:
+        """Compare, and store the cut if everything agrees.
+
+        Args:
+            full: Count from the beginning, not from the last verified cut.
+
+        Raises:
+            CouldNotLook: There is nothing to compare, or records that are needed were deleted.
+        """
+        totals, previous, reached = attempt(
+            partial(self._read, full=full),
+            is_final=lambda reading: reading.totals.agree,
+            pause=lambda: self.deadline.sleep(self.deadline.interval),
+        )
+        rows = list(totals.rows())
+        wrong = [row for row in rows if not row.agrees]
+        if not wrong and reached is not None:
+            changed = {
+                key: KeyTotals(totals.counted.get(key, 0), totals.changelog.get(key, {})) for key in totals.all_keys
+            }
+            self.verified.advance(reached, changed, previous=previous)
+        if totals.dead_letters_deleted_below and wrong and all(row in totals.dead_letter_rows for row in wrong):
+            raise CouldNotLook(
+                f"{self.aggregation.source}: the totals agree, but not every dead-lettered record can be found",
+                expected=f"all records of {self.aggregation.dead_letters} that came since the last verified cut",
+                observed=", ".join(
+                    f"partition {number} begins at offset {start}"
+                    for number, start in totals.dead_letters_deleted_below.items()
+                ),
+                remedy="They were deleted: that each rejected record was dead-lettered can no longer be proven.",
+            )
+        return rows
+
+    def totals(self) -> Totals:
+        """Read everything since the last verified cut once, whether it agrees or not.
+
+        Raises:
+            CouldNotLook: There is nothing to compare, or records that are needed were deleted.
+        """
+        return self._read(full=False).totals
+
+    def _read(self, *, full: bool) -> _Reading:
+        """Read once, at two cuts of its own."""
+        topic_ids = self._require_topics()
+        previous = None if full else self.verified.cut()
+        if previous is not None and previous.topic_ids != topic_ids:
+            previous = None  # the topics were deleted and created again under the same names
+        transactional = self.aggregation.exactly_once
+        if transactional is None:
+            transactional = self._writes_transactions()
+        read = self._read_at_cut if transactional else self._read_between
+        if previous is not None:
+            self._require_source(previous.source)
+            if reading := read(previous, topic_ids):
+                return reading
+        self._require_source({})  # no cut is stored, or it is of the application before it was reset
+        reading = read(None, topic_ids)
+        assert reading is not None
+        return reading
+
+    def _read_at_cut(self, previous: VerifiedCut | None, topic_ids: Mapping[str, str]) -> _Reading | None:
+        """Read at moments at which positions and outputs hold still.
+
+        Returns:
+            None where an offset is behind that of ``previous``: the application was reset meanwhile.
+        """
+        aggregation, cluster = self.aggregation, self.cluster
+        group, repartition, source = aggregation.application_id, aggregation.repartition, aggregation.source
+        # The changelog comes first and is read at once, so that compaction has no time. Then what is in flight, from
+        # where the changelog ends to where the source's cut ends. The long recount of the source comes last.
+        counted = await_consistent_cut(cluster, group, [repartition], [aggregation.changelog], self.deadline)
+        ends = counted.ends[aggregation.changelog]
+        if previous is not None and _is_behind(ends, previous.changelog):
+            return None
+        updates = read_changelog(cluster, aggregation.changelog, previous.changelog if previous else {}, ends)
+        outputs = [repartition, *([aggregation.dead_letters] if aggregation.dead_letters else [])]
+        rekeyed = await_consistent_cut(cluster, group, [source], outputs, self.deadline)
+        until = rekeyed.positions[source]
+        if previous is not None and _is_behind(until, previous.source):
+            return None
+        in_flight = count_between(cluster, repartition, counted.positions[repartition], rekeyed.ends[repartition])
+        dead_letter_ends = rekeyed.ends[aggregation.dead_letters] if aggregation.dead_letters else {}
+        totals = self._compare(previous, updates, in_flight, until, dead_letter_ends, rekeyed.ends[repartition])
+        reached = _cut_of(topic_ids, totals, ends, dead_letter_ends, counted.positions[repartition])
+        return _Reading(totals, previous, reached)
+
+    def _read_between(self, previous: VerifiedCut | None, topic_ids: Mapping[str, str]) -> _Reading | None:
+        """Read from an application without transactions: it commits positions later than it writes.
+
+        So each total has two bounds. What was committed before the outputs were looked at must be in them. What came
+        into the source later cannot be.
+
+        Returns:
+            None where an offset is behind that of ``previous``: the application was reset meanwhile.
+        """
+        aggregation, cluster, group = self.aggregation, self.cluster, self.aggregation.application_id
+        until = cluster.positions(group, aggregation.source)
+        counted = cluster.positions(group, aggregation.repartition)
+        changelog = self._ends(aggregation.changelog)
+        if previous is not None and (_is_behind(changelog, previous.changelog) or _is_behind(until, previous.source)):
+            return None
+        updates = read_changelog(cluster, aggregation.changelog, previous.changelog if previous else {}, changelog)
+        repartition = self._ends(aggregation.repartition)
+        positions = {number: counted.get(number, 0) for number in repartition}
+        in_flight = count_between(cluster, aggregation.repartition, positions, repartition)
+        latest = self._ends(aggregation.source)
+        totals = self._compare(previous, updates, in_flight, until, {}, repartition)
+        later = count_source(cluster, aggregation, {number: until.get(number, 0) for number in latest}, latest)
+        totals = replace(totals, at_most=Counter(totals.counted) + later.by_key)
+        is_idle = not _is_behind(until, latest) and not _is_behind(counted, repartition)
+        return _Reading(totals, previous, _cut_of(topic_ids, totals, changelog, {}, counted) if is_idle else None)
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        return {number: offsets.last_stable for number, offsets in self.cluster.offsets(topic).items()}
+
+    def _compare(
+        self,
+        previous: VerifiedCut | None,
+        updates: ChangelogUpdates,
+        in_flight: Mapping[bytes, int],
+        until: Positions,
+        dead_letter_ends: Positions,
+        repartition_ends: Positions,
+    ) -> Totals:
+        """Count the source up to ``until`` and put it beside what was read of the outputs."""
+        aggregation, cluster, store = self.aggregation, self.cluster, self.store
+        since = previous.source if previous else {}
+        dead_letters = read_dead_letters(
+            cluster, aggregation, previous.dead_letters if previous else {}, dead_letter_ends
+        )
+        recounted = count_source(cluster, aggregation, since, until)
+        changed = {key for _, key in updates.values} | in_flight.keys() | recounted.by_key.keys()
+        changed |= previous.in_flight if previous else set()
+        all_keys = store is not None or self.verified.key_count() <= NAMED_KEYS
+        before = self.verified.key_totals(None if all_keys else changed) if previous else {}
+        counted = Counter({key: totals.counted for key, totals in before.items()})
+        verified_here = sum(counted.values())
+        counted.update(recounted.by_key)
+        changelog = {key: dict(totals.changelog) for key, totals in before.items()}
+        for (partition, key), value in updates.values.items():
+            changelog.setdefault(key, {})[partition] = value
+        store_in_flight = (
+            count_between(cluster, aggregation.repartition, store.positions, repartition_ends) if store else {}
+        )
+        ends = self._ends(aggregation.source)
+        return Totals(
+            aggregation=aggregation,
+            since=since,
+            until=until,
+            counted=dict(counted),
+            at_most=None,
+            changelog=changelog,
+            in_flight=in_flight,
+            rejected=frozenset(recounted.rejected),
+            dead_letters=dead_letters.origins,
+            dead_letters_deleted_below=dead_letters.deleted_below,
+            unprocessed=sum(max(end - until.get(number, 0), 0) for number, end in ends.items()),
+            verified_elsewhere=previous.records - verified_here if previous else 0,
+            keys=(self.verified.key_count() if previous else 0) + len({*counted, *changelog} - before.keys()),
+            not_counts=updates.not_counts,
+            store=store.totals if store else None,
+            store_in_flight=store_in_flight,
+        )
+
+    def _require_topics(self) -> dict[str, str]:
+        """Return the ids of the topics, which must have records and positions that can be right."""
+        aggregation, cluster = self.aggregation, self.cluster
+        group, source, repartition = aggregation.application_id, aggregation.source, aggregation.repartition
+        topics = [topic for topic in (source, repartition, aggregation.changelog, aggregation.dead_letters) if topic]
+        existing(cluster, topics)
+        if all(offsets.high_watermark == 0 for offsets in cluster.offsets(source).values()):
+            raise CouldNotLook(f"the totals of {source}", expected="at least 1 record", observed="none")
+        for topic in (source, repartition):
+            _require_positions(cluster, group, topic)
+        if not any(cluster.positions(group, source).values()):
+            raise CouldNotLook(f"the totals of {source}", expected="at least 1 record processed", observed="none")
+        return dict(cluster.topic_ids(topics))
+
+    def _require_source(self, since: Positions) -> None:
+        """Require all records of the source that were not verified before."""
+        source = self.aggregation.source
+        starts = {number: offsets.log_start for number, offsets in self.cluster.offsets(source).items()}
+        deleted_below = {number: start for number, start in starts.items() if start > since.get(number, 0)}
+        if deleted_below:
+            raise CouldNotLook(
+                f"the totals of {source} cannot be recounted",
+                expected="every record since the last verified cut" if since else "every record since offset 0",
+                observed=", ".join(
+                    f"{source}-{number} begins at offset {start}"
+                    + (f", verified up to {since.get(number, 0)}" if since else "")
+                    for number, start in deleted_below.items()
+                ),
+                remedy="What was deleted may have been counted rightly or not: it can no longer be proven.",
+            )
+
+    def _writes_transactions(self) -> bool:
+        """Whether the outputs end with a transaction's marker and not with a record."""
+        plain = False
+        for topic in (self.aggregation.repartition, self.aggregation.changelog):
+            for number, offsets in self.cluster.offsets(topic).items():
+                if offsets.last_stable < offsets.high_watermark:
+                    return True
+                if offsets.log_start < offsets.high_watermark:
+                    last = self.cluster.read(topic, {number: (offsets.high_watermark - 1, offsets.high_watermark)})
+                    if not any(len(batch) for batch in last):
+                        return True
+                    plain = True
+        return not plain
+
+
+def _cut_of(
+    topic_ids: Mapping[str, str], totals: Totals, changelog: Positions, dead_letters: Positions, repartition: Positions
+) -> VerifiedCut:
+    return VerifiedCut(
+        topic_ids=topic_ids,
+        source=totals.until,
+        changelog=changelog,
+        dead_letters=dead_letters,
+        records=totals.verified_elsewhere + sum(totals.counted.values()) + len(totals.rejected),
+        in_flight=frozenset(key for key, count in totals.in_flight.items() if count),
+        repartition=repartition,
+    )
+
+
+def _is_behind(positions: Positions, others: Positions) -> bool:
+    """Whether a position is before the other one of its partition."""
+    return any(positions.get(number, 0) < other for number, other in others.items())
+
+
+def _require_positions(cluster: Cluster, group: str, topic: str) -> None:
+    """Require a position in each partition that has records, and none beyond the end."""
+    positions = cluster.positions(group, topic)
+    for number, offsets in cluster.offsets(topic).items():
+        position = positions.get(number, 0 if offsets.high_watermark == 0 else -1)
+        if not 0 <= position <= offsets.high_watermark:
+            raise CouldNotLook(
+                f"position of group {group} in {topic}-{number}",
+                expected=f"committed, at most {offsets.high_watermark}, the end of the partition",
+                observed=str(position) if position >= 0 else "none",
+                remedy="The check `lag` is about that.",
+            )

@@ -1,0 +1,150 @@
+"""The totals of one aggregation, counted and observed, and the rows that say whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamplan.checks.framework.application import Aggregation
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.verified import Positions
+from streamplan.checks.recount.counting import SourceOffset
+
+NAMED_KEYS = 100
+"""So many keys get a row each, the wrong ones first; the others are counted."""
+
+_NAMED_OFFSETS = 5
+"""So many offsets are named in one row."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What there is to compare, as of one pair of cuts.
+
+    The keys are those that have news since the last verified cut; all keys where these are few.
+
+    Attributes:
+        aggregation: What was counted.
+        since: Positions in the source at the last verified cut.
+        until: Positions in the source at this cut.
+        counted: The number of records of the source, by key.
+        at_most: An upper bound of ``counted``, where the application does not write in transactions.
+        changelog: The last value of each key in the changelog, by partition.
+        in_flight: The number of records in the repartition topic that the changelog does not hold yet, by key. It is
+            below 0 where the changelog was read later than the source.
+        rejected: The records of the source that cannot be counted.
+        dead_letters: How often each record of the source stands in the dead-letter topic, since the verified cut.
+        dead_letters_deleted_below: The partitions of the dead-letter topic that lost records since then.
+        unprocessed: The number of offsets of the source behind ``until``.
+        verified_elsewhere: The number of records that were verified before and are not in ``counted``.
+        keys: The number of keys, also of those without news.
+        not_counts: The number of values in the changelog that are no count.
+        store: The totals of Spark's state store, where they were read.
+        store_in_flight: Like ``in_flight``, for the state store.
+    """
+
+    aggregation: Aggregation
+    since: Positions
+    until: Positions
+    counted: Mapping[bytes, int]
+    at_most: Mapping[bytes, int] | None
+    changelog: Mapping[bytes, Mapping[int, int]]
+    in_flight: Mapping[bytes, int]
+    rejected: frozenset[SourceOffset]
+    dead_letters: Mapping[SourceOffset, int]
+    dead_letters_deleted_below: Positions
+    unprocessed: int
+    verified_elsewhere: int
+    keys: int
+    not_counts: int = 0
+    store: Mapping[bytes, int] | None = None
+    store_in_flight: Mapping[bytes, int] = field(default_factory=dict)
+
+    def total(self, key: bytes) -> int:
+        """Return what the changelog has for a key, and what is on its way there."""
+        return sum(self.changelog.get(key, {}).values()) + self.in_flight.get(key, 0)
+
+    @property
+    def all_keys(self) -> set[bytes]:
+        """Every key that was found anywhere."""
+        at_most = self.at_most or {}
+        return {*self.counted, *self.changelog, *self.in_flight, *(self.store or {}), *at_most}
+
+    @property
+    def agree(self) -> bool:
+        """Whether every row is as expected."""
+        return all(row.agrees for row in self.rows())
+
+    def rows(self) -> Iterable[Observation]:
+        """Return a row for each key, or for each wrong key where there are many, and those of the dead letters."""
+        rows = [row for key in sorted(self.all_keys) for row in self._rows_of(key)]
+        wrong = [row for row in rows if not row.agrees]
+        if len(rows) <= NAMED_KEYS and self.keys <= NAMED_KEYS:
+            yield from rows
+        else:
+            yield Observation(f"{self.aggregation.store}: keys with their total", self.keys, self.keys - len(wrong))
+            yield from wrong[:NAMED_KEYS]
+        if self.not_counts:
+            subject = f"{self.aggregation.changelog}: values that are not a count of 8 bytes"
+            yield Observation(subject, 0, self.not_counts)
+        yield from self.dead_letter_rows
+
+    def _rows_of(self, key: bytes) -> Iterable[Observation]:
+        label = self.aggregation.label(key)
+        counted, total = self.counted.get(key, 0), self.total(key)
+        if self.at_most is None or (most := self.at_most.get(key, 0)) == counted or total < counted:
+            yield Observation(label, counted, total, self._where)
+        else:
+            held = total - self.in_flight.get(key, 0)
+            yield Observation(label, min(held, most), held, self._where)
+        if self.store is not None:
+            held = self.store.get(key, 0) + self.store_in_flight.get(key, 0)
+            yield Observation(f"{label}, in the state store", counted, held)
+
+    @property
+    def _where(self) -> str:
+        """The offsets of the source in which a wrong record lies."""
+        ranges = [
+            f"{self.aggregation.source}-{number} offsets {self.since.get(number, 0):,} to {last - 1:,}"
+            for number, last in sorted(self.until.items())
+            if last > self.since.get(number, 0)
+        ]
+        return f"in {', '.join(ranges)}" if ranges else "in the changelog alone: the source has no news"
+
+    @property
+    def dead_letter_rows(self) -> tuple[Observation, ...]:
+        """The rows that need the dead-letter topic; none where the application has none."""
+        source, topic, origins = self.aggregation.source, self.aggregation.dead_letters, self.dead_letters.keys()
+        if topic is None:
+            return ()
+        missing, unexpected = self.rejected - origins, origins - self.rejected
+        repeated = {origin for origin, times in self.dead_letters.items() if times > 1}
+        rows = [
+            Observation(
+                f"{source}: records that cannot be aggregated, in {topic}{_listed(source, missing)}",
+                len(self.rejected),
+                len(self.rejected) - len(missing),
+            )
+        ]
+        rows += [
+            Observation(f"{topic}: records {fault}{_listed(source, wrong)}", 0, len(wrong))
+            for fault, wrong in (("that could be aggregated", unexpected), ("more than once", repeated))
+            if wrong
+        ]
+        rows.append(
+            Observation(
+                f"{source}: records processed = aggregated + dead-lettered + waiting in the repartition topic"
+                f" ({self.unprocessed:,} not yet processed)",
+                self.verified_elsewhere + sum(self.counted.values()) + len(self.rejected),
+                self.verified_elsewhere + sum(map(self.total, self.all_keys)) + len(self.dead_letters),
+            )
+        )
+        return tuple(rows)
+
+
+def _listed(source: str, origins: Iterable[SourceOffset]) -> str:
+    """Return ``" (see orders-0 offset 7, ...)"``; empty for no record."""
+    ordered = sorted(origins)
+    names = [f"{source}-{partition} offset {offset}" for partition, offset in ordered[:_NAMED_OFFSETS]]
+    names += [f"and {len(ordered) - _NAMED_OFFSETS} more"] if len(ordered) > _NAMED_OFFSETS else []
+    return f" (see {', '.join(names)})" if names else ""
