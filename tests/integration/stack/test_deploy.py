@@ -16,6 +16,7 @@ from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 from streamplan.reports.results import read_latest
 
+from tests.support.airflow_rest import patient_rest
 from tests.support.records import read_committed
 
 ORDERS = pipeline_named("orders")
@@ -25,13 +26,13 @@ DEPLOY_SECONDS = 900.0
 def token(stack: Stack) -> dict[str, str]:
     """As a browser has it that is logged in."""
     login = {"username": USER, "password": stack.airflow.password}
-    found = httpx.post(f"{stack.airflow.url}/auth/token", json=login).json()["access_token"]
+    found = httpx.post(f"{stack.airflow.url}/auth/token", json=login, timeout=300).json()["access_token"]
     return {"Authorization": f"Bearer {found}"}
 
 
 def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> None:
-    rest = stack.airflow.rest()
-    rest.wait_for_dag("orders_deploy")
+    rest = patient_rest(stack)
+    rest.wait_for_dag("orders_deploy", deadline_seconds=DEPLOY_SECONDS)
     run = rest.trigger("orders_deploy", {"records": 19})
     state = rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS)
     assert state == "success", rest.task_states("orders_deploy", run)
@@ -55,8 +56,8 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> 
         assert (stack.settings.reports / told["data_docs"]).is_file()
         link = rest.xcom("orders_deploy", run, f"verify.{check.name}", "_link_DataDocsLink")
         assert link == f"/streamplan/{quote(told['data_docs'])}"
-        assert httpx.get(f"{rest.url}{link}").status_code == httpx.codes.UNAUTHORIZED
-        page = httpx.get(f"{rest.url}{link}", headers=token(stack))
+        assert httpx.get(f"{rest.url}{link}", timeout=300).status_code == httpx.codes.UNAUTHORIZED
+        page = httpx.get(f"{rest.url}{link}", headers=token(stack), timeout=300)
         assert page.status_code == httpx.codes.OK, page.text
         assert f"orders_{check.name}" in page.text
     assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
@@ -64,7 +65,7 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> 
 
 @pytest.mark.parametrize("conf", [{"records": -1}, {"records": "many"}, {"rate": -5}, {"records": None}])
 def test_wrong_params_are_refused_with_the_reason(stack: Stack, conf: dict[str, object]) -> None:
-    rest = stack.airflow.rest()
-    rest.wait_for_dag("orders_deploy")
+    rest = patient_rest(stack)
+    rest.wait_for_dag("orders_deploy", deadline_seconds=DEPLOY_SECONDS)
     with pytest.raises(StreamplanError, match=f"status {httpx.codes.BAD_REQUEST}.*{next(iter(conf))}"):
         rest.trigger("orders_deploy", conf)

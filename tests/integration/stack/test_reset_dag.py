@@ -11,11 +11,11 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import set_positions
 from streamplan.kafka.topics import apply_topics
-from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 
+from tests.support.airflow_rest import patient_rest
 from tests.support.records import read_committed
 from tests.support.waiting import eventually
 
@@ -29,11 +29,6 @@ READ_SECONDS = 5.0
 def totals(stack: Stack) -> dict[bytes, int]:
     found = read_committed(stack.kafka.bootstrap_servers, CHANGELOG)
     return {message.key(): int.from_bytes(message.value(), "big") for message in found}
-
-
-def patient(stack: Stack) -> AirflowRest:
-    """For a machine with more to do than this test."""
-    return AirflowRest(stack.airflow.url, USER, stack.airflow.password, timeout_seconds=SECONDS)
 
 
 def asked(rest: AirflowRest, run: str) -> str:
@@ -80,7 +75,7 @@ def stop_aggregator(stack: Stack, rest: AirflowRest) -> None:
 def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     """What an aggregator leaves is put there by hand, beside what there may be: this is about question and answers."""
     servers = stack.kafka.bootstrap_servers
-    rest = patient(stack)
+    rest = patient_rest(stack)
     stop_aggregator(stack, rest)
     apply_topics(Brokers(servers), ORDERS)
     producer = Producer({"bootstrap.servers": servers})
@@ -111,7 +106,7 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
 
 @pytest.mark.soak
 def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_all_anew(stack: Stack) -> None:
-    rest = patient(stack)
+    rest = patient_rest(stack)
     rest.wait_for_dag("orders_reset", deadline_seconds=SECONDS)
 
     def deployed(records: int) -> None:
@@ -143,7 +138,7 @@ def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_
 
 
 def test_more_partitions_without_a_declaration_says_what_to_declare(stack: Stack) -> None:
-    rest = patient(stack)
+    rest = patient_rest(stack)
     rest.wait_for_dag("orders_repartition", deadline_seconds=SECONDS)
     run = rest.trigger("orders_repartition")
     assert rest.wait("orders_repartition", run, deadline_seconds=SECONDS) == "failed"

@@ -17,6 +17,8 @@ from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
 from streamplan.pipelines import pipeline_named
 
+from tests.support.airflow_rest import patient_rest
+
 ORDERS = pipeline_named("orders")
 DEPLOY, AGGREGATOR = "orders_deploy", "orders_aggregator"
 JOB = "orders-aggregator"
@@ -107,7 +109,7 @@ def wait_for(condition: Callable[[], bool], what: str, told: Callable[[], str], 
 def airflow(stack: Stack) -> Iterator[Supervised]:
     """Nothing of the aggregator runs before and after the module."""
     apply_topics(stack.kafka.brokers, ORDERS)
-    rest = stack.airflow.rest()
+    rest = patient_rest(stack)
     for dag_id in (DEPLOY, AGGREGATOR):
         rest.wait_for_dag(dag_id, deadline_seconds=420)
         rest.unpause(dag_id)

@@ -15,6 +15,7 @@ from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.ports import LOOPBACK
 from streamplan.local.stack import Stack
 
+from tests.support.airflow_rest import patient_rest
 from tests.support.processes import kill, listening
 
 BROKERS = ["kafka-1", "kafka-2"]
@@ -47,7 +48,7 @@ def test_all_of_it_runs_on_loopback_alone(stack: Stack) -> None:
 
 
 def test_its_api_knows_its_user_and_no_stranger(stack: Stack) -> None:
-    rest = stack.airflow.rest()
+    rest = patient_rest(stack)
     try:
         assert rest.dag("no_such_dag") is None
         assert rest.import_errors() == {}
