@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from streamplan.spark.session import open_session
 from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_environment
 
 from tests.support.aggregator_process import ORDERS, Aggregator
-from tests.support.brokers import NewTopicFactory, await_coordinator, embedded_kafka
+from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, embedded_kafka
 from tests.support.waiting import DEADLINE_SECONDS
 
 
@@ -57,12 +56,7 @@ def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
         topic = f"{name}-{uuid.uuid4().hex[:12]}"
         admin.create_topics([NewTopic(topic, partitions, replication, config=dict(configs or {}))])[topic].result(120)
         created.append(topic)
-        for address in bootstrap_servers.split(","):  # the brokers hear of it one after the other
-            one = AdminClient({"bootstrap.servers": address})
-            deadline = time.monotonic() + 300
-            while topic not in one.list_topics(timeout=60).topics:
-                assert time.monotonic() < deadline, f"{address} does not know {topic} after 300 s"
-                time.sleep(0.02)
+        await_topics(bootstrap_servers, topic)
         return topic
 
     yield create

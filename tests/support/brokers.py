@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from streamplan.local.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
 from streamplan.local.ports import Ports
 from streamplan.settings import Settings
@@ -33,6 +34,17 @@ def await_coordinator(bootstrap_servers: str) -> None:
         retried(lambda: consumer.committed([TopicPartition("any", 0)], 60))
     finally:
         consumer.close()
+
+
+def await_topics(bootstrap_servers: str, *names: str) -> None:
+    """Wait until each broker knows the topics. The brokers hear of a new topic one after the other."""
+    for address in str(bootstrap_servers).split(","):
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+
+        def known(admin: AdminClient = admin) -> bool:
+            return {*names} <= admin.list_topics(timeout=60).topics.keys()
+
+        eventually(known, f"{address} knows {', '.join(names)}", interval=0.02)
 
 
 def retried(ask: Callable[[], object]) -> None:

@@ -24,7 +24,7 @@ from streamplan.model.topics import resolve_configs
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
 
-from tests.support.brokers import retried
+from tests.support.brokers import await_topics, retried
 
 _numbers = itertools.count()
 
@@ -99,13 +99,7 @@ class TransactionalApplication:
         new = [NewTopic(spec.name, spec.partitions, 2, config=resolve_configs(spec, 2)) for spec in specs]
         for future in self.admin.create_topics([otherwise, *new]).values():
             future.result(120)
-        names = {otherwise.topic, *(spec.name for spec in specs)}
-        deadline = time.monotonic() + 300
-        for address in self.bootstrap_servers.split(","):  # the brokers hear of them one after the other
-            one = AdminClient({"bootstrap.servers": address, "log_level": 2})
-            while not names <= one.list_topics(timeout=60).topics.keys():
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        await_topics(self.bootstrap_servers, otherwise.topic, *(spec.name for spec in specs))
 
     def commit(self, topic: str, partition: int, position: int) -> None:
         at = TopicPartition(topic, partition, position)
