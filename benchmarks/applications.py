@@ -1,6 +1,6 @@
-"""What the benchmarks of faults share: brokers, orders that flow, the aggregator on a cluster, and the JVM library.
+"""What the benchmarks share: brokers, a flow of orders, our aggregator and the JVM library as processes.
 
-Both applications are processes that can be killed; how far each is, is asked from the brokers alone.
+Both applications can be killed. Their progress is read from the brokers alone, in the same way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIBRARY_ID = "orders-on-the-jvm"
 
 
 def random_ports(file: Path, names: Sequence[str]) -> Ports:
-    """Below the range from which the kernel takes the ports of clients. They stand in ``file`` afterwards."""
+    """Choose ports below the range from which the kernel takes the ports of clients, and write them to ``file``."""
     base = random.randrange(15_000, 30_000, 10)
     ports = {name: base + offset for offset, name in enumerate(sorted(names))}
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -50,8 +50,11 @@ def random_ports(file: Path, names: Sequence[str]) -> Ports:
 
 
 @contextmanager
-def brokers(home: Path) -> Iterator[str]:
-    """Two, in ``home``: their bootstrap servers. From here on SIGTERM ends the benchmark as Ctrl-C does: tidily."""
+def running_brokers(home: Path) -> Iterator[str]:
+    """Run two brokers with their data in ``home``, and give their bootstrap servers.
+
+    From here on SIGTERM stops the benchmark as Ctrl-C does, so that the brokers are stopped, too.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
     kafka = EmbeddedKafka(settings, random_ports(home / "stack.json", [*DEFAULT_PORTS]))
@@ -62,7 +65,7 @@ def brokers(home: Path) -> Iterator[str]:
 
 
 def wait_until(what: str, condition: Callable[[], bool], seconds: float) -> float:
-    """The seconds that it took."""
+    """Wait for a condition and return the seconds that it took."""
     begun = time.monotonic()
     while not condition():
         if time.monotonic() - begun > seconds:
@@ -72,9 +75,12 @@ def wait_until(what: str, condition: Callable[[], bool], seconds: float) -> floa
 
 
 class Flow:
-    """Orders at a steady rate, from a thread.
+    """Produces orders at a steady rate from a thread.
 
-    ``moments``  for each handful that was produced so: the first number behind it, and when (``time.monotonic``)
+    Attributes:
+        produced: How many orders were produced.
+        moments: For each group of orders that the thread produced at once: the number of the next order, and the time
+            (``time.monotonic``).
     """
 
     def __init__(self, bootstrap_servers: str, rate: int, *, compression_type: str = "none") -> None:
@@ -86,7 +92,7 @@ class Flow:
                 "compression.type": compression_type,
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": 2_000_000,
-                "log_level": 2,  # brokers that are stopped behind it are no news; what is not delivered, flush tells
+                "log_level": 2,  # no lines about brokers that are stopped; flush finds what was not delivered
             }
         )
         self._rate = rate
@@ -96,20 +102,21 @@ class Flow:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def produce(self, count: int, *, products: int = 2, note: bytes = b"") -> None:
-        """``note`` is one more field of the value, to make it larger."""
-        more = b', "Note": "%s"' % note if note else b""
+        """Produce orders at once. ``note`` is one more field of each value, to make it larger."""
+        extra_field = b', "Note": "%s"' % note if note else b""
         for n in range(self.produced, self.produced + count):
-            self._producer.produce(*self._record(n, products, more))
+            self._producer.produce(*self._record(n, products, extra_field))
             if n % 10_000 == 0:
                 self._producer.poll(0)
         self.produced += count
         self._producer.poll(0)
 
-    def _record(self, n: int, products: int, more: bytes) -> tuple[str, bytes, bytes]:
-        """Topic, value, key."""
-        return "orders", b'{"Id": "order_%d", "ProductType": %d%s}' % (n, n % products, more), b"order_%d" % n
+    def _record(self, n: int, products: int, extra_field: bytes) -> tuple[str, bytes, bytes]:
+        """Return topic, value and key of order ``n``."""
+        return "orders", b'{"Id": "order_%d", "ProductType": %d%s}' % (n, n % products, extra_field), b"order_%d" % n
 
     def flush(self) -> None:
+        """Wait until everything is delivered."""
         left = self._producer.flush(120)
         if left:
             raise StreamplanError("orders", expected="all delivered within 120 s", observed=f"{left} left")
@@ -136,7 +143,7 @@ class Flow:
 
 
 class Positions:
-    """How far an application of the orders topology is, by its group's committed positions."""
+    """The progress of an application of the orders topology: the committed offsets of its group."""
 
     def __init__(self, bootstrap_servers: str, application_id: str) -> None:
         self._cluster = KafkaCluster(Brokers(bootstrap_servers))
@@ -144,50 +151,53 @@ class Positions:
         self._topics = ("orders", f"{application_id}-{STORE}-repartition")
 
     def ends(self) -> Mapping[tuple[str, int], int]:
+        """Return the end offset of each topic and partition that the application reads."""
         return {
-            (topic, number): found.high_watermark
+            (topic, partition): offsets.high_watermark
             for topic in self._topics
-            for number, found in self._cluster.offsets(topic).items()
+            for partition, offsets in self._cluster.offsets(topic).items()
         }
 
     def passed(self, ends: Mapping[tuple[str, int], int]) -> bool:
-        """Whether every position is at or past these. A brokers' answer that does not come is a no."""
+        """Return whether every committed offset has reached these. No answer from the brokers counts as no."""
         try:
             at = {topic: self._cluster.positions(self._group, topic) for topic in self._topics}
         except (BrokersUnavailable, CouldNotLook):
             return False
-        return all(at[topic].get(number, -1) >= end for (topic, number), end in ends.items())
+        return all(at[topic].get(partition, -1) >= end for (topic, partition), end in ends.items())
 
     def lag(self) -> int:
+        """Return how many offsets are left to process; a very large number without an answer from the brokers."""
         try:
             return sum(
-                found.last_stable - self._cluster.positions(self._group, topic).get(number, 0)
+                offsets.last_stable - self._cluster.positions(self._group, topic).get(partition, 0)
                 for topic in self._topics
-                for number, found in self._cluster.offsets(topic).items()
+                for partition, offsets in self._cluster.offsets(topic).items()
             )
         except (BrokersUnavailable, CouldNotLook):
             return 10**9
 
     def wait_until_steady(self, lag: int, seconds: float = 600) -> None:
-        """Ten looks in a row with at most so much to process."""
-        calm = 0
+        """Wait until the lag was at most ``lag`` ten times in a row."""
+        times = 0
 
-        def looks_calm() -> bool:
-            nonlocal calm
-            calm = calm + 1 if self.lag() <= lag else 0
-            return calm >= 10
+        def is_steady() -> bool:
+            nonlocal times
+            times = times + 1 if self.lag() <= lag else 0
+            return times >= 10
 
-        wait_until(f"{self._group} keeps up (lag at most {lag:,})", looks_calm, seconds)
+        wait_until(f"{self._group} keeps up (lag at most {lag:,})", is_steady, seconds)
 
 
 class Job:
-    """A process in a group of its own."""
+    """A program that is started, and signalled, as a process group of its own."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._argv, self._environment, self.log = [*argv], dict(environment), log
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
+        """Start it, with more arguments."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._argv, *more],
@@ -199,21 +209,21 @@ class Job:
             )
 
     def signal(self, number: signal.Signals, seconds: float = 60) -> None:
-        """To the group; waits until the process is gone."""
+        """Send a signal to the group and wait until the process has ended."""
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, number)
             self.process.wait(seconds)
 
 
 def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *options: str) -> Job:
-    """A script under spark-submit, with our package and Spark's Kafka connector."""
+    """Return a job that runs a script by spark-submit, with our package and Spark's Kafka connector."""
     package = shutil.make_archive(str(home / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
     jars = sorted(require(SPARK, os.environ).glob("*.jar"))
     configs = [f"{name}={value}" for name, value in spark_submit_configs(master).items()]
     argv = [
         *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "1g"),
         *("--conf", "spark.ui.enabled=false", "--py-files", package, "--jars", ",".join(map(str, jars))),
-        *(part for config in configs for part in ("--conf", config)),
+        *(word for config in configs for word in ("--conf", config)),
         *options,
         *(str(script), *arguments),
     ]
@@ -228,15 +238,18 @@ def aggregator(
     pipeline: str = "orders",
     arguments: Sequence[str] = (),
 ) -> Job:
-    """``jobs/aggregator.py`` with its checkpoints in ``home``. ``options`` are for spark-submit."""
-    own = ["--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers]
-    own += ["--checkpoints", str(home / "checkpoints"), *arguments]
-    return spark_job(PROJECT / "jobs" / "aggregator.py", own, home, master, *options)
+    """Return a job that runs ``jobs/aggregator.py`` with its checkpoints in ``home``.
+
+    ``options`` are those of spark-submit, ``arguments`` those of the script.
+    """
+    words = ["--pipeline", pipeline, "--bootstrap-servers", bootstrap_servers]
+    words += ["--checkpoints", str(home / "checkpoints"), *arguments]
+    return spark_job(PROJECT / "jobs" / "aggregator.py", words, home, master, *options)
 
 
 @cache
-def compiled(home: Path) -> Path:
-    """The directory of the library's application, compiled. Needs a JDK, where all else needs a JRE."""
+def compiled_classes(home: Path) -> Path:
+    """Compile the library's applications and return the directory of their classes. This needs a JDK."""
     classes = home / "classes"
     compiler = shutil.which("javac") or str(require_java(os.environ) / "bin" / "javac")
     if not Path(compiler).exists():
@@ -248,7 +261,7 @@ def compiled(home: Path) -> Path:
 
 
 def java_job(classes: Path, name: str, arguments: Sequence[str], log: Path) -> Job:
-    """A class of ours on the JVM."""
+    """Return a job that runs one of these classes on the JVM."""
     java = str(require_java(os.environ) / "bin" / "java")
     class_path = f"{classes}{os.pathsep}{require(KAFKA_STREAMS, os.environ)}/*"
     return Job([java, "-Xmx512m", "-cp", class_path, name, *arguments], os.environ, log)
@@ -257,7 +270,10 @@ def java_job(classes: Path, name: str, arguments: Sequence[str], log: Path) -> J
 def library_instance(
     bootstrap_servers: str, classes: Path, state: Path, application_id: str = LIBRARY_ID, **configs: str
 ) -> Job:
-    """One instance with ``exactly_once_v2`` and the library's defaults but for ``configs``, dots as underscores."""
+    """Return one instance of the JVM library's application, with ``exactly_once_v2``.
+
+    ``configs`` replace the library's defaults. Their names have underscores instead of dots.
+    """
     config = {
         "application.id": application_id,
         "bootstrap.servers": bootstrap_servers,
@@ -271,6 +287,7 @@ def library_instance(
 
 
 def wait_until_running(instance: Job, seconds: float = 120) -> None:
+    """Wait until an instance of the JVM library has written ``RUNNING`` to its log."""
     wait_until(
         f"an instance whose log is {instance.log}",
         lambda: instance.log.exists() and instance.log.read_text().rstrip().endswith(" RUNNING"),
@@ -280,12 +297,13 @@ def wait_until_running(instance: Job, seconds: float = 120) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of several rounds of one case."""
+    """The seconds of several rounds of one case."""
 
     case: str
     seconds: tuple[float, ...]
 
     def line(self) -> str:
+        """Return median and range as one line."""
         if not self.seconds:
             return f"{self.case:<66} not measured"
         low, high = min(self.seconds), max(self.seconds)
@@ -293,21 +311,22 @@ class Measured:
         return f"{self.case:<66} {median:7.1f} s ({low:.1f} to {high:.1f}, {len(self.seconds)} rounds)"
 
 
-def say(text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+def report(line: str) -> None:
+    """Print one line with the time to stderr; results go to stdout."""
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stderr.flush()
 
 
 def finish(measured: Sequence[Measured], file: Path | None) -> None:
-    """The table, and the same as JSON."""
+    """Print the table, and write the same as JSON to a file or, without one, to stdout."""
     load = os.getloadavg()
-    for one in measured:
-        sys.stdout.write(one.line() + "\n")
+    for case in measured:
+        sys.stdout.write(case.line() + "\n")
     sys.stdout.write(
         f"{os.cpu_count()} cores; load of the machine at the end: {load[0]:.1f} {load[1]:.1f} {load[2]:.1f}\n"
     )
-    whole = {"cores": os.cpu_count(), "load": load, "seconds": {one.case: one.seconds for one in measured}}
+    content = {"cores": os.cpu_count(), "load": load, "seconds": {case.case: case.seconds for case in measured}}
     if file is None:
-        sys.stdout.write(json.dumps(whole) + "\n")
+        sys.stdout.write(json.dumps(content) + "\n")
     else:
-        file.write_text(json.dumps(whole, indent=1) + "\n")
+        file.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,17 +1,17 @@
-"""Streamplan and JVM Kafka Streams (exactly_once_v2) at the same work, on the same brokers, in turn.
+"""Streamplan and JVM Kafka Streams (exactly_once_v2) do the same work on the same brokers, one after the other.
 
 Run it with ``make bench``, or ``PYTHONPATH=plugins .venv/bin/python benchmarks/bench.py [--orders 6000000]
 [--rounds 5] [--json FILE] [--png FILE]``. It needs a JDK.
 
-Orders are preloaded. A round starts one system after the other; each catches up with all of them through both
-sub-topologies, and then has --seconds of orders at --rate. What is committed is read from the changelog topic by one
-observer, for all systems alike; CPU and memory are those of all its processes.
+Orders are produced first. A round starts one system after the other. Each system catches up with all orders through
+both sub-topologies, and then gets --seconds of orders at --rate. One observer reads the committed totals from the
+changelog topic, for all systems in the same way. CPU and memory are those of all processes of a system.
 
     orders/s       catch-up, from the first committed record of the repartition topic to the last committed total; what
-                   was re-keyed by then does not count, or whoever re-keys all before counting would look fast
+                   was re-keyed before does not count, or a system that re-keys everything before it counts would win
     start          seconds from the start of the process to the first committed total
     in all         seconds from the start of the process to the last committed total
-    CPU            CPU seconds per million orders between the same two moments
+    CPU            CPU seconds per million orders, measured over the same time as orders/s
     memory         the most that all processes held at a time, shared pages counted once (PSS)
     p50, p99       milliseconds from producing an order to the committed total that includes it
     CPU at rate    cores in use while orders come at --rate
@@ -40,11 +40,11 @@ from applications import (
     Flow,
     Job,
     aggregator,
-    brokers,
-    compiled,
+    compiled_classes,
     java_job,
     library_instance,
-    say,
+    report,
+    running_brokers,
     spark_job,
     wait_until,
 )
@@ -61,7 +61,7 @@ from streamplan.spark.submit import LOCAL_MASTER
 DEADLINE_SECONDS = 900.0
 SETTLE_SECONDS = 5.0
 PRODUCTS = 2
-"""The pipeline orders knows no other."""
+"""The pipeline ``orders`` knows two product types."""
 
 PARTITIONS = ORDERS.partition_counts["orders"]
 
@@ -71,11 +71,13 @@ LIBRARY_CONFIGS = {
     "producer_compression_type": "lz4",
     "producer_batch_size": "262144",
 }
-"""For two cores and low latency, with lz4 and larger batches as ours has them."""
+"""Chosen for two cores and low latency, with lz4 and the batch size that our sink has."""
 
 
 @dataclass(frozen=True)
 class Options:
+    """The options of the command line; see their help."""
+
     orders: int
     rate: int
     seconds: int
@@ -86,7 +88,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Round:
-    """What one system did; units as in the table."""
+    """What was measured of one system in one round; the units are those of the table."""
 
     start: float | None
     rate: float
@@ -108,79 +110,84 @@ class System:
 
 @dataclass(frozen=True)
 class Application:
-    """A job that is not started, and the changelog in which its totals are seen."""
+    """A job that is not started, and the changelog topic of its totals."""
 
     id: str
     job: Job
     changelog: str
 
 
-def ours(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+def streamplan(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+    """Return our aggregator of the pipeline ``orders``."""
     apply_topics(Brokers(bootstrap_servers), ORDERS)
-    own = home / f"ours-{number}"
-    own.mkdir()
-    job = aggregator(bootstrap_servers, own, options.master, arguments=options.aggregator)
+    directory = home / f"ours-{number}"
+    directory.mkdir()
+    job = aggregator(bootstrap_servers, directory, options.master, arguments=options.aggregator)
     return Application(ORDERS.topology.application_id, job, ORDERS.topology.changelog_topic(STORE))
 
 
-def library(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+def kafka_streams(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+    """Return the same topology on the JVM library."""
     application_id = f"{LIBRARY_ID}-{number}"
-    job = library_instance(
-        bootstrap_servers, compiled(home), home / f"jvm-{number}", application_id=application_id, **LIBRARY_CONFIGS
-    )
+    classes, state = compiled_classes(home), home / f"jvm-{number}"
+    job = library_instance(bootstrap_servers, classes, state, application_id=application_id, **LIBRARY_CONFIGS)
     return Application(application_id, job, f"{application_id}-{STORE}-changelog")
 
 
 def spark_sink(bootstrap_servers: str, home: Path, number: int, options: Options) -> Application:
+    """Return the same topology with Spark's own Kafka sink."""
     application_id = f"spark-sink-{number}"
-    topics = [f"{application_id}-{STORE}-{kind}" for kind in ("repartition", "changelog")]
-    create(bootstrap_servers, *topics)
-    own = home / application_id
-    own.mkdir()
-    arguments = [bootstrap_servers, *topics, str(own)]
-    job = spark_job(Path(__file__).with_name("spark_sink.py"), arguments, own, options.master)
+    topics = [f"{application_id}-{STORE}-{suffix}" for suffix in ("repartition", "changelog")]
+    create_topics(bootstrap_servers, *topics)
+    directory = home / application_id
+    directory.mkdir()
+    arguments = [bootstrap_servers, *topics, str(directory)]
+    job = spark_job(Path(__file__).with_name("spark_sink.py"), arguments, directory, options.master)
     return Application(application_id, job, topics[1])
 
 
-SYSTEMS = {"Streamplan": ours, "Kafka Streams": library, "Spark's own sink": spark_sink}
+SYSTEMS = {"Streamplan": streamplan, "Kafka Streams": kafka_streams, "Spark's own sink": spark_sink}
 
 
 @contextmanager
 def removed_afterwards(bootstrap_servers: str, application_id: str, job: Job) -> Iterator[None]:
-    """The job is stopped, and nothing of it is left in Kafka."""
+    """Stop the job afterwards, and delete what it left in Kafka."""
     try:
         yield
     finally:
         job.signal(signal.SIGTERM)
-        forget(bootstrap_servers, application_id)
+        delete_application(bootstrap_servers, application_id)
 
 
 def java_loop(bootstrap_servers: str, home: Path, group: str, output: str) -> Job:
+    """Return a job that re-keys orders in a loop of Java."""
     arguments = [bootstrap_servers, group, output, str(PARTITIONS)]
-    return java_job(compiled(home), "ConsumeProduce", arguments, home / f"{group}.log")
+    return java_job(compiled_classes(home), "ConsumeProduce", arguments, home / f"{group}.log")
 
 
 def python_loop(bootstrap_servers: str, home: Path, group: str, output: str) -> Job:
+    """Return a job that re-keys orders in a loop of Python."""
     script = Path(__file__).with_name("consume_produce.py")
     argv = [sys.executable, str(script), bootstrap_servers, group, output, str(PARTITIONS)]
     return Job(argv, {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}, home / f"{group}.log")
 
 
 LOOPS = {"loop in Java": java_loop, "loop in Python": python_loop}
-"""Re-keying alone, as the limit of what any framework can reach."""
+"""They re-key only. No framework can be faster."""
 
 
-def create(bootstrap_servers: str, *topics: str) -> None:
+def create_topics(bootstrap_servers: str, *topics: str) -> None:
+    """Create topics with as many partitions as ``orders`` has."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    wanted = [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=2) for topic in topics]
-    for future in admin.create_topics(wanted).values():
+    new_topics = [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=2) for topic in topics]
+    for future in admin.create_topics(new_topics).values():
         future.result(60)
 
 
 def measure_loop(name: str, bootstrap_servers: str, home: Path, number: int, orders: int) -> Round:
-    """With the start of its processes."""
+    """Measure one of the loops, the start of its processes included."""
     group = f"{name.replace(' ', '-')}-{number}"
-    create(bootstrap_servers, f"{group}-output")
+    create_topics(bootstrap_servers, f"{group}-output")
     job = LOOPS[name](bootstrap_servers, home, group, f"{group}-output")
     with removed_afterwards(bootstrap_servers, group, job):
         begun = time.monotonic()
@@ -195,26 +202,26 @@ def measure_loop(name: str, bootstrap_servers: str, home: Path, number: int, ord
         return Round(start=None, rate=orders / took, whole=took, cpu=cpu, memory=meter.peak_bytes / 2**20)
 
 
-def forget(bootstrap_servers: str, application_id: str) -> None:
-    """Its internal topics and its group."""
+def delete_application(bootstrap_servers: str, application_id: str) -> None:
+    """Delete the internal topics and the group of an application."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    own = [name for name in admin.list_topics(timeout=30).topics if name.startswith(f"{application_id}-")]
-    for future in admin.delete_topics(own, operation_timeout=30).values() if own else ():
+    topics = [name for name in admin.list_topics(timeout=30).topics if name.startswith(f"{application_id}-")]
+    for future in admin.delete_topics(topics, operation_timeout=30).values() if topics else ():
         future.result(60)
     wait_until(
         f"the topics of {application_id} are gone",
-        lambda: not set(own) & set(admin.list_topics(timeout=30).topics),
+        lambda: not set(topics) & set(admin.list_topics(timeout=30).topics),
         60,
     )
     for future in admin.delete_consumer_groups([application_id]).values():
         try:
             future.result(60)
         except KafkaException as error:
-            say(f"group {application_id}: {error}")
+            report(f"group {application_id}: {error}")
 
 
 def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: int, options: Options) -> Round:
-    """``orders`` are in the topic by now; more come while it is measured."""
+    """Measure one system. The topic has ``orders`` orders, and more are produced meanwhile."""
     application = SYSTEMS[name](bootstrap_servers, home, number, options)
     job = application.job
     with (
@@ -259,18 +266,18 @@ def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: 
 
 
 def committed(cluster: KafkaCluster, topic: str) -> int:
-    """Offsets of a new topic up to which transactions are over; none while it is not there.
+    """Return how many offsets of a new topic are in finished transactions; 0 while it does not exist.
 
-    Those of purged records count: Kafka Streams deletes what it has read of a repartition topic.
+    Purged records count, too: Kafka Streams deletes the records of a repartition topic that it has read.
     """
     try:
-        return sum(found.last_stable for found in cluster.offsets(topic).values())
+        return sum(offsets.last_stable for offsets in cluster.offsets(topic).values())
     except (BrokersUnavailable, CouldNotLook):
         return 0
 
 
 def ranked(first: int, moments: Sequence[tuple[int, float]], since: float) -> dict[bytes, list[tuple[float, int]]]:
-    """Of each key when its orders were produced, and their ranks; those from ``since`` on, for the start warms up."""
+    """Return for each key when its orders were produced, and their ranks. Orders before ``since`` are left out."""
     produced: dict[bytes, list[tuple[float, int]]] = {}
     for until, moment in moments:
         for number in range(first, until) if moment >= since else ():
@@ -280,7 +287,7 @@ def ranked(first: int, moments: Sequence[tuple[int, float]], since: float) -> di
 
 
 def await_totals(totals: Totals, seen: Callable[[], bool], count: int, job: Job, name: str) -> None:
-    """Until ``seen``. There are ``count`` orders: more are counted by no system that is right."""
+    """Wait until ``seen``. There are ``count`` orders: a system that counts more is wrong."""
 
     def seen_and_right() -> bool:
         if totals.total > count:
@@ -294,18 +301,18 @@ def await_totals(totals: Totals, seen: Callable[[], bool], count: int, job: Job,
 def await_job(
     job: Job, name: str, what: str, seen: Callable[[], bool], so_far: Callable[[], str], seconds: float
 ) -> None:
-    """Until ``seen``; a job that ends before has failed. Says every few seconds how far it is."""
-    told = time.monotonic()
+    """Wait until ``seen``, and report the progress every ten seconds. A job that ends before has failed."""
+    last_report = time.monotonic()
 
     def reached() -> bool:
-        nonlocal told
+        nonlocal last_report
         if seen():
             return True
         if job.process is not None and job.process.poll() is not None:
             raise StreamplanError(name, observed=f"the process ended; see {job.log.read_text()[-3000:]}")
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            say(f"    {what}: {so_far()}")
+        if time.monotonic() - last_report > 10:
+            last_report = time.monotonic()
+            report(f"    {what}: {so_far()}")
         return False
 
     wait_until(what, reached, seconds)
@@ -324,12 +331,12 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 
 def values_of(system: System, column: str) -> list[float]:
-    """Of the rounds in which it was measured."""
-    return [value for one in system.rounds if (value := getattr(one, column)) is not None]
+    """Return the values of a column from the rounds in which it was measured."""
+    return [value for measured in system.rounds if (value := getattr(measured, column)) is not None]
 
 
 def table(systems: Sequence[System]) -> str:
-    """Medians, with the range of the rounds."""
+    """Return a table with medians and ranges."""
     rows = [["", *(title for title, _ in COLUMNS.values())]]
     for system in systems:
         cells = [system.name]
@@ -346,6 +353,7 @@ def table(systems: Sequence[System]) -> str:
 
 
 def draw(systems: Sequence[System], file: Path) -> None:
+    """Draw one bar chart for each column."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -369,24 +377,28 @@ def draw(systems: Sequence[System], file: Path) -> None:
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--orders", type=int, default=6_000_000, help="preloaded (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each system (default %(default)s)")
+    parser.add_argument("--orders", type=int, default=6_000_000, help="orders to catch up with (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each system (default %(default)s)")
     parser.add_argument("--rate", type=int, default=1000, help="orders a second afterwards (default %(default)s)")
-    parser.add_argument("--seconds", type=int, default=30, help="so long; 0 to leave it out (default %(default)s)")
-    parser.add_argument("--note", type=int, default=0, help="bytes of a further field (default none)")
-    parser.add_argument("--master", default=LOCAL_MASTER, help="of Spark (default %(default)s)")
+    parser.add_argument("--seconds", type=int, default=30, help="for so long; 0 for not at all (default %(default)s)")
+    parser.add_argument("--note", type=int, default=0, help="bytes of one more field in each order (default none)")
+    parser.add_argument("--master", default=LOCAL_MASTER, help="master of Spark (default %(default)s)")
     parser.add_argument("--only", action="append", choices=[*SYSTEMS, *LOOPS], help="may be given again")
-    parser.add_argument("--aggregator", default="", help="further options of jobs/aggregator.py, in one argument")
+    parser.add_argument("--aggregator", default="", help="more options of jobs/aggregator.py, in one word")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--png", type=Path, metavar="FILE")
     given = parser.parse_args()
     options = Options(given.orders, given.rate, given.seconds, given.note, given.master, given.aggregator.split())
     systems = [System(name) for name in (given.only or [*SYSTEMS, *LOOPS])]
-    with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
+    with (
+        tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name,
+        running_brokers(Path(name)) as bootstrap_servers,
+    ):
         apply_topics(Brokers(bootstrap_servers), ORDERS)
         preload = Flow(bootstrap_servers, 0)
-        say(f"Preloading {options.orders:,} orders.")
+        report(f"Preloading {options.orders:,} orders.")
         preload.produce(options.orders, products=PRODUCTS, note=b"x" * options.note)
         preload.flush()
         produced = options.orders
@@ -394,42 +406,43 @@ def main() -> int:
         for number in range(given.rounds):
             for system in systems if number % 2 == 0 else reversed(systems):
                 if system.name in LOOPS:
-                    one = measure_loop(system.name, bootstrap_servers, home, number, produced)
+                    measured = measure_loop(system.name, bootstrap_servers, home, number, produced)
                 else:
-                    one = measure(system.name, bootstrap_servers, home, number, produced, options)
-                system.rounds.append(one)
+                    measured = measure(system.name, bootstrap_servers, home, number, produced, options)
+                system.rounds.append(measured)
                 produced = observed_orders(bootstrap_servers)
-                say(f"round {number + 1} of {given.rounds}, {system.name}: {line(one)}")
+                report(f"round {number + 1} of {given.rounds}, {system.name}: {line(measured)}")
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}"
     sys.stdout.write(
         f"{options.orders:,} orders, {machine}\nmedian (range) of {given.rounds} rounds\n\n{table(systems)}\n"
     )
     if given.json:
-        whole = {
+        content = {
             "options": asdict(options),
             "machine": machine,
             "library": LIBRARY_CONFIGS,
-            "rounds": {system.name: [asdict(one) for one in system.rounds] for system in systems},
+            "rounds": {system.name: [asdict(measured) for measured in system.rounds] for system in systems},
         }
-        given.json.write_text(json.dumps(whole, indent=1) + "\n")
+        given.json.write_text(json.dumps(content, indent=1) + "\n")
     if given.png:
         draw(systems, given.png)
     return 0
 
 
-def line(one: Round) -> str:
+def line(measured: Round) -> str:
+    """Return a round as one line."""
     return ", ".join(
         f"{title} {value:{style}}"
         for column, (title, style) in COLUMNS.items()
-        if (value := getattr(one, column)) is not None
+        if (value := getattr(measured, column)) is not None
     )
 
 
 def observed_orders(bootstrap_servers: str) -> int:
-    """How many orders are in the topic by now; they are produced without transactions, so offsets have no gaps."""
+    """Return how many orders are in the topic. They are produced without transactions, so offsets have no gaps."""
     return sum(
-        found.high_watermark - found.log_start
-        for found in KafkaCluster(Brokers(bootstrap_servers)).offsets("orders").values()
+        offsets.high_watermark - offsets.log_start
+        for offsets in KafkaCluster(Brokers(bootstrap_servers)).offsets("orders").values()
     )
 
 

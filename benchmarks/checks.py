@@ -1,9 +1,10 @@
-"""What a full co-partitioning scan, a full recount and a recount of the news cost, on brokers of its own.
+"""What the full check of co-partitioning, a full recount and a recount of new records cost, on brokers of its own.
 
 Run it with ``PYTHONPATH=plugins .venv/bin/python benchmarks/checks.py [--records 1000000 10000000] [--keys 2]``.
 
-The topics are filled as a drained application leaves them: N orders, N records in the repartition topic, the last
-count of each key in the changelog, and positions at the ends. CPU is that of this process, all its threads.
+The topics are filled as an application leaves them that has processed everything: N orders, N records in the
+repartition topic, the last count of each key in the changelog, and committed offsets at the ends. CPU is that of this
+process with all its threads.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.json import Json
 
 ROUNDS = 3
-NEWS = 10_000
+NEW_RECORDS = 10_000
 
 
 def declare(records: int) -> Pipeline:
+    """Declare a pipeline with a count."""
     name = f"bench-{records}"
     topology = Topology(name)
     topology.stream(f"{name}-orders", value=Json("Id string, ProductType bigint")).group_by(
@@ -54,7 +56,7 @@ class Filled:
 
     def __init__(self, bootstrap_servers: str, pipeline: Pipeline, keys: int) -> None:
         self.application = application_of(pipeline)
-        (self.of,) = self.application.aggregations
+        (self.aggregation,) = self.application.aggregations
         self.keys = keys
         self.counts: Counter[int] = Counter()
         self.written = 0
@@ -69,27 +71,28 @@ class Filled:
                 "queue.buffering.max.messages": 1_000_000,
             }
         )
-        self._group = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": self.of.application_id})
+        self._group = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": self.aggregation.application_id})
 
     def process(self, records: int) -> None:
+        """Write so many more orders, and what the application would make from them."""
         touched = set()
         for n in range(self.written, self.written + records):
             product = n % self.keys
             value = b'{"Id": "order_%d", "ProductType": %d}' % (n, product)
-            self._write(self.of.source, b"order_%d" % n, value)
-            self._write(self.of.repartition, b"%d" % product, value)
+            self._write(self.aggregation.source, b"order_%d" % n, value)
+            self._write(self.aggregation.repartition, b"%d" % product, value)
             self.counts[product] += 1
             touched.add(product)
             if n % 50_000 == 0:
                 sys.stderr.write(f"\r{n:,} records written")
         for product in touched:
-            self._write(self.of.changelog, b"%d" % product, self.counts[product].to_bytes(8, "big"))
+            self._write(self.aggregation.changelog, b"%d" % product, self.counts[product].to_bytes(8, "big"))
         assert self._producer.flush(60) == 0
         self.written += records
         ends = [
-            TopicPartition(topic, number, found.high_watermark)
-            for topic in (self.of.source, self.of.repartition)
-            for number, found in self.cluster.offsets(topic).items()
+            TopicPartition(topic, partition, offsets.high_watermark)
+            for topic in (self.aggregation.source, self.aggregation.repartition)
+            for partition, offsets in self.cluster.offsets(topic).items()
         ]
         self._group.commit(offsets=ends, asynchronous=False)
         sys.stderr.write("\r" + 40 * " " + "\r")
@@ -104,11 +107,12 @@ class Filled:
         self._producer.poll(0)
 
     def close(self) -> None:
+        """Leave the group."""
         self._group.close()
 
 
 def timed(observe: Callable[[], Iterable[Observation]]) -> tuple[float, float]:
-    """Wall clock and CPU in seconds. A check that is not green measures nothing."""
+    """Return wall clock and CPU seconds of a check, which must pass."""
     begun, cpu = time.perf_counter(), time.process_time()
     rows = list(observe())
     taken = time.perf_counter() - begun, time.process_time() - cpu
@@ -118,7 +122,8 @@ def timed(observe: Callable[[], Iterable[Observation]]) -> tuple[float, float]:
     return taken
 
 
-def report(what: str, records: int, rounds: list[tuple[float, float]]) -> None:
+def print_rounds(what: str, records: int, rounds: list[tuple[float, float]]) -> None:
+    """Print medians of several rounds."""
     walls, cpus = zip(*rounds, strict=True)
     wall, cpu = statistics.median(walls), statistics.median(cpus)
     sys.stdout.write(
@@ -129,37 +134,40 @@ def report(what: str, records: int, rounds: list[tuple[float, float]]) -> None:
 
 
 def measure(filled: Filled, directory: Path) -> None:
+    """Measure all checks on filled topics."""
     records = filled.written
-    kept = SqliteVerifiedStore(directory / f"{records}.sqlite")
+    verified = SqliteVerifiedStore(directory / f"{records}.sqlite")
 
     def observe(check: Check) -> tuple[float, float]:
         return timed(lambda: check.observe(filled.application, filled.cluster))
 
     placement = CopartitioningCheck(full=True)
-    recount = TotalsCheck(full=True, verified=kept)
-    news = TotalsCheck(verified=kept)
+    recount = TotalsCheck(full=True, verified=verified)
+    new_records = TotalsCheck(verified=verified)
 
-    report(
+    print_rounds(
         "co-partitioning, all records",
         records,
         [observe(placement) for _ in range(ROUNDS)],
     )
-    report("totals, full recount", records, [observe(recount) for _ in range(ROUNDS)])
+    print_rounds("totals, full recount", records, [observe(recount) for _ in range(ROUNDS)])
     rounds = []
     for _ in range(ROUNDS):
-        filled.process(NEWS)
-        rounds.append(observe(news))
-    report(f"totals, the news behind {records:,}", NEWS, rounds)
-    report(f"totals, no news behind {records:,}", 0, [observe(news) for _ in range(ROUNDS)])
+        filled.process(NEW_RECORDS)
+        rounds.append(observe(new_records))
+    print_rounds(f"totals, new records after {records:,}", NEW_RECORDS, rounds)
+    print_rounds(f"totals, no new records after {records:,}", 0, [observe(new_records) for _ in range(ROUNDS)])
 
 
 def delete(bootstrap_servers: str, application: Application) -> None:
+    """Delete the topics of an application."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.delete_topics([spec.name for spec in application.topics]).values():
         future.result(30)
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--keys", type=int, default=2)

@@ -1,7 +1,7 @@
-"""The least that re-keying orders takes in Python: librdkafka, our JSON reader, one transaction every 100 ms.
+"""Re-keys orders in plain Python: librdkafka, our JSON reader, one transaction every 100 ms. No framework is faster.
 
-A process a partition, and no framework. Arguments: bootstrap servers, group, output topic, partitions. Ends when all
-is read.
+It runs one process for each partition and ends when everything is read. Arguments: bootstrap servers, group, output
+topic, number of partitions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ COMMIT_SECONDS = 0.1
 
 
 def run(servers: str, group: str, output: str, number: int) -> None:
+    """Re-key one partition."""
     (source,) = pipeline_named("orders").topology.subtopologies[0].sources
     assert isinstance(source.value, Json)
     consumer = Consumer(
@@ -52,8 +53,8 @@ def run(servers: str, group: str, output: str, number: int) -> None:
             if not messages:
                 continue
             values = [message.value() for message in messages]
-            found = source.value.key_column("ProductType", values)
-            for key, value, message in zip(found.keys.to_pylist(), values, messages, strict=True):
+            columns = source.value.key_column("ProductType", values)
+            for key, value, message in zip(columns.keys.to_pylist(), values, messages, strict=True):
                 produce(output, value, key, -1, None, None, message.timestamp()[1])
             producer.poll(0)
             last = messages[-1].offset()
@@ -66,13 +67,14 @@ def run(servers: str, group: str, output: str, number: int) -> None:
 
 
 def main() -> None:
+    """Re-key all partitions."""
     servers, group, output, partitions = sys.argv[1:5]
     running = [Process(target=run, args=(servers, group, output, number)) for number in range(int(partitions))]
-    for one in running:
-        one.start()
-    for one in running:
-        one.join()
-    sys.exit(max(one.exitcode or 0 for one in running))
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    sys.exit(max(process.exitcode or 0 for process in running))
 
 
 if __name__ == "__main__":

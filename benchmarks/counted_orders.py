@@ -1,7 +1,6 @@
-"""The orders topology with as many partitions as asked for and any product type: what ``growth.py`` runs.
+"""The orders topology with any number of partitions and any product type. ``growth.py`` runs it by spark-submit.
 
-Arguments: bootstrap servers, partitions, directory for checkpoints, records of a micro-batch at most (0: the default).
-For spark-submit.
+Arguments: bootstrap servers, partitions, directory for checkpoints, most records of a micro-batch (0 for the default).
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ STORE = "orders-products-quantities"
 
 
 def counted(partitions: int) -> Pipeline:
+    """Declare the pipeline."""
     topology = Topology(APPLICATION_ID)
     orders = topology.stream("orders", value=Json("Id string, ProductType int"))
     orders.group_by("ProductType", name=STORE).count(store=STORE)
@@ -37,6 +37,7 @@ def counted(partitions: int) -> Pipeline:
 
 
 def main() -> None:
+    """Run the pipeline until a signal."""
     servers, partitions, checkpoints, max_offsets = sys.argv[1:5]
     stop = stop_on_signals()
     spark = open_session(APPLICATION_ID)

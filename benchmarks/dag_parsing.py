@@ -1,4 +1,4 @@
-"""How long Airflow takes to parse and serialize the DAGs of many declared pipelines, each of a join and a count.
+"""How long Airflow takes to parse and serialize the DAGs of many pipelines, each with a join and a count.
 
 Run it with ``AIRFLOW_HOME=$(mktemp -d) PYTHONPATH=plugins .venv/bin/python benchmarks/dag_parsing.py [PIPELINES]``.
 """
@@ -17,6 +17,7 @@ from streamplan.serdes.json import Json
 
 
 def declare(number: int) -> Pipeline:
+    """Declare one of the pipelines."""
     topology = Topology(f"application-{number}")
     customers = topology.table(f"customers-{number}", value=Json("name string"))
     (
@@ -34,6 +35,7 @@ def declare(number: int) -> Pipeline:
 
 
 def main() -> None:
+    """Measure and print."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     begun = time.perf_counter()
     pipelines = [declare(number) for number in range(count)]
@@ -43,12 +45,12 @@ def main() -> None:
     for make in (*makers, maintenance_dags.reset_dag, maintenance_dags.repartition_dag):
         begun = time.perf_counter()
         dags = [make(pipeline) for pipeline in pipelines]
-        made = time.perf_counter() - begun
+        parsed = time.perf_counter() - begun
         for dag in dags:
             DagSerialization.to_dict(dag)
-        whole = time.perf_counter() - begun
-        total += whole
-        print(f"{make.__name__}: parsed in {made:.3f} s, serialized in {whole - made:.3f} s")  # noqa: T201
+        both = time.perf_counter() - begun
+        total += both
+        print(f"{make.__name__}: parsed in {parsed:.3f} s, serialized in {both - parsed:.3f} s")  # noqa: T201
     print(f"{6 * count} DAGs in {total:.3f} s")  # noqa: T201
 
 

@@ -1,4 +1,4 @@
-"""All checks of a deployed pipeline, again and again while its stream runs: how often is one not green?
+"""How often a check does not pass while the stream runs. All checks of a deployed pipeline are run again and again.
 
 Run it beside a deployment (``make demo``) whose producer goes on (trigger ``orders_producer`` with a rate and no number
 of records): ``PYTHONPATH=plugins .venv/bin/python benchmarks/false_alarms.py [--pipeline orders] [--runs 100]``.
@@ -23,6 +23,7 @@ from streamplan.settings import Settings
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pipeline", default="orders")
     parser.add_argument("--runs", type=int, default=100)
@@ -35,17 +36,17 @@ def main() -> None:
     source = application.aggregations[0].source if application.aggregations else application.tasks[0].sources[0]
 
     def written() -> int:
-        return sum(found.last_stable for found in cluster.offsets(source).values())
+        return sum(offsets.last_stable for offsets in cluster.offsets(source).values())
 
     begun, before = time.perf_counter(), written()
     for run in range(options.runs):
         for check in scheduled_checks(application):
             since = time.perf_counter()
-            found = run_check(application, check.configure(check_context(application, settings.reports)), cluster)
+            result = run_check(application, check.configure(check_context(application, settings.reports)), cluster)
             seconds.setdefault(check.name, []).append(time.perf_counter() - since)
-            outcomes[check.name, str(found.outcome)] += 1
-            if found.outcome is not Outcome.PASSED:
-                sys.stdout.write(f"\nrun {run}: {check.name} {found.outcome}: {found.reason}\n")
+            outcomes[check.name, str(result.outcome)] += 1
+            if result.outcome is not Outcome.PASSED:
+                sys.stdout.write(f"\nrun {run}: {check.name} {result.outcome}: {result.reason}\n")
         sys.stderr.write(f"\r{run + 1} of {options.runs} runs")
     took, offsets = time.perf_counter() - begun, written() - before
     sys.stdout.write(f"\n{offsets:,} offsets of {source} in {took:.0f} s: {offsets / took:,.0f}/s\n")

@@ -1,4 +1,4 @@
-"""What is measured from outside: CPU and memory of a process and all below it, and committed totals as they come."""
+"""What is measured from outside: CPU and memory of a process with its descendants, and totals as they are committed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 SAMPLE_SECONDS = 1.0
-"""To add up the pages of a JVM takes the kernel time that it then has not."""
+"""Counting the pages of a JVM takes the kernel CPU time, so it is not done more often."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds so far; memory in bytes (PSS: what is shared counts once)."""
+    """CPU seconds so far, and memory in bytes (PSS: shared pages count once)."""
 
     cpu_seconds: float
     bytes: int
 
 
 class Meter:
-    """Of a process and all below it, those that have ended included. Samples from a thread."""
+    """Measures a process with its descendants, ended ones included, from a thread."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -40,24 +40,26 @@ class Meter:
 
     @property
     def peak_bytes(self) -> int:
+        """The most memory that all of them held at a time."""
         return self._peak
 
     @property
     def seen_cpu_seconds(self) -> float:
-        """As of the last sample: of a process that has ended nothing more can be learnt."""
+        """The CPU seconds at the last sample. A process that has ended cannot be measured any more."""
         return sum(self._cpu.values())
 
     def usage(self) -> Usage:
+        """Measure now."""
         with self._lock:
-            held = 0
+            memory = 0
             with suppress(psutil.NoSuchProcess):
                 for process in [self._root, *self._root.children(recursive=True)]:
                     with suppress(psutil.NoSuchProcess, psutil.AccessDenied), process.oneshot():
                         times = process.cpu_times()
                         self._cpu[process.pid, process.create_time()] = times.user + times.system
-                        held += process.memory_full_info().pss
-            self._peak = max(self._peak, held)
-            return Usage(self.seen_cpu_seconds, held)
+                        memory += process.memory_full_info().pss
+            self._peak = max(self._peak, memory)
+            return Usage(self.seen_cpu_seconds, memory)
 
     def _run(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
@@ -73,9 +75,12 @@ class Meter:
 
 
 class Totals:
-    """The committed values of a changelog of counts, as they come, read with ``read_committed`` from a thread.
+    """Reads the committed values of a changelog of counts (``read_committed``) from a thread.
 
-    ``history`` of a key: the moments (``time.monotonic``) at which a total was seen, and the totals.
+    Attributes:
+        history: For each key the moments (``time.monotonic``) at which a total was read, and the totals.
+        total: The sum of the last totals of all keys.
+        steps: The moments at which that sum changed, and the sums.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
@@ -107,7 +112,7 @@ class Totals:
                 error, key, value = message.error(), message.key(), message.value()
                 if error is not None:
                     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._ALL_BROKERS_DOWN):
-                        continue  # Kafka Streams makes its topics when it starts
+                        continue  # Kafka Streams creates its topics when it starts
                     raise RuntimeError(str(error))
                 assert isinstance(key, bytes)
                 moments, totals = self.history.setdefault(key, ([], []))
@@ -128,20 +133,21 @@ class Totals:
         self._consumer.close()
 
     def latencies(self, produced: Mapping[bytes, Sequence[tuple[float, int]]]) -> list[float]:
-        """Milliseconds from producing to the committed total that includes the record.
+        """Return the milliseconds from producing each record to the committed total that includes it.
 
-        ``produced`` of a key: moments, and the number of its records produced by then. A record is in a total when
-        that is at least the record's rank among those of its key.
+        Args:
+            produced: For each key the moments of its records, and how many of its records were produced by then. A
+                total includes a record when it is at least the record's rank among the records of its key.
         """
-        found: list[float] = []
+        latencies: list[float] = []
         for key, records in produced.items():
             moments, totals = self.history[key]
             for moment, rank in records:
                 at = bisect.bisect_left(totals, rank)
-                found.append((moments[at] - moment) * 1000)
-        return found
+                latencies.append((moments[at] - moment) * 1000)
+        return latencies
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """``share`` of 0.99 is the 99th percentile."""
+    """Return a percentile; ``share`` 0.99 is the 99th."""
     return statistics.quantiles(values, n=1000, method="inclusive")[round(share * 1000) - 1]

@@ -3,10 +3,10 @@
 Run it with ``PYTHONPATH=plugins .venv/bin/python benchmarks/restore.py [--keys 1000000] [--rounds 3] [--json FILE]``.
 It needs a JDK. ``--who ours`` or ``--who library`` measures one of them.
 
-A count of one record of each of so many keys: ours counts clicks by page, the library orders by product. Then, for
-each round, the application is stopped, its state is deleted (our checkpoints, the library's state directory), one more
-record is produced, and the application is started: the time is from there until the new total is committed in the
-changelog. The same with the state left where it is tells what starting costs alone.
+The application counts one record of each key: ours counts clicks by page, the library orders by product. In each round
+it is stopped, its state is deleted (our checkpoints, the library's state directory), one more record is produced, and
+it is started again. The time goes from there until the new total is committed in the changelog. The same without
+deleting the state shows what a start alone costs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from applications import (
     Job,
     Measured,
     aggregator,
-    brokers,
-    compiled,
+    compiled_classes,
     finish,
     library_instance,
-    say,
+    report,
+    running_brokers,
     wait_until,
 )
 from streamplan.errors import StreamplanError
@@ -45,35 +45,41 @@ DEADLINE_SECONDS = 900.0
 
 
 CLICKS = pipeline_named("skewed")
-"""Counts by any text, where the pipeline orders knows two products and takes others for faults."""
+"""It counts by any text. The pipeline ``orders`` knows two product types and rejects others."""
 
 
 class Clicks(Flow):
-    """Each on a page of its own."""
+    """A flow of clicks, each on a page of its own."""
 
-    def _record(self, n: int, products: int, more: bytes) -> tuple[str, bytes, bytes]:
+    def _record(self, n: int, products: int, extra_field: bytes) -> tuple[str, bytes, bytes]:
         return "clicks", b'{"id": "click_%d", "page": "%d"}' % (n, n), b"click_%d" % n
 
 
 class Bench:
+    """An application whose starts are measured."""
+
     def __init__(self, bootstrap_servers: str, changelog: str, job: Job, state: Path, orders: Flow) -> None:
         self.cluster = KafkaCluster(Brokers(bootstrap_servers))
         self.changelog = changelog
         self.job, self.state, self.orders = job, state, orders
 
     def committed(self) -> int:
-        return sum(found.last_stable for found in self.cluster.offsets(self.changelog).values())
+        """Return how many offsets of the changelog are in finished transactions."""
+        return sum(offsets.last_stable for offsets in self.cluster.offsets(self.changelog).values())
 
     def until(self, what: str, condition: Callable[[], bool]) -> float:
-        def alive_and_so() -> bool:
+        """Wait for a condition while the application runs, and return the seconds that it took."""
+
+        def is_reached() -> bool:
             process = self.job.process
             if process is not None and process.poll() is not None and not condition():
                 raise StreamplanError(what, observed=f"the application ended; see {_tail(self.job.log)}")
             return condition()
 
-        return wait_until(what, alive_and_so, DEADLINE_SECONDS)
+        return wait_until(what, is_reached, DEADLINE_SECONDS)
 
     def starts(self, rounds: int, *, keep: bool) -> tuple[float, ...]:
+        """Return the seconds of several starts, with the state kept or deleted."""
         seconds = []
         for _ in range(rounds):
             if not keep:
@@ -83,7 +89,7 @@ class Bench:
             self.orders.flush()
             self.job.start()
             seconds.append(self.until("the new total", lambda before=before: self.committed() > before))  # type: ignore[misc]
-            say(f"{self.changelog}, state {'kept' if keep else 'deleted'}: {seconds[-1]:.1f} s")
+            report(f"{self.changelog}, state {'kept' if keep else 'deleted'}: {seconds[-1]:.1f} s")
             self.job.signal(signal.SIGTERM, 120)
         return tuple(seconds)
 
@@ -93,6 +99,7 @@ def _tail(log: Path) -> str:
 
 
 def ours(bootstrap_servers: str, home: Path, clicks: Flow, keys: int, rounds: int) -> list[Measured]:
+    """Measure our aggregator."""
     job = aggregator(bootstrap_servers, home, LOCAL_MASTER, pipeline=CLICKS.name)
     changelog = CLICKS.topology.changelog_topic("clicks-by-page")
     bench = Bench(bootstrap_servers, changelog, job, home / "checkpoints", clicks)
@@ -105,7 +112,7 @@ def ours(bootstrap_servers: str, home: Path, clicks: Flow, keys: int, rounds: in
         counted = bench.committed()
         if counted < keys:
             raise StreamplanError("the aggregator", expected=f"{keys:,} pages counted", observed=f"{counted:,}")
-        say(f"ours has counted {keys:,} pages")
+        report(f"ours has counted {keys:,} pages")
         return [
             Measured(f"ours, {keys:,} keys, checkpoint kept", bench.starts(rounds, keep=True)),
             Measured(f"ours, {keys:,} keys, checkpoint deleted", bench.starts(rounds, keep=False)),
@@ -115,14 +122,15 @@ def ours(bootstrap_servers: str, home: Path, clicks: Flow, keys: int, rounds: in
 
 
 def library(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds: int) -> list[Measured]:
+    """Measure the JVM library."""
     state = home / "jvm"
-    job = library_instance(bootstrap_servers, compiled(home), state)
+    job = library_instance(bootstrap_servers, compiled_classes(home), state)
     bench = Bench(bootstrap_servers, f"{LIBRARY_ID}-{STORE}-changelog", job, state, orders)
     try:
         job.start()
         bench.until("the changelog", lambda: bench.changelog in KafkaCluster(Brokers(bootstrap_servers)).names())
         bench.until(f"{keys:,} products counted by Kafka Streams", lambda: bench.committed() >= keys)
-        say(f"Kafka Streams has counted {keys:,} products")
+        report(f"Kafka Streams has counted {keys:,} products")
         job.signal(signal.SIGTERM, 120)
         return [
             Measured(f"Kafka Streams, {keys:,} keys, state directory kept", bench.starts(rounds, keep=True)),
@@ -133,6 +141,7 @@ def library(bootstrap_servers: str, home: Path, orders: Flow, keys: int, rounds:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -140,7 +149,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     measured: list[Measured] = []
-    with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name, brokers(Path(name)) as bootstrap_servers:
+    with (
+        tempfile.TemporaryDirectory(prefix="streamplan-bench-") as name,
+        running_brokers(Path(name)) as bootstrap_servers,
+    ):
         apply_topics(Brokers(bootstrap_servers), ORDERS)
         apply_topics(Brokers(bootstrap_servers), CLICKS)
         orders = Flow(bootstrap_servers, 0)

@@ -1,6 +1,7 @@
-"""The orders topology as Spark's documentation writes it: Spark's own Kafka sink, which is at-least-once.
+"""The orders topology as Spark's documentation writes it: with Spark's own Kafka sink, which is at-least-once.
 
-Arguments: bootstrap servers, repartition topic, changelog topic, directory for checkpoints. For spark-submit.
+``bench.py`` runs it by spark-submit. Arguments: bootstrap servers, repartition topic, changelog topic, directory for
+checkpoints.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 
 
 def main() -> None:
+    """Run both queries until one ends."""
     servers, repartition, changelog, checkpoints = sys.argv[1:5]
     spark = (
         SparkSession.builder.appName("orders on Spark's own sink")

@@ -1,11 +1,11 @@
-"""How long stream tasks stand still when an instance, or the driver, is killed: ours, and the JVM library's.
+"""How long stream tasks stop when an instance or the driver is killed, with ours and with the JVM library.
 
 Run it with ``PYTHONPATH=plugins:. .venv/bin/python benchmarks/takeover.py [--rounds 3] [--rate 1000] [--json FILE]``.
 It needs a JDK. ``--cases`` runs some of them.
 
-Orders flow all the time. At the kill (SIGKILL) the ends of ``orders`` and of the repartition topic are noted for each
-partition; the time is until the group's committed positions are past all of them. So it includes what was to process at
-the kill anyway: the case "nothing is killed" tells how much that is.
+Orders flow all the time. At the kill (SIGKILL) the end offsets of ``orders`` and of the repartition topic are recorded
+for each partition. The time goes from the kill until the group's committed offsets have reached all of them. So it
+includes what was left to process at the kill: the case "nothing is killed" shows how long that takes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from applications import (
     Measured,
     Positions,
     aggregator,
-    brokers,
-    compiled,
+    compiled_classes,
     finish,
     library_instance,
     random_ports,
-    say,
+    report,
+    running_brokers,
     wait_until,
     wait_until_running,
 )
@@ -43,13 +43,14 @@ from tests.support.spark_cluster import DEFAULT_PORTS, EmbeddedSpark
 
 DEADLINE_SECONDS = 300.0
 STEADY_SECONDS = 15
-"""Before a kill an application may be behind by so many seconds of orders: what a machine busy with others allows."""
+"""Before a kill the lag may be so many seconds of orders, because other processes may use the machine, too."""
 
 SHORT_SESSION = {"session_timeout_ms": "6000", "heartbeat_interval_ms": "2000"}
-"""The least that the brokers' defaults allow."""
+"""The shortest session that the brokers' defaults allow."""
 
 
 def seconds_to_pass(positions: Positions, kill: Callable[[], object]) -> float:
+    """Kill, and return the seconds until everything is processed that was there at the kill."""
     ends = positions.ends()
     begun = time.monotonic()
     kill()
@@ -58,6 +59,8 @@ def seconds_to_pass(positions: Positions, kill: Callable[[], object]) -> float:
 
 
 class Bench:
+    """The cases of this benchmark, and what was measured of them."""
+
     def __init__(self, home: Path, bootstrap_servers: str, rounds: int, rate: int, cases: list[str]) -> None:
         self.home, self.bootstrap_servers = home, bootstrap_servers
         self.rounds, self.rate, self.cases = rounds, rate, cases
@@ -66,20 +69,22 @@ class Bench:
     def measure(
         self, case: str, positions: Positions, kill: Callable[[], object], mend: Callable[[], object] = lambda: None
     ) -> None:
+        """Measure several rounds of a kill. ``mend`` brings the application back after each."""
         seconds: list[float] = []
         for _ in range(self.rounds):
             positions.wait_until_steady(STEADY_SECONDS * self.rate)
             seconds.append(seconds_to_pass(positions, kill))
-            say(f"{case}: {seconds[-1]:.1f} s")
+            report(f"{case}: {seconds[-1]:.1f} s")
             mend()
         self.measured.append(Measured(case, tuple(seconds)))
 
     # -- ours
 
     def ours(self) -> None:
+        """Measure our aggregator on a standalone cluster of this machine."""
         settings = Settings.from_environment({"STREAMPLAN_HOME": str(self.home / "spark")})
         ports = random_ports(settings.home / "stack.json", [*DEFAULT_PORTS])
-        cluster = EmbeddedSpark(settings, ports, memory="512m", report=say)
+        cluster = EmbeddedSpark(settings, ports, memory="512m", report=report)
         job = aggregator(
             self.bootstrap_servers,
             self.home,
@@ -106,11 +111,11 @@ class Bench:
             cluster.start_workers(*range(1, count + 1))
             wait_until(
                 f"{count} executors",
-                lambda: sum(one.cores_used for one in cluster.workers() if one.alive) == count,
+                lambda: sum(worker.cores_used for worker in cluster.workers() if worker.alive) == count,
                 DEADLINE_SECONDS,
             )
             positions.wait_until_steady(STEADY_SECONDS * self.rate)
-            time.sleep(5)  # tasks go where their state is: let the new executor get some
+            time.sleep(5)  # Spark prefers the executor that has the state: let the new one get some tasks
 
         settled()
         victims = [number % count + 1 for number in range(self.rounds)]
@@ -130,14 +135,15 @@ class Bench:
             job.start()
 
         def settled() -> None:
-            wait_until("an executor", lambda: any(one.cores_used for one in cluster.workers()), DEADLINE_SECONDS)
+            wait_until("an executor", lambda: any(worker.cores_used for worker in cluster.workers()), DEADLINE_SECONDS)
 
         self.measure("ours, the driver is killed and started again at once", positions, kill_and_restart, settled)
 
     # -- the JVM library
 
     def library(self) -> None:
-        classes = compiled(self.home)
+        """Measure the JVM library."""
+        classes = compiled_classes(self.home)
         for case, configs in (("jvm", {}), ("jvm-short", SHORT_SESSION)):
             if case in self.cases:
                 self._library(case, classes, configs)
@@ -168,21 +174,25 @@ class Bench:
                     f"{named}, one is killed", positions, lambda: running.pop(0).signal(signal.SIGKILL), settled
                 )
         finally:
-            for one in running:
-                one.signal(signal.SIGTERM)
+            for instance in running:
+                instance.signal(signal.SIGTERM)
 
 
 CASES = ("2", "4", "driver", "jvm", "jvm-short")
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=int, default=1000, help="orders a second")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="streamplan-bench-") as home, brokers(Path(home)) as bootstrap_servers:
+    with (
+        tempfile.TemporaryDirectory(prefix="streamplan-bench-") as home,
+        running_brokers(Path(home)) as bootstrap_servers,
+    ):
         apply_topics(Brokers(bootstrap_servers), ORDERS)
         bench = Bench(Path(home), bootstrap_servers, options.rounds, options.rate, options.cases)
         try:

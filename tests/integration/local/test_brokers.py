@@ -154,7 +154,7 @@ def test_taken_ports_are_passed_by_said_and_remembered(tmp_path: Path) -> None:
 
 
 def test_missing_jars_are_named_with_the_way_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(StreamplanError, match=r"Jars brokers 4\.3\.1: expected in .*no such directory.*embedded\.jars"):
+    with pytest.raises(StreamplanError, match=r"Jars brokers 4\.3\.1: expected in .*no such directory.*local\.jars"):
         require(BROKERS, {"STREAMPLAN_CACHE": str(tmp_path)})
 
 
