@@ -15,8 +15,8 @@ from streamplan.checks.framework.application import application_of
 from streamplan.jobs import run_job
 from streamplan.kafka.brokers import Brokers
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.checking import check_context
-from streamplan.reports.results import Recounted
+from streamplan.reports.check_context import check_context
+from streamplan.reports.observations import RecordedObservations
 from streamplan.spark.distributed_cluster import DistributedCluster
 from streamplan.spark.observation_job import write_observations
 
@@ -31,11 +31,11 @@ def main() -> int:
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     args = parser.parse_args()
 
-    def observe(spark: SparkSession) -> Recounted:
+    def observe(spark: SparkSession) -> RecordedObservations:
         application = application_of(pipeline_named(args.pipeline))
         check = check_named(args.check).configure(check_context(application, args.reports, full=True))
         brokers = Brokers.from_environment(args.bootstrap_servers)
-        return Recounted(tuple(check.observe(application, DistributedCluster(spark, brokers))))
+        return RecordedObservations(tuple(check.observe(application, DistributedCluster(spark, brokers))))
 
     return run_job(lambda: write_observations(f"{args.pipeline}-{args.check}", args.output, observe))
 

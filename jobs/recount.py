@@ -16,8 +16,7 @@ from streamplan.jobs import run_job
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.checking import contents
-from streamplan.reports.results import Recounted
+from streamplan.reports.observations import RecordedObservations, offsets_fingerprint
 from streamplan.spark.observation_job import write_observations
 from streamplan.spark.recount import recount
 
@@ -34,11 +33,11 @@ def main() -> int:
         pipeline = pipeline_named(args.pipeline)
         brokers = Brokers.from_environment(args.bootstrap_servers)
 
-        def observe(spark: SparkSession) -> Recounted:
+        def observe(spark: SparkSession) -> RecordedObservations:
             cluster, at = KafkaCluster(brokers), datetime.now(UTC).isoformat()
-            before = contents(application_of(pipeline), cluster)
+            before = offsets_fingerprint(application_of(pipeline), cluster)
             rows = tuple(recount(spark, pipeline, cluster, brokers))
-            return Recounted(rows, at=at, contents=before)
+            return RecordedObservations(rows, at=at, fingerprint=before)
 
         write_observations(f"{pipeline.topology.application_id}-recount", args.output, observe)
 

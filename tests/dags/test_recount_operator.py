@@ -13,9 +13,9 @@ from airflow.sdk import DAG
 from streamplan.airflow.check_operators import RecountOperator
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
+from streamplan.files import ReportPaths
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.checking import contents
-from streamplan.reports.results import Recounted, recount_file
+from streamplan.reports.observations import RecordedObservations, offsets_fingerprint
 from streamplan.settings import Settings
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -40,8 +40,8 @@ class Deployed:
 
     def recount(self, age: timedelta = timedelta(minutes=10), could_not_look: str | None = None) -> None:
         at = (datetime.now(UTC) - age).isoformat()
-        found = contents(application_of(ORDERS), self.cluster)
-        Recounted(ROWS, could_not_look, at, found).write(self.path)
+        found = offsets_fingerprint(application_of(ORDERS), self.cluster)
+        RecordedObservations(ROWS, could_not_look, at, found).write(self.path)
 
     def come(self) -> None:
         self.application.order(2)
@@ -70,7 +70,7 @@ class Deployed:
         self.path.unlink()
 
     def of_an_older_version(self) -> None:
-        Recounted(ROWS).write(self.path)
+        RecordedObservations(ROWS).write(self.path)
 
     def stay(self) -> None:
         pass
@@ -101,7 +101,7 @@ def test_spark_is_started_when_something_is_new_or_somebody_asks(
     starts: bool,
 ) -> None:
     task = RecountOperator(task_id="recount", pipeline="orders", dag=DAG("a_dag"))
-    deployed = Deployed(recount_file(Settings.from_environment().reports, "orders", "a_dag"))
+    deployed = Deployed(ReportPaths(Settings.from_environment().reports, "orders").recount("a_dag"))
     happened(deployed)
     monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", lambda servers: deployed.cluster)
     started: list[Path] = []
@@ -110,4 +110,4 @@ def test_spark_is_started_when_something_is_new_or_somebody_asks(
     task.execute(context)
     assert started == ([deployed.path] if starts else [])
     if not starts:
-        assert Recounted.read(deployed.path).observe() == ROWS
+        assert RecordedObservations.read(deployed.path).observe() == ROWS

@@ -293,14 +293,14 @@ def test_all_of_a_large_topic_is_read_by_spark(
     dagbag: DagBag, home: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     from streamplan.airflow import check_operators as operators
-    from streamplan.reports.results import Recounted
+    from streamplan.reports.observations import RecordedObservations
 
     task = dagbag.dags["orders_health"].get_task("copartitioning")
     jobs: list[tuple[str, ...]] = []
 
     def run(name: str, output: Path, *arguments: str) -> None:
         jobs.append((name, *arguments))
-        Recounted((Observation("a row of Spark's", 1, 2),)).write(output)
+        RecordedObservations((Observation("a row of Spark's", 1, 2),)).write(output)
 
     monkeypatch.setattr(operators, "_is_large", lambda application: large)
     monkeypatch.setattr(type(task), "_run", lambda self, *arguments: run(*arguments))

@@ -147,10 +147,10 @@ class StateStoreOperator(SparkJobOperator):
     """Reads what the state store holds, for the totals check to compare."""
 
     def execute(self, context: Context) -> None:
-        from streamplan.reports.results import state_store_file
+        from streamplan.files import ReportPaths
 
         settings = Settings.from_environment()
-        output = state_store_file(settings.reports, self.pipeline)
+        output = ReportPaths(settings.reports, self.pipeline).state_store
         self._run("state-store", output, "--checkpoints", settings.checkpoints)
 
 
@@ -161,17 +161,17 @@ class RecountOperator(SparkJobOperator):
     """
 
     def execute(self, context: Context) -> None:
+        from streamplan.files import ReportPaths
         from streamplan.kafka.cluster import KafkaCluster
-        from streamplan.reports.checking import recounted_before
-        from streamplan.reports.results import recount_file
+        from streamplan.reports.observations import reusable_recount
 
         for check in scheduled_checks(application_of(pipeline_named(self.pipeline))):
             if SparkJob.RECOUNT in check.spark_jobs(application_of(pipeline_named(self.pipeline))):
                 skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
-        output = recount_file(Settings.from_environment().reports, self.pipeline, self.dag_id)
+        output = ReportPaths(Settings.from_environment().reports, self.pipeline).recount(self.dag_id)
         if _is_on_schedule(context):
             application = application_of(pipeline_named(self.pipeline))
-            last = recounted_before(output, application, KafkaCluster(brokers()))
+            last = reusable_recount(output, application, KafkaCluster(brokers()))
             if last is not None:
                 self.log.info("Nothing has come, gone or been processed since %s: the recount of then holds.", last.at)
                 return
@@ -180,7 +180,7 @@ class RecountOperator(SparkJobOperator):
 
 def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, minutes: int | None = None) -> None:
     """On a schedule alone: who triggers a run wants to know. ``minutes`` stands in for ``check.every_minutes``."""
-    from streamplan.reports.checking import passed_lately
+    from streamplan.reports.results import passed_lately
 
     minutes = check.every_minutes if minutes is None else minutes
     passed = passed_lately(check.name, pipeline, Settings.from_environment().reports, minutes=minutes)
@@ -233,19 +233,20 @@ class CheckOperator(SparkJobOperator):
         return self._tell(context, result)
 
     def _prepared(self, context: Context, application: Application, settings: Settings) -> Check:
-        from streamplan.reports.checking import check_context
-        from streamplan.reports.results import Recounted, recount_file
+        from streamplan.files import ReportPaths
+        from streamplan.reports.check_context import check_context
+        from streamplan.reports.observations import RecordedObservations
 
         check = check_named(self.check)
         skip_when_passed_lately(context, check, self.pipeline)
         full = bool(context["params"].get("full"))
-        recounted = recount_file(settings.reports, self.pipeline, self.dag_id)
+        recounted = ReportPaths(settings.reports, self.pipeline).recount(self.dag_id)
         by_spark = SparkJob.RECOUNT in check.spark_jobs(application)
         if full and not by_spark and check.distributed and _is_large(application):
             rows = recounted.with_name(f"{self.dag_id}-{self.check}.json")
             arguments = ("--check", self.check, "--reports", str(settings.reports))
             self._run("check", rows, "--bootstrap-servers", str(brokers()), *arguments)
-            return RecordedCheck(check, lambda: Recounted.read(rows).observe())
+            return RecordedCheck(check, lambda: RecordedObservations.read(rows).observe())
         return check.configure(
             check_context(
                 application,

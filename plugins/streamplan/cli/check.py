@@ -219,7 +219,7 @@ def _look(report: Report, options: argparse.Namespace, say: Callable[[str], obje
     chosen = [check for check in CHECKS if check.name in only or not only]
     inapplicable = not_applicable(application)
     report.left_out = {check.name: inapplicable[check.name] for check in chosen if check.name in inapplicable}
-    from streamplan.reports.checking import check_context  # imports pyarrow, which is not needed before
+    from streamplan.reports.check_context import check_context
 
     context = check_context(application, Settings.from_environment().reports, full=options.full)
     for check in chosen:

@@ -16,6 +16,7 @@ from streamplan.checks.framework.cluster import records_of
 from streamplan.checks.recount.reader import TotalsReader
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
+from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
@@ -23,7 +24,8 @@ from streamplan.local.stack import Stack
 from streamplan.model.operations import Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES, pipeline_named
-from streamplan.reports.results import read_latest, read_state_store, verified_file
+from streamplan.reports.check_context import read_state_store
+from streamplan.reports.results import read_latest
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.settings import Settings
 
@@ -173,7 +175,7 @@ def _print_results(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     store = read_state_store(stack.settings.reports, pipeline.name)
     counted = aggregations(pipeline)
     for aggregation in counted:
-        verified = SqliteVerifiedStore(verified_file(stack.settings.reports, pipeline.name))
+        verified = SqliteVerifiedStore(ReportPaths(stack.settings.reports, pipeline.name).verified_store)
         reader = TotalsReader(aggregation, cluster, verified, store=store)
         console.print(totals_table(reader.totals()))
     if not counted:

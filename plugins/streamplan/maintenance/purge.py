@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamplan.checks.framework.application import aggregations
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.deletion import delete_records
 from streamplan.maintenance.purge_plan import Positions, plan_purge
 from streamplan.model.pipeline import Pipeline
-from streamplan.reports.results import verified_file
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
@@ -50,7 +50,7 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
     if not counts:
         return Purged({}, f"the totals of {pipeline.name} are recounted from all records of its repartition topics")
     cluster = KafkaCluster(brokers)
-    verified = SqliteVerifiedStore(verified_file(settings.reports, pipeline.name)).cut()
+    verified = SqliteVerifiedStore(ReportPaths(settings.reports, pipeline.name).verified_store).cut()
     purged: dict[str, Mapping[int, int]] = {}
     for count in counts:
         topic, group = count.repartition, count.application_id

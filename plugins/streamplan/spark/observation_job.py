@@ -9,11 +9,13 @@ from pyspark.sql import SparkSession
 
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.jobs import report
-from streamplan.reports.results import Recounted
+from streamplan.reports.observations import RecordedObservations
 from streamplan.spark.session import open_session
 
 
-def write_observations(session_name: str, output: Path, observe: Callable[[SparkSession], Recounted]) -> None:
+def write_observations(
+    session_name: str, output: Path, observe: Callable[[SparkSession], RecordedObservations]
+) -> None:
     """Open a Spark session, observe, and write the rows, or the reason why the job could not decide.
 
     Args:
@@ -26,7 +28,7 @@ def write_observations(session_name: str, output: Path, observe: Callable[[Spark
     try:
         result = observe(spark)
     except (BrokersUnavailable, CouldNotLook) as error:
-        result = Recounted((), could_not_look=str(error))
+        result = RecordedObservations((), could_not_look=str(error))
     result.write(output)
     for row in result.rows:
         report(f"{row.subject}: expected {row.expected}, observed {row.observed}")

@@ -21,7 +21,7 @@ from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.reports.results import Recounted
+from streamplan.reports.observations import RecordedObservations
 from streamplan.settings import PROJECT
 from streamplan.spark.distributed_cluster import DistributedCluster
 
@@ -172,4 +172,4 @@ def test_the_job_says_why_it_could_not_look(
     ended = subprocess.run(job, env=dict(spark_environment), capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
     with pytest.raises(CouldNotLook, match=r"topic .*observed missing"):
-        Recounted.read(output).observe()
+        RecordedObservations.read(output).observe()

@@ -16,7 +16,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance.purge import purge
 from streamplan.model.processor_topology import TaskId
 from streamplan.pipelines import pipeline_named
-from streamplan.reports.checking import check_context
+from streamplan.reports.check_context import check_context
 from streamplan.settings import Settings
 
 from tests.support.transactional_application import TransactionalApplication

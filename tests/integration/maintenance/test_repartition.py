@@ -21,6 +21,7 @@ from streamplan.checks import check_named
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.errors import Refused
+from streamplan.files import ReportPaths
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
@@ -33,8 +34,7 @@ from streamplan.maintenance.reset import observe_reset
 from streamplan.maintenance.reset_plan import internal_topics
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor_topology import TaskId
-from streamplan.reports.checking import check_context
-from streamplan.reports.results import verified_file
+from streamplan.reports.check_context import check_context
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
@@ -132,7 +132,7 @@ def verify(before: TransactionalApplication, after: TransactionalApplication, se
     assert cluster.committed_offsets(ledger_group(after.pipeline)) == {}
     assert not cluster.topics([held(spec).name for spec in internal_topics(after.pipeline)])
     assert not Path(settings.checkpoints, after.group).exists()
-    assert not verified_file(settings.reports, after.pipeline.name).exists()
+    assert not ReportPaths(settings.reports, after.pipeline.name).verified_store.exists()
     assert outcomes(after, settings) == PASSED
 
     after.resume()

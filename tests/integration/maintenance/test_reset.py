@@ -20,13 +20,14 @@ from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.cli import main
 from streamplan.cli import reset as console
 from streamplan.errors import Refused, StreamplanError
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance import reset as resetting
 from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.status import AggregatorState, AggregatorStatus
-from streamplan.reports.checking import check_context
-from streamplan.reports.results import state_files, verified_file
+from streamplan.reports.check_context import check_context
+from streamplan.reports.results import state_files
 from streamplan.reports.status import status_file, write_status
 from streamplan.settings import Settings
 
@@ -114,7 +115,7 @@ def test_it_begins_again_and_the_totals_are_those_of_one_reading(
     assert plan.kept == (app.orders,)
     assert f"topic `{app.changelog}`: at most {plan.topics[app.changelog]} records" in plan.text
     assert ResetPlan.read(plan.written()) == plan
-    assert verified_file(settings.reports, app.pipeline.name).exists()  # a plan deletes nothing
+    assert ReportPaths(settings.reports, app.pipeline.name).verified_store.exists()  # a plan deletes nothing
 
     said = reset(app, settings, plan)
     assert any(f"+ {app.changelog} (changelog, 2 partitions)" in line for line in said)

@@ -21,7 +21,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.reports.checking import contents
+from streamplan.reports.observations import offsets_fingerprint
 from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
@@ -111,7 +111,7 @@ def test_what_was_processed_agrees_also_with_records_on_the_way(sales: Sales) ->
 def test_what_lies_in_kafka_differs_when_something_has_come_or_was_processed(sales: Sales) -> None:
     def found() -> object:
         cluster = KafkaCluster(Brokers(sales.bootstrap_servers))
-        return json.loads(json.dumps(contents(application_of(sales.pipeline), cluster)))
+        return json.loads(json.dumps(offsets_fingerprint(application_of(sales.pipeline), cluster)))
 
     sales.sell(20, 21)
     sales.drain()

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome, explain
 from streamplan.checks.framework.verified import StateStoreTotals
+from streamplan.files import ReportPaths
 from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch
-from streamplan.reports.results import read_history, read_latest, read_state_store, state_store_file, write_result
+from streamplan.reports.check_context import read_state_store
+from streamplan.reports.results import read_history, read_latest, write_result
 from streamplan.reports.status import read_status, status_file, write_status
 
 GOOD, BAD = Observation("a topic: partitions", 2, 2), Observation("the other: policy", "compact", "delete")
@@ -44,7 +46,7 @@ def test_the_history_has_every_result_with_what_was_wrong(tmp_path: Path) -> Non
 def test_the_state_store_beside_the_results(tmp_path: Path) -> None:
     write_result(tmp_path, RESULT)
     content = '{"batch": 7, "positions": {"0": 12, "1": 9}, "totals": {"0": 10, "1": 9}}'
-    path = state_store_file(tmp_path, "orders")
+    path = ReportPaths(tmp_path, "orders").state_store
     path.parent.mkdir()
     path.write_text(content)
     assert read_state_store(tmp_path, "orders") == StateStoreTotals({0: 12, 1: 9}, {b"0": 10, b"1": 9})
