@@ -26,7 +26,7 @@ from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.java import require_java
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
+from streamplan.local.brokers import DEFAULT_PORTS, LocalKafka
 from streamplan.local.jars import KAFKA_STREAMS, SPARK, require
 from streamplan.local.ports import Ports
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
@@ -57,7 +57,7 @@ def running_brokers(home: Path) -> Iterator[str]:
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
-    kafka = EmbeddedKafka(settings, random_ports(home / "stack.json", [*DEFAULT_PORTS]))
+    kafka = LocalKafka(settings, random_ports(home / "stack.json", [*DEFAULT_PORTS]))
     try:
         yield kafka.up()
     finally:

@@ -28,7 +28,7 @@ from streamplan.checks.totals import TotalsCheck
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
-from streamplan.local.brokers import DEFAULT_PORTS, EmbeddedKafka
+from streamplan.local.brokers import DEFAULT_PORTS, LocalKafka
 from streamplan.local.ports import Ports
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Pipeline, TestData
@@ -178,7 +178,7 @@ def main() -> None:
         base = random.randrange(15_000, 30_000, 10)
         ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
         settings = Settings.from_environment({"STREAMPLAN_HOME": home})
-        kafka = EmbeddedKafka(settings, Ports(Path(home) / "stack.json", ports))
+        kafka = LocalKafka(settings, Ports(Path(home) / "stack.json", ports))
         try:
             kafka.up()
             for records in options.records:

@@ -1,4 +1,4 @@
-"""The system that is broken: the embedded stack with its jobs, as the operating system and Airflow's API show it."""
+"""The system that is broken: the stack of one machine and its jobs, as the kernel and Airflow's API show them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NOT_ORDERS = (b"no json", b'{"Id": "x", "ProductType": "many"}', b'{"Id": "x"',
 
 @dataclass(frozen=True)
 class Options:
-    """``rate``: orders a second. ``master``: of Spark; empty for the embedded one.
+    """``rate``: orders a second. ``master``: of Spark; empty for the local one.
 
     ``transaction_seconds``  after which the brokers abort a transaction of the aggregator
     ``own_disk``             the checkpoints lie on a small file system of their own

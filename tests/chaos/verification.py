@@ -15,7 +15,7 @@ REPARTITION = f"{APPLICATION}-orders-products-quantities-repartition"
 CHANGELOG = f"{APPLICATION}-orders-products-quantities-changelog"
 DEAD_LETTER = f"{APPLICATION}-dead-letter"
 OFFSETS_PARTITIONS = 8
-"""Of ``__consumer_offsets`` on the embedded brokers."""
+"""Of ``__consumer_offsets`` on the local brokers."""
 
 MARKER_SECONDS = 30.0
 """A transaction's markers reach its partitions one after the other: so long until all of it is seen, or it is lost."""

@@ -1,7 +1,7 @@
 """docker-compose.yml, Dockerfile and .env.example: valid, at one with themselves, and at one with the code.
 
 No engine is needed. What others define is asked of them: the Compose schema, Airflow's own configuration and
-connections, the broker settings of the embedded stack.
+connections, the broker settings of the stack of one machine.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def test_env_example_names_exactly_what_is_required() -> None:
     assert ".env" in (PROJECT / ".gitignore").read_text().splitlines(), "it would be committed"
 
 
-def test_brokers_are_those_of_the_embedded_stack() -> None:
+def test_brokers_are_those_of_the_stack_of_one_machine() -> None:
     assert {f"kafka-{node}" for node in NODES} == KAFKA
     for name in KAFKA:
         variables = environment(name)

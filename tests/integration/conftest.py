@@ -14,21 +14,21 @@ from pyspark.sql import SparkSession
 from streamplan import processes
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
-from streamplan.local.brokers import EmbeddedKafka
+from streamplan.local.brokers import LocalKafka
 from streamplan.local.jars import SPARK, require
 from streamplan.spark.session import open_session
 from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_environment
 
 from tests.support.aggregator_process import ORDERS, Aggregator
-from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, embedded_kafka
+from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, local_kafka
 from tests.support.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """The session's brokers. A test that stops one starts it again."""
     home = tmp_path_factory.mktemp("kafka")
-    brokers = embedded_kafka(home)
+    brokers = local_kafka(home)
     try:
         brokers.up(deadline_seconds=DEADLINE_SECONDS)
         await_coordinator(brokers.bootstrap_servers)
@@ -39,7 +39,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
 
 
 @pytest.fixture(scope="session")
-def bootstrap_servers(kafka: EmbeddedKafka) -> str:
+def bootstrap_servers(kafka: LocalKafka) -> str:
     """``host:port,host:port`` of the session's brokers."""
     return kafka.bootstrap_servers
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from streamplan.local.brokers import CONTROLLER, DEFAULT_PORTS, EmbeddedKafka
+from streamplan.local.brokers import CONTROLLER, DEFAULT_PORTS, LocalKafka
 from streamplan.local.ports import Ports
 from streamplan.settings import Settings
 
@@ -17,14 +17,14 @@ from tests.support.waiting import eventually
 NewTopicFactory = Callable[..., str]
 
 
-def embedded_kafka(home: Path, say: Callable[[str], None] = lambda text: None) -> EmbeddedKafka:
+def local_kafka(home: Path, say: Callable[[str], None] = lambda text: None) -> LocalKafka:
     """Brokers in ``home``, not started; whoever starts them calls ``down``."""
     # Below the range from which the kernel takes the ports of clients.
     base = random.randrange(15_000, 30_000, 10)
     ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
     assert CONTROLLER in ports
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
-    return EmbeddedKafka(settings, Ports(home / "stack.json", ports), report=say)
+    return LocalKafka(settings, Ports(home / "stack.json", ports), report=say)
 
 
 def await_coordinator(bootstrap_servers: str) -> None:

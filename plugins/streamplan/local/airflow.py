@@ -44,7 +44,7 @@ GRACE_SECONDS = 15.0
 SPARK_DEFAULT = {"conn_type": "spark", "host": LOCAL_MASTER}
 
 
-class EmbeddedAirflow:
+class LocalAirflow:
     """Airflow of the deployment that ``settings`` describe. Its database survives ``down`` and ``up``."""
 
     def __init__(

@@ -70,7 +70,7 @@ logger.request.level = WARN
 """
 
 
-class EmbeddedKafka:
+class LocalKafka:
     """The two brokers of the deployment that ``settings`` describe. Their data survive ``down`` and ``up``."""
 
     def __init__(
@@ -286,7 +286,7 @@ class EmbeddedKafka:
 
 def local_brokers(settings: Settings) -> Brokers:
     """Return the brokers of this machine's deployment, running or not."""
-    return EmbeddedKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).brokers
+    return LocalKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).brokers
 
 
 def _name(node: int) -> str:

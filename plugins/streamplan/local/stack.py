@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.local import airflow, brokers
-from streamplan.local.airflow import EmbeddedAirflow
-from streamplan.local.brokers import NODES, EmbeddedKafka
+from streamplan.local.airflow import LocalAirflow
+from streamplan.local.brokers import NODES, LocalKafka
 from streamplan.local.ports import Ports
 from streamplan.settings import Settings
 
@@ -55,16 +55,16 @@ class Stack:
             settings: The deployment.
             environment: The environment of all processes; by default that of this process.
             report: Gets one plain line for each step.
-            advertised: See :class:`EmbeddedKafka`.
-            properties: See :class:`EmbeddedKafka`.
+            advertised: See :class:`LocalKafka`.
+            properties: See :class:`LocalKafka`.
         """
         self.settings = settings
         self._report = report
         ports = Ports(settings.home / "stack.json", {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS})
-        self.kafka = EmbeddedKafka(
+        self.kafka = LocalKafka(
             settings, ports, environment=environment, report=report, advertised=advertised, properties=properties
         )
-        self.airflow = EmbeddedAirflow(settings, ports, environment=environment, report=report)
+        self.airflow = LocalAirflow(settings, ports, environment=environment, report=report)
 
     def up(self) -> None:
         """Start what is not running, and wait until all is healthy."""

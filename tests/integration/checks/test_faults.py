@@ -23,7 +23,7 @@ from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.local.brokers import EmbeddedKafka
+from streamplan.local.brokers import LocalKafka
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.model.topics import REPARTITION_CONFIGS
@@ -583,7 +583,7 @@ def test_no_false_alarm_while_the_stream_runs(application: App) -> None:
     assert not failed
 
 
-def test_brokers_down(application: App, kafka: EmbeddedKafka) -> None:
+def test_brokers_down(application: App, kafka: LocalKafka) -> None:
     """One, then both. The other broker leads all partitions then, and answers for all groups."""
     kafka.stop(2)
     try:

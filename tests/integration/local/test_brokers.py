@@ -1,4 +1,4 @@
-"""The embedded stack: real brokers and a real Airflow, broken and mended."""
+"""The brokers of one machine: started, killed and started again."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.local import brokers
-from streamplan.local.brokers import NODES, EmbeddedKafka
+from streamplan.local.brokers import NODES, LocalKafka
 from streamplan.local.jars import BROKERS, directory_of, fetch, require
 from streamplan.local.ports import LOOPBACK, Ports, is_free
 
-from tests.support.brokers import embedded_kafka
+from tests.support.brokers import local_kafka
 from tests.support.processes import kill, listening
 from tests.support.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture(scope="module")
-def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Brokers to break, in a directory with a space in its name."""
-    made = embedded_kafka(tmp_path_factory.mktemp("a home") / "of kafka")
+    made = local_kafka(tmp_path_factory.mktemp("a home") / "of kafka")
     try:
         made.up(deadline_seconds=DEADLINE_SECONDS)
         yield made
@@ -35,11 +35,11 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafk
         made.down()
 
 
-def pids(kafka: EmbeddedKafka) -> dict[int, int]:
+def pids(kafka: LocalKafka) -> dict[int, int]:
     return {node: ref.pid for node in NODES if (ref := kafka.process(node)) is not None}
 
 
-def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
+def write(kafka: LocalKafka, topic: str, value: bytes) -> None:
     faults: list[object] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all", "delivery.timeout.ms": 30_000})
     producer.produce(topic, value, on_delivery=lambda fault, _: faults.append(fault))
@@ -47,7 +47,7 @@ def write(kafka: EmbeddedKafka, topic: str, value: bytes) -> None:
     assert faults == [None]
 
 
-def read(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes | None]:
+def read(kafka: LocalKafka, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": uuid.uuid4().hex})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
@@ -56,7 +56,7 @@ def read(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes | None]:
         consumer.close()
 
 
-def test_two_brokers_serve_on_loopback_alone(own_kafka: EmbeddedKafka) -> None:
+def test_two_brokers_serve_on_loopback_alone(own_kafka: LocalKafka) -> None:
     metadata = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers}).list_topics(timeout=60)
     assert {(node, f"{broker.host}:{broker.port}") for node, broker in metadata.brokers.items()} == {
         (node, own_kafka.address(node)) for node in NODES
@@ -66,13 +66,13 @@ def test_two_brokers_serve_on_loopback_alone(own_kafka: EmbeddedKafka) -> None:
         assert listening(pid)
 
 
-def test_a_second_up_starts_nothing(own_kafka: EmbeddedKafka) -> None:
+def test_a_second_up_starts_nothing(own_kafka: LocalKafka) -> None:
     before = pids(own_kafka)
     own_kafka.up(deadline_seconds=DEADLINE_SECONDS)
     assert pids(own_kafka) == before
 
 
-def test_up_mends_a_killed_node_and_nothing_is_lost(own_kafka: EmbeddedKafka) -> None:
+def test_up_mends_a_killed_node_and_nothing_is_lost(own_kafka: LocalKafka) -> None:
     topic = f"kept-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 2)])[topic].result(120)
@@ -99,7 +99,7 @@ def test_up_mends_a_killed_node_and_nothing_is_lost(own_kafka: EmbeddedKafka) ->
     assert read(own_kafka, topic, 2) == [b"before", b"with one broker"]
 
 
-def test_a_node_that_cannot_start_is_named_with_its_address_and_log(own_kafka: EmbeddedKafka) -> None:
+def test_a_node_that_cannot_start_is_named_with_its_address_and_log(own_kafka: LocalKafka) -> None:
     own_kafka.stop(2)
     meta = own_kafka.log_file(2).parents[1] / "kafka-2" / "data" / "meta.properties"
     good = meta.read_text()
@@ -117,7 +117,7 @@ def test_a_node_that_cannot_start_is_named_with_its_address_and_log(own_kafka: E
 
 
 def test_half_formatted_storage_is_formatted_anew(tmp_path: Path) -> None:
-    kafka = embedded_kafka(tmp_path)
+    kafka = local_kafka(tmp_path)
     data = tmp_path / "kafka-2" / "data"
     data.mkdir(parents=True)
     (data / "bootstrap.checkpoint").write_bytes(b"torn")
@@ -129,7 +129,7 @@ def test_half_formatted_storage_is_formatted_anew(tmp_path: Path) -> None:
 
 
 def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
-    kafka = embedded_kafka(tmp_path)
+    kafka = local_kafka(tmp_path)
     (tmp_path / "cluster-id").write_text("-_SGzYBWTf2OuSCpBMdk_w")
     try:
         kafka.up(deadline_seconds=DEADLINE_SECONDS)
