@@ -1,7 +1,4 @@
-"""A fit Java: 17 or 21 (what Spark 4 and Kafka 4 both run on), found or, where possible, installed.
-
-Imports the standard library alone besides our errors.
-"""
+"""Java 17 or 21, on which both Spark 4 and Kafka 4 run: found on this machine or, where possible, installed."""
 
 from __future__ import annotations
 
@@ -14,22 +11,29 @@ from pathlib import Path
 
 from streamplan.errors import StreamplanError
 
-FIT_VERSIONS = (17, 21)
+SUPPORTED_VERSIONS = (17, 21)
 DEBIAN_PACKAGE = "openjdk-17-jre-headless"
 INSTALL_SECONDS = 600
 
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
-    """The home of the first fit Java: ``JAVA_HOME``, then ``PATH``, then where systems keep them; None without one."""
+    """Return the home of a supported Java, or None.
+
+    ``JAVA_HOME`` is tried first, then ``PATH``, then the places where operating systems install Java.
+    """
     for binary in _candidates(environment):
         home = binary.resolve().parent.parent
-        if version_of(home) in FIT_VERSIONS:
+        if version_of(home) in SUPPORTED_VERSIONS:
             return home
     return None
 
 
 def require_java(environment: Mapping[str, str]) -> Path:
-    """As find_java, but refuses in one line what is missing."""
+    """Return the home of a supported Java.
+
+    Raises:
+        StreamplanError: There is none.
+    """
     home = find_java(environment)
     if home is None:
         raise StreamplanError(
@@ -42,7 +46,12 @@ def require_java(environment: Mapping[str, str]) -> Path:
 
 
 def install_java(log_file: Path) -> None:
-    """Install Debian's package as root. Raises StreamplanError (naming the log) where that cannot be done."""
+    """Install Debian's package of Java, which needs root.
+
+    Raises:
+        StreamplanError: This is no Debian, this process is not root, or the installation failed (the error names the
+            log).
+    """
     if os.name != "posix" or os.geteuid() != 0 or shutil.which("apt-get") is None:
         require_java({})
         return
@@ -59,17 +68,17 @@ def install_java(log_file: Path) -> None:
                     timeout=INSTALL_SECONDS,
                     env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
                 )
-            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as fault:
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
                 raise StreamplanError(
                     "Java",
                     expected=f"`{' '.join(argv)}` installs {DEBIAN_PACKAGE}",
-                    observed=str(fault),
+                    observed=str(error),
                     remedy=f"See {log_file}, or install Java 17 or 21 yourself.",
-                ) from fault
+                ) from error
 
 
 def version_of(home: Path) -> int | None:
-    """The major version as the ``release`` file of a Java home gives it; asks the binary where there is no file."""
+    """Return the major version of a Java: from its ``release`` file or, without that file, from the program itself."""
     try:
         text = (home / "release").read_text()
     except OSError:
@@ -83,8 +92,8 @@ def version_of(home: Path) -> int | None:
             ).stderr
         except (OSError, subprocess.TimeoutExpired):
             return None
-    found = re.search(r'(?:JAVA_VERSION="|java\.version = )(\d+)', text)
-    return int(found[1]) if found else None
+    match = re.search(r'(?:JAVA_VERSION="|java\.version = )(\d+)', text)
+    return int(match[1]) if match else None
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:

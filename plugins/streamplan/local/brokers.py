@@ -226,8 +226,8 @@ class LocalKafka:
                 [probe], validate_only=True, operation_timeout=timeout_seconds, request_timeout=timeout_seconds
             ).values():
                 answer.result(timeout=2 * timeout_seconds)
-        except (KafkaException, TimeoutError) as fault:
-            return str(fault)
+        except (KafkaException, TimeoutError) as error:
+            return str(error)
         return None
 
     def _properties(self, node: int) -> dict[str, str]:
