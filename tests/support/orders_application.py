@@ -11,8 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.task_ownership import Application as ClaimedApplication
-from streamplan.kafka.task_ownership import Claimed
+from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
@@ -76,9 +75,9 @@ class Application:
             report=lambda line: None,
         )
 
-    def claim(self) -> Claimed:
+    def claim(self) -> ClaimedTasks:
         """As a starting aggregator does."""
-        application = ClaimedApplication(self.pipeline, Brokers(self.bootstrap_servers), transaction_timeout_ms=60_000)
+        application = TaskOwnership(self.pipeline, Brokers(self.bootstrap_servers), transaction_timeout_ms=60_000)
         return application.claim({0: False, 1: False})
 
     def committed(self, topic: str) -> list[Message]:

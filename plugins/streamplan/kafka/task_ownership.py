@@ -1,10 +1,17 @@
-"""Where an aggregator begins: the positions of the consumer group, once nobody else can move them."""
+"""An aggregator owns the stream tasks of its application until a newer aggregator claims them.
+
+An aggregator claims a stream task with the task's transactional id: whoever had the id before is fenced. Then it
+commits the task's positions again, with its own generation in their metadata. So nobody else can move the positions
+any more, and an older aggregator reads the newer generation and stops.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -19,185 +26,284 @@ from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology, TaskId
-from streamplan.model.start_point import Committed
+from streamplan.model.start_point import KafkaState, OffsetMap
 
-_AT_ONCE = 16
+CHECK_SECONDS = 5.0
+"""How often an aggregator asks whether it is still the newest. One that writes sees it with each transaction, too."""
+
+RECOMMIT_SECONDS = 24 * 3600.0
+"""How often all positions are committed again.
+
+The brokers forget a position that is not committed for 7 days (``offsets.retention.minutes``), and a transactional id
+likewise (``transactional.id.expiration.ms``).
+"""
+
+_OPEN_AT_ONCE = 16
 """Producers that are opened side by side: each waits for its coordinator."""
 
-_TRIES = 6
+_MAX_ATTEMPTS = 6
 
 
-class _Outrun(Exception):
+class _ConcurrentStart(Exception):
     """Another aggregator of the application is being started at the same time."""
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """What belongs to this aggregator until a newer one comes. ``committed`` by the id of a sub-topology."""
+class ClaimedTasks:
+    """What belongs to an aggregator until a newer one comes.
+
+    Attributes:
+        generation: The aggregator's own generation.
+        predecessor: The newest generation before it; None for the first aggregator of an application.
+        committed: What Kafka has of each sub-topology, by its id. Nobody else can change it.
+    """
 
     generation: Generation
     predecessor: Generation | None
-    committed: Mapping[int, Committed]
+    committed: Mapping[int, KafkaState]
 
 
-class Application:
-    """A pipeline's consumer group and its transactional ids."""
+class TaskOwnership:
+    """The consumer group and the transactional ids of an application, as one of its aggregators sees them."""
 
     def __init__(self, pipeline: Pipeline, brokers: Brokers, *, transaction_timeout_ms: int) -> None:
-        self.pipeline = pipeline
-        self.id = pipeline.topology.application_id
-        self.brokers = brokers
-        self.transaction_timeout_ms = transaction_timeout_ms
-        self._cluster = KafkaCluster(brokers)
+        """Ask and claim nothing yet.
 
-    def newest(self) -> Generation | None:
-        """The newest generation that any position names. Waits for no transaction."""
-        # Unstable positions too: a transaction that was left open would be waited for until it times out.
+        Args:
+            pipeline: Its topology names the application.
+            brokers: Where the application's topics are.
+            transaction_timeout_ms: After so long the brokers abort a transaction that nobody ends.
+        """
+        self._pipeline = pipeline
+        self._application_id = pipeline.topology.application_id
+        self._brokers = brokers
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._cluster = KafkaCluster(brokers)
+        self._checked_at = self._committed_at = time.monotonic()
+
+    def latest_generation(self) -> Generation | None:
+        """Return the newest generation in the metadata of any position; None where there is none.
+
+        It reads positions that are not stable, too: waiting for a transaction that was left open could take as long as
+        its timeout.
+        """
         with closing(self._consumer("read_uncommitted")) as consumer:
-            found = self._positions(
+            positions = self._committed_positions(
                 consumer,
                 [
                     (topic, partition)
-                    for subtopology in self.pipeline.topology.subtopologies
-                    for topic in self.pipeline.source_topics(subtopology)
-                    for partition in range(self.pipeline.partition_counts[topic])
+                    for subtopology in self._pipeline.topology.subtopologies
+                    for topic in self._pipeline.source_topics(subtopology)
+                    for partition in range(self._pipeline.partition_counts[topic])
                 ],
             )
-        generations = [generation for one in found if (generation := Generation.parse(one.metadata)) is not None]
-        return max(generations, key=lambda generation: generation.number, default=None)
+        generations = [Generation.parse(position.metadata) for position in positions]
+        known = [generation for generation in generations if generation is not None]
+        return max(known, key=lambda generation: generation.number, default=None)
 
-    def claim(self, checkpoints: Mapping[int, bool]) -> Claimed:
-        """Take every stream task over: whoever had them is fenced, and stops when it sees the new generation.
+    def claim(self, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
+        """Take over every stream task. Whoever had them is fenced, and stops when it sees the new generation.
 
-        ``checkpoints`` says of each sub-topology whether it has one. A sub-topology without a checkpoint and without
-        positions is new: it begins at the start of its topics, and that is committed before it reads. From then on a
-        missing position is a fault and never taken for 0; raises :class:`Refused`.
+        A sub-topology without a checkpoint and without positions is new: it begins at the start of its topics, and that
+        is committed before it reads. From then on a missing position is a fault, and is never taken for 0.
+
+        Args:
+            has_checkpoint: For each sub-topology, by its id, whether it has a checkpoint.
+
+        Raises:
+            Refused: A position is missing where there must be one.
+            StreamplanError: Another aggregator was being started each time.
         """
-        for _ in range(_TRIES):
-            newest = self.newest()
-            generation = Generation.of_this_process(1 if newest is None else newest.number + 1)
+        for _ in range(_MAX_ATTEMPTS):
+            latest = self.latest_generation()
+            generation = Generation.of_this_process(1 if latest is None else latest.number + 1)
             try:
-                return Claimed(
-                    generation,
-                    newest,
-                    {
-                        subtopology.id: self._claim(subtopology, generation, checkpoints[subtopology.id])
-                        for subtopology in self.pipeline.topology.subtopologies
-                    },
-                )
-            except _Outrun:
-                time.sleep(random.uniform(0.1, 2.0))  # so that not both try again at the same moment
+                committed = {
+                    subtopology.id: self._claim(subtopology, generation, has_checkpoint[subtopology.id])
+                    for subtopology in self._pipeline.topology.subtopologies
+                }
+            except _ConcurrentStart:
+                time.sleep(random.uniform(0.1, 2.0))  # so that the two do not try again at the same moment
+                continue
+            self._checked_at = self._committed_at = time.monotonic()
+            return ClaimedTasks(generation, latest, committed)
         raise StreamplanError(
-            f"{self.id} could not be claimed",
+            f"{self._application_id} could not be claimed",
             expected="no other aggregator of it that is being started",
-            observed=f"one {_TRIES} times",
+            observed=f"one {_MAX_ATTEMPTS} times",
             remedy="Start one of them, and not both.",
         )
 
-    def renew(self, generation: Generation) -> None:
-        """Commit every position again where it is, lest the brokers forget it (``offsets.retention.minutes``).
+    def require_latest(self, generation: Generation) -> None:
+        """Check every few seconds that there is no newer aggregator, and commit the positions again once a day.
 
-        Transactions that run meanwhile are fenced, and their tasks tried again.
+        Args:
+            generation: The aggregator's own generation.
+
+        Raises:
+            Refused: There is a newer aggregator.
+        """
+        now = time.monotonic()
+        if now - self._checked_at < CHECK_SECONDS:
+            return
+        self._checked_at = now
+        latest = self.latest_generation()
+        if generation.is_superseded_by(latest):
+            raise superseded_error(self._application_id, generation, latest)
+        if now - self._committed_at >= RECOMMIT_SECONDS:
+            self._committed_at = now
+            self.recommit(generation)
+
+    def recommit(self, generation: Generation) -> None:
+        """Commit every position again where it is, so that the brokers do not forget it.
+
+        Transactions that run meanwhile are fenced, and Spark tries their tasks again.
+
+        Args:
+            generation: The aggregator's own generation.
+
+        Raises:
+            Refused: There is a newer aggregator.
         """
         try:
-            for subtopology in self.pipeline.topology.subtopologies:
-                self._claim(subtopology, generation, checkpoint=True)
-        except _Outrun as error:
-            raise outdone(self.id, generation, self.newest()) from error
+            for subtopology in self._pipeline.topology.subtopologies:
+                self._claim(subtopology, generation, has_checkpoint=True)
+        except _ConcurrentStart as error:
+            raise superseded_error(self._application_id, generation, self.latest_generation()) from error
 
-    def _claim(self, subtopology: Subtopology, generation: Generation, checkpoint: bool) -> Committed:
-        topics = self.pipeline.source_topics(subtopology)
-        counts = {topic: self.pipeline.partition_counts[topic] for topic in topics}
-        with ExitStack() as stack, ThreadPoolExecutor(_AT_ONCE) as pool:
-            producers = list(
-                pool.map(
-                    lambda partition: self._open(TaskId(subtopology.id, partition)),
-                    range(self.pipeline.partitions(subtopology)),
-                )
-            )
+    def _claim(self, subtopology: Subtopology, generation: Generation, has_checkpoint: bool) -> KafkaState:
+        topics = self._pipeline.source_topics(subtopology)
+        partitions = [(topic, number) for topic in topics for number in range(self._pipeline.partition_counts[topic])]
+        tasks = [TaskId(subtopology.id, number) for number in range(self._pipeline.partitions(subtopology))]
+        with ExitStack() as stack, ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
+            producers = list(pool.map(self._open_producer, tasks))
             for producer in producers:
                 stack.callback(_close, producer)
-            # Every producer before is fenced, and what it left is settled: from here on the answers are final.
+            # Every earlier producer is fenced now, and its transaction is settled: the positions are final.
             consumer = stack.enter_context(closing(self._consumer("read_committed")))
-            found = self._positions(
-                consumer, [(topic, partition) for topic in topics for partition in range(counts[topic])]
+            found = self._committed_positions(consumer, partitions)
+            if any(generation.is_superseded_by(Generation.parse(position.metadata)) for position in found):
+                raise _ConcurrentStart
+            state = self._kafka_state(
+                subtopology,
+                {(position.topic, position.partition): position.offset for position in found if position.offset >= 0},
+                has_checkpoint,
             )
-            if any(generation.yields_to(Generation.parse(one.metadata)) for one in found):
-                raise _Outrun
-            offsets = {topic: self._cluster.offsets(topic) for topic in topics}
-            starts = {(topic, number): of.log_start for topic in topics for number, of in offsets[topic].items()}
-            changelogs = [self.pipeline.topology.changelog_topic(store) for store in subtopology.stores]
-            written = sum(of.high_watermark for topic in changelogs for of in self._cluster.offsets(topic).values())
-            positions = {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
-            if missing := sorted(starts.keys() - positions.keys()):
-                if positions or checkpoint or written:
-                    self._refuse(missing)
-                positions = starts
             list(
                 pool.map(
-                    lambda numbered: self._stamp(numbered[1], numbered[0], positions, generation, consumer),
-                    enumerate(producers),
+                    lambda number: self._commit(producers[number], number, state.positions, generation, consumer),
+                    range(len(producers)),
                 )
             )
-        return Committed(positions, starts, written)
+        return state
 
-    def _positions(self, consumer: Consumer, of: Sequence[tuple[str, int]]) -> list[TopicPartition]:
-        """With ``offset`` -1001 where there is none."""
-
-        def question(left: float) -> list[TopicPartition]:
-            found: list[TopicPartition] = consumer.committed([TopicPartition(*one) for one in of], left)
-            for one in found:
-                if one.error is not None:
-                    raise KafkaException(one.error)
-            return found
-
-        return call_with_retry(question, f"the positions of group {self.id}", self.brokers, DEADLINE_SECONDS)
-
-    def _refuse(self, missing: Sequence[tuple[str, int]]) -> None:
-        raise Refused(
-            f"group {self.id} has no position for {', '.join(f'{topic}-{number}' for topic, number in missing)}",
-            expected="positions beside the checkpoint, the changelogs and the other partitions",
-            remedy="They were deleted or have expired (the brokers' offsets.retention.minutes): reset the application.",
+    def _kafka_state(self, subtopology: Subtopology, positions: OffsetMap, has_checkpoint: bool) -> KafkaState:
+        log_starts = {
+            (topic, number): offsets.log_start
+            for topic in self._pipeline.source_topics(subtopology)
+            for number, offsets in self._cluster.offsets(topic).items()
+        }
+        changelog_offsets = sum(
+            offsets.high_watermark
+            for store in subtopology.stores
+            for offsets in self._cluster.offsets(self._pipeline.topology.changelog_topic(store)).values()
         )
+        missing = sorted(log_starts.keys() - positions.keys())
+        if missing and (positions or has_checkpoint or changelog_offsets):
+            names = ", ".join(f"{topic}-{number}" for topic, number in missing)
+            raise Refused(
+                f"group {self._application_id} has no position for {names}",
+                expected="positions beside the checkpoint, the changelogs and the other partitions",
+                remedy="They were deleted or have expired (the brokers' offsets.retention.minutes): reset the "
+                "application.",
+            )
+        return KafkaState(log_starts if missing else positions, log_starts, changelog_offsets)
 
-    def _open(self, task: TaskId) -> Producer:
-        return open_task_producer(self.brokers, self.id, task, transaction_timeout_ms=self.transaction_timeout_ms)
+    def _committed_positions(self, consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> list[TopicPartition]:
+        """Return the positions of the group, with their metadata; ``offset`` is -1001 where there is none."""
 
-    def _stamp(
-        self,
-        producer: Producer,
-        partition: int,
-        positions: Mapping[tuple[str, int], int],
-        generation: Generation,
-        consumer: Consumer,
+        def request(seconds: float) -> list[TopicPartition]:
+            positions: list[TopicPartition] = consumer.committed(
+                [TopicPartition(topic, number) for topic, number in partitions], seconds
+            )
+            for position in positions:
+                if position.error is not None:
+                    raise KafkaException(position.error)
+            return positions
+
+        subject = f"the positions of group {self._application_id}"
+        return call_with_retry(request, subject, self._brokers, DEADLINE_SECONDS)
+
+    def _commit(
+        self, producer: Producer, partition: int, positions: OffsetMap, generation: Generation, consumer: Consumer
     ) -> None:
-        own = [
+        """Commit the positions of one task in a transaction, with the generation in their metadata."""
+        offsets = [
             TopicPartition(topic, number, position, generation.metadata)
             for (topic, number), position in positions.items()
             if number == partition
         ]
         try:
             producer.begin_transaction()
-            producer.send_offsets_to_transaction(own, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
             producer.commit_transaction(DEADLINE_SECONDS)
         except KafkaException as error:
             if is_fenced(error):
-                raise _Outrun from error
+                raise _ConcurrentStart from error
             raise
 
+    def _open_producer(self, task: TaskId) -> Producer:
+        return open_task_producer(
+            self._brokers, self._application_id, task, transaction_timeout_ms=self._transaction_timeout_ms
+        )
+
     def _consumer(self, isolation_level: str) -> Consumer:
-        return self.brokers.consumer(self.id, isolation_level=isolation_level)
+        return self._brokers.consumer(self._application_id, isolation_level=isolation_level)
 
 
-def outdone(application_id: str, own: Generation, newer: Generation | None) -> Refused:
-    """What the older of two aggregators says when it stops."""
+def await_end(predecessor: Generation | None, report: Callable[[str], None]) -> None:
+    """Wait until an older aggregator on this machine has ended: until then it may write its checkpoint.
+
+    It stops by itself within :data:`CHECK_SECONDS`. After three times as long the wait ends anyway: the process may be
+    another one that got its id.
+
+    Args:
+        predecessor: The generation before this aggregator's; None where there is none.
+        report: Is told what is waited for.
+    """
+    if predecessor is None or predecessor.host != socket.gethostname() or predecessor.pid == os.getpid():
+        return
+    deadline = time.monotonic() + 3 * CHECK_SECONDS
+    while _is_running(predecessor.pid) and time.monotonic() < deadline:
+        report(f"waiting until the aggregator of {predecessor}, which this one has superseded, has stopped")
+        time.sleep(1)
+
+
+def superseded_error(application_id: str, own: Generation, latest: Generation | None) -> Refused:
+    """Return the error of an aggregator that a newer generation has superseded.
+
+    Args:
+        application_id: The id of the application.
+        own: The generation of the older aggregator.
+        latest: The newer generation, where it is known.
+    """
     return Refused(
         f"a newer aggregator of {application_id} has taken over",
         expected=f"{own} to be the newest",
-        observed=str(newer) if newer else "another that was being started",
+        observed=str(latest) if latest else "another that was being started",
         remedy="One application has one aggregator. This one stops, and nothing is lost: the newer one goes on where "
         "it was. If that was started by mistake, stop it and start this one again.",
     )
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # the process of another user, and maybe another program
+    return True
 
 
 def _close(producer: Producer) -> None:

@@ -50,8 +50,8 @@ class Generation:
         _, _, pid = self.instance.rpartition(":")[0].rpartition(":")
         return int(pid) if pid.isdigit() else 0
 
-    def yields_to(self, other: Generation | None) -> bool:
-        """Whether ``other`` is another aggregator that has come since."""
+    def is_superseded_by(self, other: Generation | None) -> bool:
+        """Whether ``other`` is the generation of another aggregator that was started later."""
         return other is not None and other != self and other.number >= self.number
 
     def __str__(self) -> str:

@@ -50,18 +50,18 @@ class CheckpointState:
 
 
 @dataclass(frozen=True)
-class Committed:
+class KafkaState:
     """What Kafka has of a sub-topology.
 
     Attributes:
         positions: Committed positions of the group. They are final: no other aggregator can move them.
-        starts: The first offsets that the source topics still hold.
-        changelog: The number of offsets that the changelog topics were ever given; 0 for a sub-topology without state.
+        log_starts: The first offsets that the source topics still hold.
+        changelog_offsets: The number of offsets that the changelog topics were ever given; 0 without state.
     """
 
     positions: OffsetMap
-    starts: OffsetMap
-    changelog: int
+    log_starts: OffsetMap
+    changelog_offsets: int
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ STORES = "stores"
 
 
 def resolve_start(
-    query: str, checkpoint: CheckpointState | None, identity: Mapping[str, str], committed: Committed, *, stateful: bool
+    query: str, checkpoint: CheckpointState | None, identity: Mapping[str, str], kafka: KafkaState, *, stateful: bool
 ) -> StartDecision:
     """Decide where a query begins.
 
@@ -90,17 +90,17 @@ def resolve_start(
         query: The query as errors name it, such as ``sub-topology 1``.
         checkpoint: What the query's checkpoint says; None where there is none.
         identity: The identity that a checkpoint of this query has.
-        committed: What Kafka has of the query's sub-topology.
+        kafka: What Kafka has of the query's sub-topology.
         stateful: Whether the query has state. A stateful query cannot begin within a micro-batch.
 
     Raises:
         Refused: Records were deleted before they were read, the checkpoint is ahead of the committed positions, or the
             state stores are not those of the checkpoint.
     """
-    _refuse_lost_records(query, committed)
-    from_kafka = StartFrom.RESTORE if committed.changelog else StartFrom.POSITIONS
+    _refuse_lost_records(query, kafka)
+    from_kafka = StartFrom.RESTORE if kafka.changelog_offsets else StartFrom.POSITIONS
     if checkpoint is None:
-        return StartDecision(from_kafka, "it has no checkpoint" if committed.changelog else "")
+        return StartDecision(from_kafka, "it has no checkpoint" if kafka.changelog_offsets else "")
     if checkpoint.corruption:
         return StartDecision(from_kafka, f"its checkpoint is damaged: {checkpoint.corruption}")
     if not checkpoint.identity:
@@ -118,17 +118,17 @@ def resolve_start(
         if observed != expected:
             return StartDecision(from_kafka, f"its checkpoint is another's: of {name} {observed}, not {expected}")
     if checkpoint.planned is None:
-        return StartDecision(from_kafka, "its checkpoint has no micro-batch" if committed.changelog else "")
+        return StartDecision(from_kafka, "its checkpoint has no micro-batch" if kafka.changelog_offsets else "")
     processed = checkpoint.committed or {}
-    _refuse_checkpoint_ahead(query, processed, committed)
-    for reason in _misfits(processed, checkpoint.planned, committed, stateful=stateful):
+    _refuse_checkpoint_ahead(query, processed, kafka)
+    for reason in _misfits(processed, checkpoint.planned, kafka, stateful=stateful):
         return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")
     return StartDecision(StartFrom.CHECKPOINT)
 
 
-def _refuse_lost_records(query: str, committed: Committed) -> None:
-    for (topic, partition), position in sorted(committed.positions.items()):
-        start = committed.starts.get((topic, partition), 0)
+def _refuse_lost_records(query: str, kafka: KafkaState) -> None:
+    for (topic, partition), position in sorted(kafka.positions.items()):
+        start = kafka.log_starts.get((topic, partition), 0)
         if position < start:
             raise Refused(
                 f"{query}: records of {topic}-{partition} were deleted before they were read",
@@ -138,8 +138,8 @@ def _refuse_lost_records(query: str, committed: Committed) -> None:
             )
 
 
-def _refuse_checkpoint_ahead(query: str, processed: OffsetMap, committed: Committed) -> None:
-    for (topic, partition), position in sorted(committed.positions.items()):
+def _refuse_checkpoint_ahead(query: str, processed: OffsetMap, kafka: KafkaState) -> None:
+    for (topic, partition), position in sorted(kafka.positions.items()):
         end = processed.get((topic, partition), 0)
         if position < end:
             raise Refused(
@@ -151,15 +151,15 @@ def _refuse_checkpoint_ahead(query: str, processed: OffsetMap, committed: Commit
             )
 
 
-def _misfits(processed: OffsetMap, planned: OffsetMap, committed: Committed, *, stateful: bool) -> Iterator[str]:
+def _misfits(processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, stateful: bool) -> Iterator[str]:
     """Yield the reasons why the checkpoint's next micro-batch could not be run, or run again."""
-    for (topic, partition), position in sorted(committed.positions.items()):
+    for (topic, partition), position in sorted(kafka.positions.items()):
         first, until = processed.get((topic, partition), 0), planned.get((topic, partition), 0)
         where = f"{topic}-{partition}"
         if position > until:
             yield f"it is behind Kafka, for it ends at {until} of {where} and the group is at {position}"
         elif stateful and first < position < until:
             yield f"the group is at {position} of {where}, within its micro-batch from {first} to {until}"
-        start = committed.starts.get((topic, partition), 0)
+        start = kafka.log_starts.get((topic, partition), 0)
         if first < start and first < until:
             yield f"its unfinished micro-batch reads {where} from {first}, and the topic begins at {start} by now"

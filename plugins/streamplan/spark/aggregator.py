@@ -16,11 +16,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership, await_end
 from streamplan.kafka.topics import observe_topics
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
-from streamplan.spark.ownership import Ownership
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.query import Deployment, Query, Written, plan_query
 from streamplan.spark.session import generate_code, keep_checkpoints_cheaply, start_python_workers
@@ -118,25 +118,30 @@ def run(
     refuse_unfit_topics(deployment)
     queries, schemas = _plan(spark, deployment)  # before the claim: what is refused here must fence nobody
     progress = Progress(report, heartbeat or Heartbeat())
-    ownership = Ownership(deployment, spark, report)
+    ownership = TaskOwnership(pipeline, deployment.brokers, transaction_timeout_ms=deployment.transaction_timeout_ms)
+    claimed = _claim(spark, deployment, ownership, report)
+
+    def check_ownership() -> None:
+        ownership.require_latest(claimed.generation)
+
     running: list[Running] = []
     try:
         for query in queries:
             subtopology = query.subtopology
             # State stores have one partition a stream task; a query takes this setting along when it starts.
             spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
-            checkpoint = prepare_checkpoint(spark, deployment, schemas, ownership.claimed, query, report)
-            writer = query.writer(ownership.claimed, progress)
+            checkpoint = prepare_checkpoint(spark, deployment, schemas, claimed, query, report)
+            writer = query.writer(claimed, progress)
             if available_now:
                 running.append(Running(_start(spark, writer.trigger(availableNow=True)), checkpoint))
-                _await(running, stop, progress, ownership)
+                _await(running, stop, progress, check_ownership)
             else:
                 interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
                 trigger = writer.trigger(processingTime=f"{interval} milliseconds")
                 running.append(Running(_start(spark, trigger), checkpoint))
                 report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
         if not available_now:
-            _await(running, stop, progress, ownership)
+            _await(running, stop, progress, check_ownership)
     finally:
         progress.heartbeat.announce_stop()
         for one in running:
@@ -144,6 +149,22 @@ def run(
             with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
                 one.query.stop()
     return progress
+
+
+def _claim(
+    spark: SparkSession, deployment: Deployment, ownership: TaskOwnership, report: Callable[[str], None]
+) -> ClaimedTasks:
+    """Take over all stream tasks, and wait until an older aggregator on this machine has ended."""
+    topology = deployment.pipeline.topology
+    claimed = ownership.claim(
+        {
+            subtopology.id: deployment.checkpoint(spark, subtopology).last_planned() is not None
+            for subtopology in topology.subtopologies
+        }
+    )
+    report(f"{topology.application_id}: {claimed.generation}")
+    await_end(claimed.predecessor, report)
+    return claimed
 
 
 def _plan(spark: SparkSession, deployment: Deployment) -> tuple[list[Query], dict[str, Serde]]:
@@ -180,7 +201,9 @@ class Running:
     checkpoint: Checkpoint
 
 
-def _await(running: list[Running], stop: threading.Event, progress: Progress, ownership: Ownership) -> None:
+def _await(
+    running: list[Running], stop: threading.Event, progress: Progress, check_ownership: Callable[[], None]
+) -> None:
     """Until every query has ended, one has failed (raised), or ``stop`` is set."""
     seen: dict[str, int] = {}
     while not stop.is_set():
@@ -193,7 +216,7 @@ def _await(running: list[Running], stop: threading.Event, progress: Progress, ow
         progress.heartbeat.beat()
         if not alive:
             return
-        ownership.look()
+        check_ownership()
         stop.wait(0.2)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.task_ownership import Claimed
+from streamplan.kafka.task_ownership import ClaimedTasks
 from streamplan.model.operations import KeySelect, NullKeyFilter, TableSource
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
@@ -99,7 +99,7 @@ class Query:
     subtopology: Subtopology
     topics: Sequence[str]
     schemas: Mapping[str, Serde]
-    writer: Callable[[Claimed, Callable[[Written], None]], DataStreamWriter]
+    writer: Callable[[ClaimedTasks, Callable[[Written], None]], DataStreamWriter]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def plan_query(
     finished = plan.finish(model)
     (rows,) = finished.rows
 
-    def writer(claimed: Claimed, written: Callable[[Written], None]) -> DataStreamWriter:
+    def writer(claimed: ClaimedTasks, written: Callable[[Written], None]) -> DataStreamWriter:
         base = _target(deployment, subtopology, claimed, plan.outputs)
         done = map_in_arrow(rows, for_each_micro_batch(base, plan.writer), WRITTEN_SCHEMA)
         code = CodeGeneration()
@@ -174,7 +174,7 @@ def plan_query(
 
 
 def _target(
-    deployment: Deployment, subtopology: Subtopology, claimed: Claimed, outputs: tuple[Output, ...]
+    deployment: Deployment, subtopology: Subtopology, claimed: ClaimedTasks, outputs: tuple[Output, ...]
 ) -> SinkTarget:
     """Of no micro-batch yet."""
     topology = deployment.pipeline.topology

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.task_ownership import Application as ClaimedApplication
+from streamplan.kafka.task_ownership import TaskOwnership
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.registry import pipeline_named
@@ -235,17 +235,15 @@ def test_a_declaration_that_spark_refuses_claims_nothing(application: Applicatio
     application.create_topics()
     application.produce(numbered(0, 19))
     application.drain()
-    before = ClaimedApplication(
-        application.pipeline, Brokers(application.bootstrap_servers), transaction_timeout_ms=60_000
-    )
-    generation = before.newest()
+    before = TaskOwnership(application.pipeline, Brokers(application.bootstrap_servers), transaction_timeout_ms=60_000)
+    generation = before.latest_generation()
     faulty = Topology(application.topology.application_id)
     stream = faulty.stream(application.orders, value=ORDER).filter("no_such_field > 1")
     stream.group_by("ProductType", name="quantities").count(store="totals")
     application.pipeline = replace(application.pipeline, topology=faulty)
     with pytest.raises(Refused, match="no_such_field"):
         application.drain()
-    assert before.newest() == generation
+    assert before.latest_generation() == generation
 
 
 def test_missing_topics_are_named(application: Application) -> None:

@@ -27,7 +27,7 @@ def test_positions_of_others_name_none(metadata: str | None) -> None:
     ],
 )
 def test_the_newest_stays(other: Generation | None, yields: bool) -> None:
-    assert Generation(7, "a:1:x").yields_to(other) is yields
+    assert Generation(7, "a:1:x").is_superseded_by(other) is yields
 
 
 def test_a_process_is_told_from_the_next_with_its_pid() -> None:

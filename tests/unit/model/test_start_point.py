@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.model.start_point import CheckpointState, Committed, StartDecision, StartFrom, resolve_start
+from streamplan.model.start_point import CheckpointState, KafkaState, StartDecision, StartFrom, resolve_start
 
 T = "repartition"
 OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "stores": "totals: count"}
 FITS = CheckpointState(OWN, committed={(T, 0): 10, (T, 1): 20}, planned={(T, 0): 15, (T, 1): 25})
-KAFKA = Committed({(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, changelog=7)
+KAFKA = KafkaState({(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, changelog_offsets=7)
 
 
 def decide(
-    checkpoint: CheckpointState | None = FITS, committed: Committed = KAFKA, *, stateful: bool = True
+    checkpoint: CheckpointState | None = FITS, committed: KafkaState = KAFKA, *, stateful: bool = True
 ) -> StartDecision:
     return resolve_start("sub-topology 1", checkpoint, OWN, committed, stateful=stateful)
 
@@ -27,11 +27,11 @@ def test_one_without_a_micro_batch_knows_nothing_of_what_was_written_meanwhile()
 
 
 def test_one_without_a_micro_batch_is_made_anew_without_a_word() -> None:
-    assert decide(CheckpointState(OWN), replace(KAFKA, changelog=0)) == StartDecision(StartFrom.POSITIONS)
+    assert decide(CheckpointState(OWN), replace(KAFKA, changelog_offsets=0)) == StartDecision(StartFrom.POSITIONS)
 
 
 def test_a_new_application_begins_without_a_word() -> None:
-    assert decide(None, replace(KAFKA, changelog=0)) == StartDecision(StartFrom.POSITIONS, "")
+    assert decide(None, replace(KAFKA, changelog_offsets=0)) == StartDecision(StartFrom.POSITIONS, "")
 
 
 def test_without_a_checkpoint_the_state_comes_from_the_changelog() -> None:
@@ -39,7 +39,7 @@ def test_without_a_checkpoint_the_state_comes_from_the_changelog() -> None:
 
 
 def test_without_state_there_is_nothing_to_restore() -> None:
-    assert decide(None, replace(KAFKA, changelog=0), stateful=False).start is StartFrom.POSITIONS
+    assert decide(None, replace(KAFKA, changelog_offsets=0), stateful=False).start is StartFrom.POSITIONS
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_without_state_there_is_nothing_to_restore() -> None:
         ),
         (
             FITS,
-            replace(KAFKA, starts={(T, 0): 15, (T, 1): 20}),
+            replace(KAFKA, log_starts={(T, 0): 15, (T, 1): 20}),
             f"its checkpoint does not fit: its unfinished micro-batch reads {T}-0 from 10, and the topic begins at 15 "
             "by now",
         ),
     ],
 )
 def test_a_checkpoint_of_no_use_is_replaced_and_it_says_why(
-    checkpoint: CheckpointState, committed: Committed, reason: str
+    checkpoint: CheckpointState, committed: KafkaState, reason: str
 ) -> None:
     assert decide(checkpoint, committed) == StartDecision(StartFrom.RESTORE, reason)
 
@@ -79,7 +79,7 @@ def test_a_checkpoint_of_no_use_is_replaced_and_it_says_why(
 def test_records_of_finished_micro_batches_may_be_gone() -> None:
     done = {(T, 0): 15, (T, 1): 20}
     finished = replace(FITS, committed=done, planned=done)
-    assert decide(finished, replace(KAFKA, starts={(T, 0): 15, (T, 1): 20})) == StartDecision(StartFrom.CHECKPOINT)
+    assert decide(finished, replace(KAFKA, log_starts={(T, 0): 15, (T, 1): 20})) == StartDecision(StartFrom.CHECKPOINT)
 
 
 def test_a_query_without_state_skips_what_is_committed_within_a_micro_batch() -> None:
@@ -94,7 +94,7 @@ def test_positions_that_were_set_back_are_refused_with_both_figures() -> None:
 
 def test_records_that_were_deleted_unread_are_refused_with_both_figures() -> None:
     with pytest.raises(Refused, match=f"{T}-1 were deleted before.* position 20 .* begins at offset 21"):
-        decide(committed=replace(KAFKA, starts={(T, 0): 0, (T, 1): 21}))
+        decide(committed=replace(KAFKA, log_starts={(T, 0): 0, (T, 1): 21}))
 
 
 def test_stores_that_hold_something_else_are_refused() -> None:

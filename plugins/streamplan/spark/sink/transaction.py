@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.requests import call_with_retry, is_fenced
-from streamplan.kafka.task_ownership import outdone
+from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
 from streamplan.model.generation import Generation
@@ -122,7 +122,7 @@ class TaskTransaction:
         self.ranges = {topic: extent for (topic, number), extent in target.ranges.items() if number == partition}
         self._pending_bytes = 0
         self._committed = False
-        # Before the transactional id is taken, so that an aggregator that was outdone disturbs its successor no more.
+        # Before the transactional id is taken, so that a superseded aggregator does not disturb its successor any more.
         self._refuse_newer(self._read("read_uncommitted"))
         self._producer = open_task_producer(
             target.brokers,
@@ -313,8 +313,8 @@ class TaskTransaction:
     def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
         for position in positions:
             theirs = Generation.parse(position.metadata)
-            if self.target.generation.yields_to(theirs):
-                raise outdone(self.target.application_id, self.target.generation, theirs)
+            if self.target.generation.is_superseded_by(theirs):
+                raise superseded_error(self.target.application_id, self.target.generation, theirs)
 
     def _reserve(self, size: int) -> None:
         """So many bytes are about to be queued: with too many in the queue, wait until all of them are delivered."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import SparkSession
 
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.task_ownership import Claimed
+from streamplan.kafka.task_ownership import ClaimedTasks
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.start_point import STORES, StartFrom, resolve_start
 from streamplan.serdes.serde import Serde
@@ -43,7 +43,7 @@ def prepare_checkpoint(
     spark: SparkSession,
     deployment: Deployment,
     schemas: Mapping[str, Serde],
-    claimed: Claimed,
+    claimed: ClaimedTasks,
     query: Query,
     report: Callable[[str], None],
 ) -> Checkpoint:
