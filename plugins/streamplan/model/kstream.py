@@ -1,6 +1,11 @@
-"""The words of Kafka Streams' DSL: ``org.apache.kafka.streams.kstream``, in Python, over Spark SQL expressions.
+"""Kafka Streams' DSL in Python, over Spark SQL expressions: streams, tables, grouped streams.
 
-Every method takes ``name``, the name of its processor (``Named.as``); left out, the library's numbering gives one.
+Source: ``org.apache.kafka.streams.kstream``. An expression sees the fields of the value by their names, and the struct
+``record`` with ``key``, ``timestamp``, ``topic``, ``partition`` and ``offset``; see ``docs/language.md``.
+
+Every method takes ``name``, the name of its processor (``Named.as``). Without it the library's numbering gives one. A
+method that is called wrongly records a fault with the line of the caller, and the declaration goes on, so that all
+faults of a file are reported at once.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph
 from streamplan.model.windows import TimeWindows
 
 LATEST = "record.offset"
+"""The expression by which :meth:`KGroupedStream.reduce` keeps the latest record."""
 
 _RESERVED = ("record", "table", "element")
 _LITERALS = ("true", "false", "null")
@@ -43,10 +49,13 @@ _FIELD_OF_TABLE = re.compile(r"table\.(\w+)")
 class _Declared:
     """What streams and tables have in common.
 
-    ``fields``   names of the value's fields; None where they are not known, behind a fault
-    ``key``      what the key is, in a word: joins compare it; None where it was not said
-    ``window``   of a windowed key
-    ``sources``  names of the sources of the sub-topology so far
+    Attributes:
+        graph: The graph that the declaration is added to.
+        node: The last node of this stream or table.
+        fields: The names of the value's fields; None where a fault before makes them unknown.
+        key: A name for what the key is, which joins compare; None where it was not given.
+        sources: The names of the sources of the sub-topology so far.
+        window: The windows of the key; None for a plain key.
     """
 
     graph: StreamsGraph
@@ -56,57 +65,102 @@ class _Declared:
     sources: frozenset[str]
     window: TimeWindows | None = None
 
-    def _field(self, text: str, what: str) -> None:
-        """A fault where ``text`` is the bare name of a field that there is not. Spark judges longer expressions."""
+    def _field(self, text: str, operation: str) -> None:
+        """Record a fault if ``text`` is a bare name, and no field has it. Spark judges longer expressions."""
         known = self.fields is None or text in self.fields or text in _RESERVED or text.lower() in _LITERALS
         if self.fields is not None and text.isidentifier() and not known:
-            self.graph.fault(f"{what}: the value has no field {text!r}", f"It has: {', '.join(self.fields) or 'none'}")
+            self.graph.fault(
+                f"{operation}: the value has no field {text!r}", f"It has: {', '.join(self.fields) or 'none'}"
+            )
 
-    def _columns(self, value: Mapping[str, str], what: str) -> Columns:
+    def _columns(self, value: Mapping[str, str], operation: str) -> Columns:
         if not value:
-            self.graph.fault(f"{what}: the value has no field", "Name at least one: {'field': 'expression'}")
+            self.graph.fault(f"{operation}: the value has no field", "Name at least one: {'field': 'expression'}")
         for name, expression in value.items():
-            self._field(expression, f"{what}, {name}")
+            self._field(expression, f"{operation}, {name}")
             if name in _RESERVED or not name.isidentifier():
                 self.graph.fault(
-                    f"{what}: a field cannot be named {name!r}", f"Not {', '.join(_RESERVED)}; an identifier"
+                    f"{operation}: a field cannot be named {name!r}", f"Not {', '.join(_RESERVED)}; an identifier"
                 )
         return tuple(value.items())
 
 
 @dataclass(frozen=True, eq=False)
 class KStream(_Declared):
-    """A stream of records. ``repartition_required``: the key has changed since records were last placed by it."""
+    """A stream of records.
+
+    Attributes:
+        repartition_required: The key has changed since the records were last placed by it, so that a grouping or a
+            join needs a repartition topic.
+    """
 
     repartition_required: bool = False
     _repartition: list[Repartition] = field(default_factory=list)
-    """The repartition node that was last made for a join of this stream: a join without a name takes it."""
+    """The repartition node that was last made for a join of this stream. A join without a name uses it again."""
 
     # -- record by record
 
     def filter(self, condition: str, *, name: str | None = None) -> KStream:
-        """The records for which ``condition`` is true."""
+        """Pass the records for which a condition is true.
+
+        Args:
+            condition: A Spark SQL condition, as ``"amount > 0"``. A record for which it is null is not passed.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            The stream of those records, with the same key and value.
+        """
         self._field(condition, "filter")
         return self._then("KSTREAM-FILTER-", name, Filter(condition))
 
     def map_values(self, value: Mapping[str, str], *, name: str | None = None) -> KStream:
-        """A new value of the fields ``{name: expression}``; the key stays."""
+        """Give each record a new value. The key stays.
+
+        Example: ``stream.map_values({"total": "price * count"})``
+
+        Args:
+            value: The fields of the new value: name to Spark SQL expression.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         columns = self._columns(value, "map_values")
         return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), fields=tuple(value))
 
     def select_key(self, key: str, *, name: str | None = None) -> KStream:
-        """A new key, the text of an expression. A grouping or join that follows repartitions the stream."""
+        """Give each record a new key. A grouping or a join that follows repartitions the stream.
+
+        Args:
+            key: A Spark SQL expression. Its text is the key, so that the number 1 becomes ``"1"``.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         self._field(key, "select_key")
         return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key), key=_word(key), rekeyed=True)
 
     def map(self, key: str, value: Mapping[str, str], *, name: str | None = None) -> KStream:
-        """A new key and a new value."""
+        """Give each record a new key and a new value.
+
+        A grouping or a join that follows repartitions the stream. :meth:`map_values` keeps the key and repartitions
+        nothing.
+
+        Args:
+            key: A Spark SQL expression. Its text is the key.
+            value: The fields of the new value: name to Spark SQL expression.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         self._field(key, "map")
         columns = self._columns(value, "map")
         return self._then("KSTREAM-MAP-", name, Map(key, columns), fields=tuple(value), key=_word(key), rekeyed=True)
 
     def flat_map(self, each: str, *, key: str, value: Mapping[str, str], name: str | None = None) -> KStream:
-        """One record for each element of the array ``each``; ``key`` and ``value`` see it as ``element``."""
+        """Make one record for each element of an array.
+
+        Example: ``stream.flat_map("split(line, ' ')", key="element", value={"word": "element"})``
+
+        Args:
+            each: A Spark SQL expression of an array.
+            key: The expression of the new key. It sees the element as ``element``.
+            value: The fields of the new value: name to expression. They see the element as ``element``.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         self._field(each, "flat_map")
         self._field(key, "flat_map")
         columns = self._columns(value, "flat_map")
@@ -114,11 +168,21 @@ class KStream(_Declared):
         return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value), key=None, rekeyed=True)
 
     def peek(self, metrics: Mapping[str, str], *, name: str | None = None) -> KStream:
-        """Logs aggregates such as ``{"orders": "count(*)"}`` of the records of each micro-batch."""
+        """Log aggregates of the records of each micro-batch, and pass the records unchanged.
+
+        Args:
+            metrics: Name to Spark SQL aggregate, as ``{"orders": "count(*)"}``.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         return self._then("KSTREAM-PEEK-", name, Peek(self._columns(metrics, "peek")))
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
-        """The records of both streams, which have the same fields."""
+        """Pass the records of two streams. Nothing is said about their order.
+
+        Args:
+            other: A stream of the same topology, with the same fields.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         if not self._can_take(other, KStream, "merge", "Merge a stream; a table's updates are one: .to_stream()"):
             return replace(self, fields=None)
         if self.fields is not None and other.fields is not None and set(self.fields) != set(other.fields):
@@ -128,10 +192,10 @@ class KStream(_Declared):
             )
         if self.window != other.window:
             self.graph.fault("merge: one of the streams has a windowed key", "Give it a plain one with select_key")
-        named = self.graph.name(name, "KSTREAM-MERGE-")
+        processor_name = self.graph.name(name, "KSTREAM-MERGE-")
         return KStream(
             self.graph,
-            self.graph.processor(named, Merge(), self.node, other.node),
+            self.graph.processor(processor_name, Merge(), self.node, other.node),
             self.fields,
             self.key if self.key == other.key else None,
             self.sources | other.sources,
@@ -142,17 +206,28 @@ class KStream(_Declared):
     # -- through topics
 
     def repartition(self, *, number_of_partitions: int | None = None, name: str | None = None) -> KStream:
-        """Through a repartition topic, of a number of partitions of your own where it is given."""
+        """Write the records to a repartition topic and read them from there.
+
+        Args:
+            number_of_partitions: The partitions of the topic. Without it the count follows from the topics that the
+                writer reads, and from the joins behind the topic.
+            name: Names the topic ``<application.id>-<name>-repartition``.
+        """
         if number_of_partitions is not None and number_of_partitions < 1:
             self.graph.fault(f"repartition: {number_of_partitions} partitions", "A topic has at least 1")
         self._refuse_window("repartition")
         prefix = self._name_of_topic(name) or self.graph.next_name("KSTREAM-REPARTITION-")
-        drawn = self.graph.draw_repartition(prefix, number_of_partitions)
-        self.graph.add_repartition(drawn, self.node)
-        return KStream(self.graph, drawn.node, self.fields, self.key, frozenset({drawn.source}))
+        repartition = self.graph.draw_repartition(prefix, number_of_partitions)
+        self.graph.add_repartition(repartition, self.node)
+        return KStream(self.graph, repartition.node, self.fields, self.key, frozenset({repartition.source}))
 
     def to(self, topic: str, *, name: str | None = None) -> None:
-        """Writes the records to a topic from outside."""
+        """Write the records to a topic from outside.
+
+        Args:
+            topic: Its name in Kafka. Who creates it decides its partitions and configs.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         if fault := name_fault(topic):
             self.graph.fault(f"to: {fault}", "Choose a legal name")
         self.graph.sink(self.graph.name(name, "KSTREAM-SINK-"), topic, self.node)
@@ -160,82 +235,106 @@ class KStream(_Declared):
     # -- grouping
 
     def group_by(self, key: str, *, name: str | None = None) -> KGroupedStream:
-        """Group by an expression. The key changes, so the records go through a repartition topic.
+        """Group the records by an expression. The key changes, so the records go through a repartition topic.
 
-        ``name`` names the repartition topic ``<application.id>-<name>-repartition`` (``Grouped.as``).
+        Example: ``stream.group_by("country", name="by-country").count(store="orders-per-country")``
+
+        Args:
+            key: A Spark SQL expression. Its text is the new key.
+            name: Names the repartition topic ``<application.id>-<name>-repartition`` (``Grouped.as``).
         """
         self._field(key, "group_by")
         rekeyed = self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key), key=_word(key), rekeyed=True)
         return rekeyed._grouped(name)
 
     def group_by_key(self, *, name: str | None = None) -> KGroupedStream:
-        """Group by the key there is. Repartitioned only where an operation before has changed it."""
+        """Group the records by their key.
+
+        The records go through a repartition topic only if an operation before has changed the key.
+
+        Args:
+            name: Names that repartition topic (``Grouped.as``).
+        """
         self._refuse_window("group_by_key")
         return self._grouped(self._name_of_topic(name))
 
     # -- joins
 
     def join(self, table: KTable, value: Mapping[str, str] | None = None, *, name: str | None = None) -> KStream:
-        """Each record with the table's value of the same key; a record without one is dropped.
+        """Join each record with the table's value for the same key. A record without a match is dropped.
 
-        In ``value`` the table's fields are ``table.<field>``. Left out: the fields of both.
+        Example: ``purchases.join(customers, {"id": "id", "city": "table.city"})``
+
+        Args:
+            table: A table with the same key, from :meth:`Topology.table`.
+            value: The fields of the result: name to Spark SQL expression, in which the table's fields are
+                ``table.<field>``. Without it the result has the fields of both.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            The joined stream. The key stays. If the stream's key has changed, the stream is repartitioned first.
         """
         return self._join(table, value, name, left=False)
 
     def left_join(self, table: KTable, value: Mapping[str, str] | None = None, *, name: str | None = None) -> KStream:
-        """As :meth:`join`; a record without a match is passed with the table's fields null."""
+        """Join as :meth:`join` does, but pass a record without a match, with the table's fields null."""
         return self._join(table, value, name, left=True)
 
     def _join(self, table: KTable, value: Mapping[str, str] | None, name: str | None, *, left: bool) -> KStream:
-        what = "left_join" if left else "join"
-        self._refuse_window(what)
-        if not self._can_take(table, KTable, what, "Join a stream with a table: Topology.table()"):
+        operation = "left_join" if left else "join"
+        self._refuse_window(operation)
+        if not self._can_take(table, KTable, operation, "Join a stream with a table: Topology.table()"):
             return replace(self, fields=None)
         if table.window is not None:
-            self.graph.fault(f"{what}: on unlike keys: the table's is windowed", "Join a table with a plain key")
+            self.graph.fault(f"{operation}: on unlike keys: the table's is windowed", "Join a table with a plain key")
         if self.key is not None and table.key is not None and self.key != table.key:
             self.graph.fault(
-                f"{what}: on unlike keys: the stream's is {self.key!r}, the table's {table.key!r}",
+                f"{operation}: on unlike keys: the stream's is {self.key!r}, the table's {table.key!r}",
                 f"Before it, select_key({table.key!r}); or, when they are the same thing, name them alike: key='…'",
             )
         stream = self
         if self.repartition_required:
             prefix = name or self.node.name
-            drawn = self.graph.draw_repartition(prefix)
+            repartition = self.graph.draw_repartition(prefix)
             if not self._repartition or self.node.name != prefix:
-                self._repartition[:] = [drawn]
-                self.graph.add_repartition(drawn, self.node)
-            (made,) = self._repartition
+                self._repartition[:] = [repartition]
+                self.graph.add_repartition(repartition, self.node)
+            (repartition,) = self._repartition
             stream = replace(
-                self, node=made.node, sources=frozenset({made.source}), repartition_required=False, _repartition=[]
+                self,
+                node=repartition.node,
+                sources=frozenset({repartition.source}),
+                repartition_required=False,
+                _repartition=[],
             )
         sources = stream.sources | table.sources
         self.graph.copartition_groups.append(sources)
         table.materialize()
-        columns = self._joined(table, value, what)
-        named = self.graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
-        node = self.graph.processor(named, Join(table.store, columns, left), stream.node)
+        columns = self._joined(table, value, operation)
+        processor_name = self.graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
+        node = self.graph.processor(processor_name, Join(table.store, columns, left), stream.node)
         fields = None if self.fields is None or table.fields is None else tuple(column for column, _ in columns)
         return replace(stream, node=node, fields=fields, sources=sources, _repartition=[])
 
-    def _joined(self, table: KTable, value: Mapping[str, str] | None, what: str) -> Columns:
+    def _joined(self, table: KTable, value: Mapping[str, str] | None, operation: str) -> Columns:
         if value is not None:
             for name, expression in value.items():
-                found = _FIELD_OF_TABLE.fullmatch(expression.strip())
-                if found and table.fields is not None and found[1] not in table.fields:
+                match = _FIELD_OF_TABLE.fullmatch(expression.strip())
+                if match and table.fields is not None and match[1] not in table.fields:
                     self.graph.fault(
-                        f"{what}, {name}: the table has no field {found[1]!r}", f"It has: {', '.join(table.fields)}"
+                        f"{operation}, {name}: the table has no field {match[1]!r}",
+                        f"It has: {', '.join(table.fields)}",
                     )
-            return self._columns(value, what)
-        own, theirs = self.fields or (), table.fields or ()
-        if both := set(own) & set(theirs):
+            return self._columns(value, operation)
+        stream_fields, table_fields = self.fields or (), table.fields or ()
+        if shared := set(stream_fields) & set(table_fields):
             self.graph.fault(
-                f"{what}: both sides have the fields {', '.join(sorted(both))}",
+                f"{operation}: both sides have the fields {', '.join(sorted(shared))}",
                 "Say what the result is: value={'name': 'table.name', …}",
             )
-        return tuple([(name, name) for name in own] + [(name, f"table.{name}") for name in theirs])
+        return tuple([(name, name) for name in stream_fields] + [(name, f"table.{name}") for name in table_fields])
 
-    # --
+    # -- shared
 
     def _then(self, prefix: str, name: str | None, operation: Operation, **changes: Any) -> KStream:
         node = self.graph.processor(self.graph.name(name, prefix), operation, self.node)
@@ -254,24 +353,33 @@ class KStream(_Declared):
             self.graph.fault(fault, "Choose a shorter one of legal characters")
         return name
 
-    def _can_take(self, other: object, kind: type[_Declared], what: str, hint: str) -> bool:
-        """Whether ``other`` can be joined or merged."""
-        if not isinstance(other, kind):
-            self.graph.fault(f"{what}: with a {type(other).__name__}", hint)
+    def _can_take(self, other: object, expected: type[_Declared], operation: str, hint: str) -> bool:
+        """Whether ``other`` can be joined or merged. Records a fault if not."""
+        if not isinstance(other, expected):
+            self.graph.fault(f"{operation}: with a {type(other).__name__}", hint)
             return False
         if other.graph is not self.graph:
-            self.graph.fault(f"{what}: with a {kind.__name__} of another topology", "Read its topic in this topology")
+            self.graph.fault(
+                f"{operation}: with a {expected.__name__} of another topology", "Read its topic in this topology"
+            )
             return False
         return True
 
-    def _refuse_window(self, what: str) -> None:
+    def _refuse_window(self, operation: str) -> None:
         if self.window is not None:
-            self.graph.fault(f"{what}: the key is windowed", "Give the records a plain key before: select_key('…')")
+            self.graph.fault(
+                f"{operation}: the key is windowed", "Give the records a plain key before: select_key('…')"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class _Grouped(_Declared):
-    """Records of one key side by side. ``name`` is that of the repartition topic, where there is one."""
+    """A grouped stream.
+
+    Attributes:
+        repartition_required: The key has changed, so that an aggregation needs a repartition topic.
+        name: Names the repartition topic; None for a name that follows from the store.
+    """
 
     repartition_required: bool = False
     name: str | None = None
@@ -281,20 +389,20 @@ class _Grouped(_Declared):
         self, prefix: str, name: str | None, store: str, operation: Operation, fields: tuple[str, ...] | None
     ) -> KTable:
         """``GroupedStreamAggregateBuilder.build``."""
-        named = self.graph.name(name, prefix)
+        processor_name = self.graph.name(name, prefix)
         parent, sources = self.node, self.sources
         if self.repartition_required:
-            drawn = self.graph.draw_repartition(self.name or store)
+            repartition = self.graph.draw_repartition(self.name or store)
             if not self._repartition or self.name is None:
-                self._repartition[:] = [drawn]
+                self._repartition[:] = [repartition]
             self.graph.add_repartition(self._repartition[0], self.node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
-        node = self.graph.processor(named, operation, parent)
+        node = self.graph.processor(processor_name, operation, parent)
         return KTable(self.graph, node, fields, self.key, sources, self.window, store)
 
     def _count(self, store: str | None, name: str | None) -> KTable:
-        named = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        return self._aggregate("KSTREAM-AGGREGATE-", name, named, Count(named, self.window), ("count",))
+        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
+        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, Count(store_name, self.window), ("count",))
 
     def _fold(self, value: Mapping[str, str], store: str | None, name: str | None) -> KTable:
         columns = []
@@ -307,37 +415,61 @@ class _Grouped(_Declared):
                         self._field(argument.strip(), f"aggregate, {column}")
             except ValueError as error:
                 self.graph.fault(f"aggregate, {column}: {error}", "Fold with those; compute on with map_values")
-        named = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        operation = Aggregate(named, tuple(columns), self.window)
-        return self._aggregate("KSTREAM-AGGREGATE-", name, named, operation, tuple(value))
+        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
+        operation = Aggregate(store_name, tuple(columns), self.window)
+        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
 
 
 @dataclass(frozen=True, eq=False)
 class KGroupedStream(_Grouped):
-    """A grouped stream."""
+    """A stream that is grouped by its key."""
 
     def windowed_by(self, windows: TimeWindows) -> TimeWindowedKStream:
-        """Each key anew in each tumbling window."""
+        """Aggregate each key anew in each tumbling window.
+
+        Args:
+            windows: As ``TimeWindows("1 minute")``.
+        """
         if not isinstance(windows, TimeWindows):
             self.graph.fault(f"windowed_by: {windows!r} is not a TimeWindows", "For example TimeWindows('1 minute')")
             windows = TimeWindows("1 minute")
-        for what in ("size", "grace"):
+        for parameter in ("size", "grace"):
             try:
-                if getattr(windows, f"{what}_ms") < (1 if what == "size" else 0):
+                if getattr(windows, f"{parameter}_ms") < (1 if parameter == "size" else 0):
                     self.graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
             except ValueError as error:
-                self.graph.fault(f"windowed_by: {what}: {error}", "For example TimeWindows('1 minute')")
+                self.graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
         return TimeWindowedKStream(
             self.graph, self.node, self.fields, self.key, self.sources, windows, self.repartition_required, self.name,
             self._repartition,
         )  # fmt: skip
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
-        """Count the records of each key in the state store ``store``; the value's field is ``count``."""
+        """Count the records of each key.
+
+        Args:
+            store: The name of the state store. Its changelog is ``<application.id>-<store>-changelog``.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table whose value has the field ``count``.
+        """
         return self._count(store, name)
 
     def aggregate(self, value: Mapping[str, str], *, store: str | None = None, name: str | None = None) -> KTable:
-        """Fold the records of each key: ``{"total": "sum(amount)", "mean": "avg(amount)"}``."""
+        """Aggregate the records of each key.
+
+        Example: ``grouped.aggregate({"total": "sum(amount)", "mean": "avg(amount)"}, store="totals")``
+
+        Args:
+            value: The fields of the result: name to one call of a function in
+                :data:`streamplan.model.operations.AGGREGATE_FUNCTIONS`.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with these fields.
+        """
         return self._fold(value, store, name)
 
     def reduce(
@@ -348,46 +480,61 @@ class KGroupedStream(_Grouped):
         store: str | None = None,
         name: str | None = None,
     ) -> KTable:
-        """Keep one record's value of each key: the latest, or that with the greatest or least expression.
+        """Keep the value of one record of each key: the latest, unless ``max_by`` or ``min_by`` is given.
 
-        Of two with equal expressions the later one is kept.
+        Args:
+            max_by: A Spark SQL expression. The record with the greatest is kept, and of equals the latest.
+            min_by: The same for the least. Give at most one of the two.
+            store: The name of the state store.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            A table with the fields of the stream.
         """
         if max_by is not None and min_by is not None:
             self.graph.fault("reduce: both max_by and min_by are given", "Choose one")
         by = max_by or min_by or LATEST
         self._field(by, "reduce")
-        named = self.graph.store_name(store, "KSTREAM-REDUCE-")
-        operation = Reduce(named, by, greatest=min_by is None)
-        return self._aggregate("KSTREAM-REDUCE-", name, named, operation, self.fields)
+        store_name = self.graph.store_name(store, "KSTREAM-REDUCE-")
+        operation = Reduce(store_name, by, greatest=min_by is None)
+        return self._aggregate("KSTREAM-REDUCE-", name, store_name, operation, self.fields)
 
 
 @dataclass(frozen=True, eq=False)
 class TimeWindowedKStream(_Grouped):
-    """A grouped stream, each key anew in each window."""
+    """A grouped stream that is aggregated anew in each window."""
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
-        """As :meth:`KGroupedStream.count`, for each key and window."""
+        """Count as :meth:`KGroupedStream.count` does, for each key and window."""
         return self._count(store, name)
 
     def aggregate(self, value: Mapping[str, str], *, store: str | None = None, name: str | None = None) -> KTable:
-        """As :meth:`KGroupedStream.aggregate`, for each key and window."""
+        """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window."""
         return self._fold(value, store, name)
 
 
 @dataclass(frozen=True, eq=False)
 class KTable(_Declared):
-    """The last value of each key, in the state store ``store``."""
+    """A table: the last value of each key.
+
+    Attributes:
+        store: The name of its state store.
+    """
 
     store: str = ""
     materialize: Callable[[], None] = lambda: None
-    """Called when something looks up in it: a table from a topic has a store only then."""
+    """Called when a join looks up in the table. A table from a topic has a state store only then."""
 
     def to_stream(self, *, name: str | None = None) -> KStream:
-        """Its updates."""
+        """The updates of the table as a stream.
+
+        Args:
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+        """
         node = self.graph.processor(self.graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self.node)
         return KStream(self.graph, node, self.fields, self.key, self.sources, self.window)
 
 
 def _word(expression: str) -> str | None:
-    """What the key is, where the expression is the bare name of a field."""
+    """The name of what the key is, if the expression is the bare name of a field."""
     return expression if expression.isidentifier() else None
