@@ -1,4 +1,4 @@
-"""The topology as it runs: source, processor and sink nodes, sub-topologies, state stores.
+"""The topology that runs: source, processor and sink nodes, sub-topologies, state stores.
 
 Source: ``org.apache.kafka.streams.processor.internals.InternalTopologyBuilder``.
 tests/integration/model/test_oracle.py compares :meth:`ProcessorTopology.describe` with the real library.
@@ -18,7 +18,7 @@ from streamplan.serdes.serde import Serde
 
 @dataclass(frozen=True)
 class Source:
-    """Reads a topic. ``value`` is the serde of a topic from outside; None for a repartition topic."""
+    """A node that reads a topic. ``value`` is the serde of a topic from outside, and None for a repartition topic."""
 
     name: str
     topic: str
@@ -28,6 +28,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Processor:
+    """A node that applies an operation to records."""
+
     name: str
     operation: Operation
     location: SourceLocation
@@ -44,12 +46,13 @@ class Processor:
 
     @property
     def writes_store(self) -> bool:
+        """Whether it writes a state store, and so a changelog. A join only reads one."""
         return self.store is not None and not isinstance(self.operation, Join)
 
 
 @dataclass(frozen=True)
 class Sink:
-    """Writes a topic. ``internal`` for a repartition topic."""
+    """A node that writes a topic. ``internal``: a repartition topic."""
 
     name: str
     topic: str
@@ -73,9 +76,12 @@ class TaskId:
 
 @dataclass(frozen=True)
 class Subtopology:
-    """Nodes connected by records or by a store, without a topic in between.
+    """Nodes that are connected by records or by a state store, without a topic between them.
 
-    ``nodes`` stand in the order in which records pass them; ``predecessors`` by the name of a node.
+    Attributes:
+        id: Its number, from 0.
+        nodes: In the order in which records pass them.
+        predecessors: The names of the nodes before each node, by its name.
     """
 
     id: int
@@ -84,26 +90,32 @@ class Subtopology:
 
     @property
     def sources(self) -> tuple[Source, ...]:
+        """Its source nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Source))
 
     @property
     def processors(self) -> tuple[Processor, ...]:
+        """Its processor nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Processor))
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
+        """Its sink nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Sink))
 
     @property
     def source_topics(self) -> tuple[str, ...]:
+        """The topics that it reads, by the names of the declaration."""
         return tuple(source.topic for source in self.sources)
 
     @property
     def sink_topics(self) -> tuple[str, ...]:
+        """The topics that it writes, by the names of the declaration, each once."""
         return tuple(dict.fromkeys(sink.topic for sink in self.sinks))
 
     @property
     def stores(self) -> tuple[str, ...]:
+        """The state stores that it writes."""
         return tuple(node.store for node in self.processors if node.writes_store and node.store is not None)
 
     @property
@@ -141,7 +153,7 @@ class Subtopology:
 
 @dataclass(frozen=True)
 class RepartitionTopic:
-    """``number_of_partitions`` is None where it follows from other topics."""
+    """A repartition topic. ``number_of_partitions`` is None if the count follows from other topics."""
 
     name: str
     number_of_partitions: int | None
@@ -150,9 +162,13 @@ class RepartitionTopic:
 
 @dataclass(frozen=True)
 class ProcessorTopology:
-    """``nodes`` in the order in which the library would add them; ``predecessors`` by the name of a node.
+    """All nodes of a topology.
 
-    ``copartition_groups``  sets of names of sources that must have equally many partitions
+    Attributes:
+        nodes: In the order in which the library adds them.
+        predecessors: The names of the nodes before each node, by its name.
+        repartition_topics: In the order of declaration.
+        copartition_groups: Sets of names of sources whose topics must have equal partition counts.
     """
 
     nodes: tuple[Node, ...]

@@ -1,8 +1,8 @@
-"""The logical graph behind a declaration, and the processor topology that it is written into.
+"""The logical graph of a declaration, and the processor topology that is built from it.
 
-``org.apache.kafka.streams.kstream.internals.InternalStreamsBuilder``: a node gets its number when it is declared, but
-is written to the topology in the order of build priorities, and a repartition node may be declared anew by a later
-aggregate of the same grouping. Numbers are drawn as there, also where a name was given.
+Source: ``org.apache.kafka.streams.kstream.internals.InternalStreamsBuilder``. A node gets its number when it is
+declared, but it is added to the topology in the order of build priorities. A later aggregate of the same grouping may
+declare a repartition node again. Numbers are drawn as the library draws them, also for a node with a given name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from streamplan.model.operations import Join, NullKeyFilter, Operation
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
 from streamplan.serdes.serde import Serde
 
-Written: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
+BuiltNodes: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
+"""Nodes of the processor topology, each with the names of its predecessors."""
 
 _STREAM, _TABLE, _REPARTITION = "stream", "table", "repartition topic"
 
@@ -27,10 +28,21 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 @dataclass(eq=False)
 class GraphNode:
-    """``write`` takes the names of the parents and gives the nodes with their predecessors. ``name`` is the last's."""
+    """A node of the logical graph.
+
+    Attributes:
+        name: The name of the last processor node that is built from it.
+        build: Takes the names of the parents, and gives the processor nodes.
+        location: The line that declares it.
+        parents: The nodes before it.
+        children: The nodes after it.
+        priority: Its place in the order in which nodes are built.
+        source: The source node that it becomes, if it reads a topic from outside.
+        repartition: The topic, if it is a repartition node.
+    """
 
     name: str
-    write: Callable[[tuple[str, ...]], Written]
+    build: Callable[[tuple[str, ...]], BuiltNodes]
     location: SourceLocation
     parents: list[GraphNode] = field(default_factory=list, repr=False)
     children: list[GraphNode] = field(default_factory=list, repr=False)
@@ -39,12 +51,18 @@ class GraphNode:
     repartition: RepartitionTopic | None = None
 
     def __lt__(self, other: GraphNode) -> bool:
-        return self.priority < other.priority  # priorities differ; the same node may be offered twice
+        return self.priority < other.priority  # Priorities differ. A node may be in the queue twice.
 
 
 @dataclass(frozen=True)
 class Repartition:
-    """The node of a repartition topic, the name of the source behind it, and those of the nodes before it."""
+    """The nodes around a repartition topic.
+
+    Attributes:
+        node: The node of the logical graph.
+        source: The name of the source node that reads the topic.
+        before: The names of the null-key filter and the sink that write it.
+    """
 
     node: GraphNode
     source: str
@@ -52,7 +70,14 @@ class Repartition:
 
 
 class StreamsGraph:
-    """Everything declared so far. Faults are collected, so that a file tells all of its own at once."""
+    """Everything that was declared so far.
+
+    Faults are collected, so that all faults of a file are reported at once.
+
+    Attributes:
+        faults: What is wrong with the declaration.
+        copartition_groups: Sets of names of sources that are joined.
+    """
 
     def __init__(self) -> None:
         self.faults: list[Diagnostic] = []
@@ -71,13 +96,16 @@ class StreamsGraph:
     # -- names
 
     def next_name(self, prefix: str) -> str:
-        """``newProcessorName``."""
+        """Draw the next number (``newProcessorName``)."""
         name = f"{prefix}{self._index:010d}"
         self._index += 1
         return name
 
     def name(self, given: str | None, prefix: str) -> str:
-        """``NamedInternal.orElseGenerateWithPrefix``: the number is drawn in either case."""
+        """The given name, or a generated one (``NamedInternal.orElseGenerateWithPrefix``).
+
+        The number is drawn in either case.
+        """
         generated = self.next_name(prefix)
         if given is None:
             return generated
@@ -85,7 +113,10 @@ class StreamsGraph:
         return given
 
     def store_name(self, given: str | None, prefix: str) -> str:
-        """``MaterializedInternal``: a number is drawn only for a store without a name."""
+        """The given name of a store, or a generated one (``MaterializedInternal``).
+
+        A number is drawn only for a store without a name.
+        """
         if given is None:
             name = self.next_name(f"{prefix}STATE-STORE-")
         else:
@@ -106,7 +137,7 @@ class StreamsGraph:
     # -- nodes
 
     def add(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
-        """``addGraphNode``. Added again, a node gets another parent and a later priority."""
+        """Add a node (``addGraphNode``). A node that is added again gets another parent and a later priority."""
         for parent in parents or (self._root,):
             if parent not in node.parents:
                 node.parents.append(parent)
@@ -116,17 +147,25 @@ class StreamsGraph:
         return node
 
     def processor(self, name: str, operation: Operation | Callable[[], Operation], *parents: GraphNode) -> GraphNode:
-        """``operation`` may be made when the topology is written, when all that depends on it is known."""
+        """Add a processor node.
+
+        Args:
+            name: Its name.
+            operation: What it does, or a function that gives it when the topology is built: by then it is known
+                whether something depends on the node.
+            *parents: The nodes before it.
+        """
         location = caller_location()
         self._take(name)
 
-        def write(before: tuple[str, ...]) -> Written:
-            made = operation() if callable(operation) else operation
-            return [(Processor(name, made, location), before)]
+        def build(before: tuple[str, ...]) -> BuiltNodes:
+            built = operation() if callable(operation) else operation
+            return [(Processor(name, built, location), before)]
 
-        return self.add(GraphNode(name, write, location), *parents)
+        return self.add(GraphNode(name, build, location), *parents)
 
     def source(self, name: str, topic: str, value: Serde) -> GraphNode:
+        """Add a source node that reads a stream."""
         self._take(name)
         self._read(topic, _STREAM)
         source = Source(name, topic, caller_location(), value)
@@ -135,24 +174,33 @@ class StreamsGraph:
     def table_source(
         self, source_name: str, name: str, topic: str, value: Serde, operation: Callable[[], Operation]
     ) -> GraphNode:
+        """Add a source node and the processor that fills a table from it."""
         location = caller_location()
         self._take(source_name)
         self._take(name)
         self._read(topic, _TABLE)
         source = Source(source_name, topic, location, value)
 
-        def write(before: tuple[str, ...]) -> Written:
+        def build(before: tuple[str, ...]) -> BuiltNodes:
             return [(source, ()), (Processor(name, operation(), location), (source_name,))]
 
-        return self.add(GraphNode(name, write, location))
+        return self.add(GraphNode(name, build, location))
 
     def sink(self, name: str, topic: str, parent: GraphNode) -> GraphNode:
+        """Add a sink node that writes a topic from outside."""
         self._take(name)
         sink = Sink(name, topic, caller_location())
         return self.add(GraphNode(name, lambda before: [(sink, before)], sink.location), parent)
 
     def draw_repartition(self, prefix: str, number_of_partitions: int | None = None) -> Repartition:
-        """The nodes around a repartition topic, not yet added (``KStreamImpl.createRepartitionedSource``)."""
+        """Draw the names of the nodes around a repartition topic (``KStreamImpl.createRepartitionedSource``).
+
+        The nodes are not added: :meth:`add_repartition` does that.
+
+        Args:
+            prefix: The topic is ``<prefix>-repartition``.
+            number_of_partitions: Its partitions; None for a count that follows from other topics.
+        """
         location = caller_location()
         topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
         sink, null_key_filter, source = (
@@ -161,7 +209,7 @@ class StreamsGraph:
         if not _GENERATED.fullmatch(prefix):
             sink, null_key_filter, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
 
-        def write(before: tuple[str, ...]) -> Written:
+        def build(before: tuple[str, ...]) -> BuiltNodes:
             return [
                 (Processor(null_key_filter, NullKeyFilter(), location), before),
                 (Sink(sink, topic, location, internal=True), (null_key_filter,)),
@@ -169,18 +217,25 @@ class StreamsGraph:
             ]
 
         described = RepartitionTopic(topic, number_of_partitions, location)
-        return Repartition(GraphNode(source, write, location, repartition=described), source, (null_key_filter, sink))
+        return Repartition(GraphNode(source, build, location, repartition=described), source, (null_key_filter, sink))
 
     def add_repartition(self, repartition: Repartition, parent: GraphNode) -> None:
+        """Add the nodes around a repartition topic, or another parent of nodes that were added before."""
         topic = repartition.node.repartition
-        # One that is declared again is already read.
+        # A topic that is declared again is already read.
         if topic is not None and not repartition.node.parents and self._read(topic.name, _REPARTITION):
             for name in (*repartition.before, repartition.source):
                 self._take(name)
         self.add(repartition.node, parent)
 
     def _read(self, topic: str, reader: str) -> bool:
-        """``validateTopicNotAlreadyRegistered``: a topic has one source node. Those of streams are merged into one."""
+        """Record a fault if the topic is read already (``validateTopicNotAlreadyRegistered``).
+
+        A topic has one source node. The source nodes of several streams of one topic are merged into one.
+
+        Returns:
+            Whether the topic may be read.
+        """
         if topic not in self._readers:
             self._readers[topic] = (reader, caller_location())
             return True
@@ -206,7 +261,7 @@ class StreamsGraph:
     # -- the topology
 
     def build(self) -> ProcessorTopology:
-        """``buildAndOptimizeTopology`` without optimizations."""
+        """Build the processor topology (``buildAndOptimizeTopology`` without optimizations)."""
         merged = self._merged_sources()
         nodes: list[Node] = []
         predecessors: dict[str, tuple[str, ...]] = {}
@@ -217,9 +272,9 @@ class StreamsGraph:
         while queue:
             _, graph_node = heapq.heappop(queue)
             if id(graph_node) in written or any(id(parent) not in written for parent in graph_node.parents):
-                continue  # or it is offered again by the parent that is missing
+                continue  # The parent that is missing puts it into the queue again.
             if graph_node.name not in merged:
-                for node, before in graph_node.write(_parents(graph_node, merged)):
+                for node, before in graph_node.build(_parents(graph_node, merged)):
                     nodes.append(node)
                     predecessors[node.name] = before
                 if graph_node.repartition is not None:
@@ -231,7 +286,7 @@ class StreamsGraph:
         return ProcessorTopology(tuple(nodes), predecessors, tuple(repartition_topics), tuple(groups))
 
     def faults_of_order(self) -> Iterator[Diagnostic]:
-        """What can be seen only in the topology as it is written."""
+        """The faults that can be seen only in the topology that is built."""
         built = self.build()
         internal = {topic.name: topic.location for topic in built.repartition_topics}
         stores: set[str | None] = set()
@@ -255,7 +310,7 @@ class StreamsGraph:
                     )
 
     def _merged_sources(self) -> dict[str, str]:
-        """``mergeDuplicateSourceNodes``: by the name of a later source of the same topic that of the first."""
+        """By the name of a later source the name of the first of the same topic (``mergeDuplicateSourceNodes``)."""
         first: dict[str, str] = {}
         merged: dict[str, str] = {}
         for node in self._root.children:
@@ -265,8 +320,11 @@ class StreamsGraph:
 
 
 def _parents(node: GraphNode, merged: dict[str, str]) -> tuple[str, ...]:
-    """Their names. The first source of a topic, taking over the children of a later one, comes last among them."""
+    """The names of a node's parents.
+
+    The first source of a topic takes over the children of a later one, and comes last among their parents.
+    """
     names = [parent.name for parent in node.parents]
-    kept = [name for name in names if name not in merged]
-    taken_over = [first for later, first in merged.items() if later in names]
-    return tuple(dict.fromkeys(kept + taken_over))
+    unmerged = [name for name in names if name not in merged]
+    first_sources = [first for later, first in merged.items() if later in names]
+    return tuple(dict.fromkeys(unmerged + first_sources))
