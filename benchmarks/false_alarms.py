@@ -33,7 +33,7 @@ def main() -> None:
     cluster = KafkaCluster(Stack(settings).kafka.brokers)
     outcomes: Counter[tuple[str, str]] = Counter()
     seconds: dict[str, list[float]] = {}
-    source = application.aggregations[0].source if application.aggregations else application.tasks[0].sources[0]
+    source = application.aggregations[0].source if application.aggregations else application.subtopologies[0].sources[0]
 
     def written() -> int:
         return sum(offsets.last_stable for offsets in cluster.offsets(source).values())

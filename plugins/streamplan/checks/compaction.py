@@ -35,7 +35,7 @@ _OTHERWISE = {
 _STOPPED = "has the log cleaner stopped? The leader's log-cleaner.log tells; uncleanable-partitions-count should be 0"
 
 
-def is_judged(spec: TopicSpec) -> bool:
+def is_compacted(spec: TopicSpec) -> bool:
     """Changelogs, and topics that were declared to be tables."""
     compacted = "compact" in words(spec.configs.get("cleanup.policy", ""))
     return spec.role is TopicRole.CHANGELOG or (spec.role is TopicRole.SOURCE and compacted)
@@ -60,7 +60,7 @@ class CompactionCheck(Check):
 
     def applies_to(self, application: Application) -> NotApplicable | None:
         """Require a changelog, or a topic that is declared to be a table."""
-        return None if any(map(is_judged, application.topics)) else NotApplicable("there is no changelog or table")
+        return None if any(map(is_compacted, application.topics)) else NotApplicable("there is no changelog or table")
 
     def configure(self, context: CheckContext) -> Check:
         """Take whether to read every record."""
@@ -68,7 +68,7 @@ class CompactionCheck(Check):
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the configs and the superseded records of compacted topics; see :class:`Check`."""
-        specs = [spec for spec in application.topics if is_judged(spec)]
+        specs = [spec for spec in application.topics if is_compacted(spec)]
         if not specs:
             raise CouldNotLook(
                 f"{application.application_id} has nothing that is compacted",

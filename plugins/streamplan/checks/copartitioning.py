@@ -17,19 +17,22 @@ from streamplan.model.topics import ObservedTopic, TopicSpec
 from streamplan.model.windows import without_suffix
 
 NAMED_KEYS = 20
-"""So many misplaced keys of a topic get a row each; the others are counted."""
+"""So many misplaced keys of a topic get a row each. The others are counted."""
 
 ENOUGH_KEYS = 5
-"""So many misplaced keys, all where CRC32 puts them, tell its pattern."""
+"""So many misplaced keys tell that their producers place keys by CRC32."""
 
 SAMPLED_RANGES = 20
-"""Of each partition, where a topic has more records than are looked at."""
+"""The number of ranges that are read of each partition, where a topic has more records than are looked at."""
 
 _CACHED_KEYS = 1_000_000
+"""So many keys of a partition are known to be in place before they are forgotten and computed again."""
 
 
 @dataclass
 class _Misplaced:
+    """A key that lies in a partition where it does not belong."""
+
     partition: int
     belongs: int
     first_offset: int
@@ -38,9 +41,13 @@ class _Misplaced:
 
 @dataclass
 class _Placement:
-    """``sampled``: out of so many offsets; 0 when every record was looked at.
+    """Where the records of a topic lie.
 
-    ``all_crc32``: whether all keys, also those in their place, lie where CRC32 puts them; told where some do not
+    Attributes:
+        records: The number of records that were looked at.
+        sampled: The number of offsets of which they are a sample; 0 when every record was looked at.
+        all_crc32: Whether all keys, also those in place, lie where CRC32 puts them.
+        keys: The misplaced keys, by key and partition.
     """
 
     records: int = 0
@@ -51,15 +58,15 @@ class _Placement:
     def add(self, part: _Placement) -> None:
         self.records += part.records
         self.all_crc32 &= part.all_crc32
-        for at, found in part.keys.items():
-            before = self.keys.setdefault(at, found)
-            if before is not found:
-                before.records += found.records
-                before.first_offset = min(before.first_offset, found.first_offset)
+        for at, misplaced in part.keys.items():
+            before = self.keys.setdefault(at, misplaced)
+            if before is not misplaced:
+                before.records += misplaced.records
+                before.first_offset = min(before.first_offset, misplaced.first_offset)
 
     @property
     def wrong(self) -> int:
-        return sum(found.records for found in self.keys.values())
+        return sum(misplaced.records for misplaced in self.keys.values())
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ class CopartitioningCheck(Check):
         written = 0
         for spec in application.keyed:
             offsets = cluster.offsets(spec.name)
-            written += sum(found.last_stable for found in offsets.values())
+            written += sum(partition.last_stable for partition in offsets.values())
             yield from _placement(application, cluster, spec, observed[spec.name].partitions, offsets)
         if not written:
             subject = f"the placement of records of {application.application_id}"
@@ -109,11 +116,11 @@ class CopartitioningCheck(Check):
 
 def _counts(application: Application, observed: Mapping[str, ObservedTopic]) -> Iterable[Observation]:
     specs = {spec.name: spec for spec in application.keyed}
-    for tasks in application.tasks:
-        for topic in (*tasks.sources, *tasks.changelogs):
+    for subtopology in application.subtopologies:
+        for topic in (*subtopology.sources, *subtopology.changelogs):
             if topic in specs:
                 expected = specs[topic].partitions
-                yield Observation(f"{topic}: partitions ({tasks.name})", expected, observed[topic].partitions)
+                yield Observation(f"{topic}: partitions ({subtopology.name})", expected, observed[topic].partitions)
     for group in application.groups:
         counts = {topic: observed[topic].partitions for topic in sorted(group)}
         listed = ", ".join(f"{topic}={count}" for topic, count in counts.items())
@@ -128,29 +135,31 @@ def _placement(
     application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
 ) -> Iterable[Observation]:
     topic = spec.name
-    found = attempt(lambda: _scan(application, cluster, spec, partitions, cluster.offsets(topic)))
-    purged = (
-        " (consumed and purged)" if not found.records and any(item.high_watermark for item in offsets.values()) else ""
-    )
+    placement = attempt(lambda: _scan(application, cluster, spec, partitions, cluster.offsets(topic)))
+    is_purged = not placement.records and any(partition.high_watermark for partition in offsets.values())
+    purged = " (consumed and purged)" if is_purged else ""
     sample = (
-        f" (a sample out of {found.sampled:,} offsets: with 95% confidence at most 1 record in"
-        f" {max(found.records // 3, 1):,} lies elsewhere, if such records are spread evenly)"
-        if found.sampled
+        f" (a sample out of {placement.sampled:,} offsets: with 95% confidence at most 1 record in"
+        f" {max(placement.records // 3, 1):,} lies elsewhere, if such records are spread evenly)"
+        if placement.sampled
         else ""
     )
     yield Observation(
-        f"{topic}: records in the partition of their key{purged}{sample}", found.records, found.records - found.wrong
+        f"{topic}: records in the partition of their key{purged}{sample}",
+        placement.records,
+        placement.records - placement.wrong,
     )
-    for (key, _), misplaced in list(found.keys.items())[:NAMED_KEYS]:
+    for (key, _), misplaced in list(placement.keys.items())[:NAMED_KEYS]:
         yield Observation(
             f"{topic}: key {spec.key_text(key)}",
             f"partition {misplaced.belongs}",
             f"partition {misplaced.partition} ({misplaced.records} records, first at offset {misplaced.first_offset})",
         )
-    if len(found.keys) > NAMED_KEYS:
-        yield Observation(f"{topic}: further misplaced keys", 0, len(found.keys) - NAMED_KEYS)
-    several = len(found.keys) >= ENOUGH_KEYS  # of a few, some are bound to lie there by chance
-    if found.keys and _is_crc32(spec, found.keys, partitions) and (several or found.all_crc32):
+    if len(placement.keys) > NAMED_KEYS:
+        yield Observation(f"{topic}: further misplaced keys", 0, len(placement.keys) - NAMED_KEYS)
+    # A few keys may lie where CRC32 puts them by chance.
+    several = len(placement.keys) >= ENOUGH_KEYS
+    if placement.keys and _is_crc32(spec, placement.keys, partitions) and (several or placement.all_crc32):
         yield Observation(
             f"{topic}: the partitioner of its producers",
             "murmur2, in librdkafka partitioner=murmur2_random",
@@ -165,8 +174,8 @@ def _is_crc32(spec: TopicSpec, keys: Iterable[tuple[bytes, int]], partitions: in
 def _scan(
     application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
 ) -> _Placement:
-    """Committed records, all or a sample of them. Records without a key belong anywhere."""
-    total = sum(found.last_stable - found.log_start for found in offsets.values())
+    """Look at all committed records of a topic or at a sample. Records without a key belong in any partition."""
+    total = sum(partition.last_stable - partition.log_start for partition in offsets.values())
     placement = _Placement(sampled=total if total > application.limits.scanned_records else 0)
     place = partial(_place, application, spec, partitions)
     for ranges in _ranges(offsets, application.limits.scanned_records):
@@ -208,24 +217,24 @@ def _note(
 ) -> None:
     for offset, key in zip(offsets, keys, strict=True):
         if key is not None and key in wrong:
-            found = placement.keys.setdefault((key, partition), _Misplaced(partition, wrong[key], offset))
-            found.records += 1
+            misplaced = placement.keys.setdefault((key, partition), _Misplaced(partition, wrong[key], offset))
+            misplaced.records += 1
 
 
 def _ranges(offsets: Mapping[int, Offsets], most: int) -> Iterable[Mapping[int, tuple[int, int]]]:
-    """What is read: everything, or ranges spread at random over each partition that hold about ``most`` records."""
-    total = sum(found.last_stable - found.log_start for found in offsets.values())
+    """Yield what is read: everything, or random ranges of each partition that hold about ``most`` records in all."""
+    total = sum(partition.last_stable - partition.log_start for partition in offsets.values())
     if total <= most:
-        yield {number: (found.log_start, found.last_stable) for number, found in offsets.items()}
+        yield {number: (partition.log_start, partition.last_stable) for number, partition in offsets.items()}
         return
     random = Random(total)
     for step in range(SAMPLED_RANGES):
         ranges = {}
-        for number, found in offsets.items():
-            stretch = (found.last_stable - found.log_start) / SAMPLED_RANGES
+        for number, partition in offsets.items():
+            stretch = (partition.last_stable - partition.log_start) / SAMPLED_RANGES
             length = stretch * most / total
-            first = found.log_start + step * stretch + random.random() * (stretch - length)
-            ranges[number] = (int(first), min(int(first + length) + 1, found.last_stable))
+            first = partition.log_start + step * stretch + random.random() * (stretch - length)
+            ranges[number] = (int(first), min(int(first + length) + 1, partition.last_stable))
         yield ranges
 
 

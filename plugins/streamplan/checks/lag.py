@@ -1,8 +1,8 @@
-"""Lag and liveness: does every stream task stand where it should, and does it move?
+"""Lag and liveness: is the position of every stream task right, and does it move?
 
 Positions are those of the consumer group ``<application.id>``. A position may stay before the last offsets of a
-partition when these hold transaction markers or aborted records alone (Kafka Streams' ``StreamTask.findOffset`` passes
-them, other libraries do not): what is left to process are the committed records behind it, which are read.
+partition when these offsets hold only transaction markers or aborted records. (Kafka Streams' ``StreamTask.findOffset``
+passes them, other libraries do not.) So the check reads the committed records behind a position: they are unprocessed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from streamplan.errors import CouldNotLook
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
 
 LAG_DEADLINE = Deadline(seconds=90.0, interval=0.25)
-"""Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), a slow micro-batch, or a restart takes."""
+"""Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), than a slow micro-batch, and than a restart."""
 
 COUNTED_OFFSETS = 10_000
-"""So many offsets of a partition are read to count what is to process; of more the number is that of offsets."""
+"""So many offsets of a partition are read to count unprocessed records. Of more, the offsets are counted."""
 
 _HEALTHY = "caught up or moving"
 
 
 @dataclass(frozen=True)
-class _Waiting:
-    """Committed records that are to process. ``oldest`` is the timestamp, in ms, of the one whose turn it is.
+class _Unprocessed:
+    """Committed records behind a position.
 
-    ``exact``  else ``records`` is the number of offsets
+    Attributes:
+        records: Their number.
+        exact: Whether that is the number of records, and not of offsets.
+        oldest: The timestamp of the next record, in ms since the epoch.
     """
 
     records: int = 0
@@ -42,20 +45,30 @@ class _Waiting:
 
 @dataclass
 class _Input:
-    """A partition that a stream task reads, as first seen; ``position`` and ``offsets`` as last seen.
+    """A partition that a stream task reads.
 
-    ``task``   those of one task move together
-    ``moved``  whether its position was seen to move
+    Attributes:
+        task: The stream task; the positions of one task move together.
+        topic: The topic.
+        partition: The partition.
+        first_position: The smallest position that was seen.
+        first_last_stable: The last stable offset at the first look.
+        position: The position at the last look.
+        offsets: The offsets at the last look.
+        unprocessed: The records behind the position when they were last counted.
+        beyond_end: Whether the position was beyond the end at the last look.
+        moved: Whether the position was seen to move.
+        transaction_moved: Whether the last stable offset was seen to move.
     """
 
     task: str
     topic: str
     partition: int
     first_position: int | None
-    first_stable: int
+    first_last_stable: int
     position: int | None
     offsets: Offsets
-    waiting: _Waiting = _Waiting()
+    unprocessed: _Unprocessed = _Unprocessed()
     beyond_end: bool = False
     moved: bool = False
     transaction_moved: bool = False
@@ -70,16 +83,19 @@ class _Input:
 
     @property
     def deleted(self) -> int:
-        """Offsets that were deleted before they were processed. A single one, the last of all, is a marker's."""
+        """The number of offsets that were deleted before they were processed.
+
+        A single one behind the last record is that of a transaction's marker.
+        """
         gap = max(self.offsets.log_start - self.position, 0) if self.position is not None else 0
-        return gap if gap > 1 or self.waiting.records else 0
+        return gap if gap > 1 or self.unprocessed.records else 0
 
     @property
     def open_transaction(self) -> bool:
         return self.offsets.last_stable < self.offsets.high_watermark and not self.transaction_moved
 
     def see(self, before: Mapping[int, int], offsets: Mapping[int, Offsets], after: Mapping[int, int]) -> None:
-        """``before`` and ``after`` are the positions around ``offsets``, for ends and positions grow all the time."""
+        """Take in a look. ``before`` and ``after`` are the positions around it, since ends and positions grow."""
         self.offsets = offsets[self.partition]
         early, late = before.get(self.partition), after.get(self.partition)
         self.beyond_end = early is not None and early > self.offsets.high_watermark
@@ -88,7 +104,7 @@ class _Input:
             first = self.first_position
             self.moved |= first is None or late > first
             self.first_position = late if first is None else min(first, late)  # it may be reset meanwhile
-        self.transaction_moved |= self.offsets.last_stable > self.first_stable
+        self.transaction_moved |= self.offsets.last_stable > self.first_last_stable
 
 
 @dataclass(frozen=True)
@@ -113,19 +129,18 @@ class LagCheck(Check):
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the aggregator and each stream task; see :class:`Check`."""
         rows = list(_alive(self.aggregator, self.now()))
-        topics = list(dict.fromkeys(topic for tasks in application.tasks for topic in tasks.sources))
-        existing(cluster, topics)
+        existing(cluster, application.sources)
         inputs = _inputs(application, cluster)
         _count(application.application_id, cluster, inputs)
         seen_at = self.now()
         _watch(application.application_id, cluster, inputs, self.deadline)
-        suspects = [found for found in inputs if found.waiting.records and not found.moved]
+        suspects = [item for item in inputs if item.unprocessed.records and not item.moved]
         if suspects:
             _count(application.application_id, cluster, suspects)
             seen_at = self.now()
-        for found in inputs:
-            rows += _rows(application, found, inputs, self.deadline, seen_at)
-        if not any(found.offsets.high_watermark for found in inputs) and all(row.agrees for row in rows):
+        for item in inputs:
+            rows += _rows(application, item, inputs, self.deadline, seen_at)
+        if not any(item.offsets.high_watermark for item in inputs) and all(row.agrees for row in rows):
             subject = f"the lag of {application.application_id}"
             raise CouldNotLook(subject, expected="at least 1 record", observed="none")
         return rows
@@ -146,19 +161,19 @@ def _alive(status: AggregatorStatus | None, now: float) -> Iterable[Observation]
 
 def _inputs(application: Application, cluster: Cluster) -> list[_Input]:
     inputs: dict[tuple[str, int], _Input] = {}
-    for tasks in application.tasks:
-        for topic in tasks.sources:
+    for subtopology in application.subtopologies:
+        for topic in subtopology.sources:
             before, offsets, after = _ask(application.application_id, cluster, topic)
-            for number, seen in sorted(offsets.items()):
-                position = after.get(number)
-                found = _Input(_task(tasks, topic, number), topic, number, position, seen.last_stable, position, seen)
-                found.see(before, offsets, after)
-                inputs.setdefault((topic, number), found)
+            for number, ends in sorted(offsets.items()):
+                position, task = after.get(number), _task(subtopology, topic, number)
+                item = _Input(task, topic, number, position, ends.last_stable, position, ends)
+                item.see(before, offsets, after)
+                inputs.setdefault((topic, number), item)
     return list(inputs.values())
 
 
-def _task(tasks: SubtopologyTopics, topic: str, partition: int) -> str:
-    return f"{topic}-{partition}" if tasks.id is None else f"{tasks.id}_{partition}"
+def _task(subtopology: SubtopologyTopics, topic: str, partition: int) -> str:
+    return f"{topic}-{partition}" if subtopology.id is None else f"{subtopology.id}_{partition}"
 
 
 def _ask(
@@ -168,19 +183,19 @@ def _ask(
 
 
 def _watch(group: str, cluster: Cluster, inputs: Sequence[_Input], deadline: Deadline) -> None:
-    """Look again until all that is suspicious has moved, or the deadline is over.
+    """Look again until everything suspicious has moved, or until the deadline.
 
-    A position beyond the end is waited for, too: a new leader's end may be behind for as long as it waits for its
-    followers.
+    A position beyond the end is suspicious, too: the end that a new leader tells may be too small for as long as the
+    leader waits for its followers.
     """
     suspicious = _suspicious(inputs)
     if suspicious:
         for _ in deadline.waits():
             for topic in sorted(_companions(suspicious, inputs)):
                 seen = _ask(group, cluster, topic)
-                for found in inputs:
-                    if found.topic == topic:
-                        found.see(*seen)
+                for item in inputs:
+                    if item.topic == topic:
+                        item.see(*seen)
             suspicious = _suspicious(inputs)
             if not suspicious:
                 break
@@ -189,40 +204,42 @@ def _watch(group: str, cluster: Cluster, inputs: Sequence[_Input], deadline: Dea
 def _suspicious(inputs: Sequence[_Input]) -> set[str]:
     """Return the topics with a partition that may be in trouble."""
     return {
-        found.topic
-        for found in inputs
-        if found.open_transaction or found.beyond_end or (found.waiting.records and not _moves(found, inputs))
+        item.topic
+        for item in inputs
+        if item.open_transaction or item.beyond_end or (item.unprocessed.records and not _moves(item, inputs))
     }
 
 
 def _companions(topics: set[str], inputs: Sequence[_Input]) -> set[str]:
-    """Those topics, and what the same tasks read besides."""
-    tasks = {found.task for found in inputs if found.topic in topics}
-    return {found.topic for found in inputs if found.task in tasks}
+    """Return these topics, and what the same tasks read besides."""
+    tasks = {item.task for item in inputs if item.topic in topics}
+    return {item.topic for item in inputs if item.task in tasks}
 
 
-def _moves(found: _Input, inputs: Sequence[_Input]) -> bool:
-    """Whether its task moves. A task takes the oldest record of all it reads, so that one topic may have to wait.
+def _moves(item: _Input, inputs: Sequence[_Input]) -> bool:
+    """Whether the task of an input moves.
 
-    (``org.apache.kafka.streams.processor.internals.PartitionGroup``.) Where there is no position at all, that is an
-    excuse only as long as others have older records: those of a topic once read are committed.
+    A task takes the oldest record of all its topics (``org.apache.kafka.streams.processor.internals.PartitionGroup``).
+    So one topic may have to wait while another one moves. An input without any position may wait only while the others
+    have older records: once a topic is read, its position is committed.
     """
-    if found.moved:
+    if item.moved:
         return True
-    others = [other for other in inputs if other.task == found.task and other.moved]
-    if found.position is not None:
+    others = [other for other in inputs if other.task == item.task and other.moved]
+    if item.position is not None:
         return bool(others)
-    oldest = found.waiting.oldest
+    oldest = item.unprocessed.oldest
     return any(
-        oldest is not None and other.waiting.oldest is not None and other.waiting.oldest <= oldest for other in others
+        oldest is not None and other.unprocessed.oldest is not None and other.unprocessed.oldest <= oldest
+        for other in others
     )
 
 
 def _count(group: str, cluster: Cluster, inputs: Sequence[_Input]) -> None:
-    """Count what is to process in each."""
+    """Count the unprocessed records of each input."""
     by_topic: dict[str, dict[int, _Input]] = {}
-    for found in inputs:
-        by_topic.setdefault(found.topic, {})[found.partition] = found
+    for item in inputs:
+        by_topic.setdefault(item.topic, {})[item.partition] = item
     for topic, partitions in by_topic.items():
         attempt(partial(_count_topic, group, cluster, topic, partitions))
 
@@ -232,15 +249,15 @@ def _count_topic(group: str, cluster: Cluster, topic: str, partitions: Mapping[i
         _count_records(cluster, topic, partitions)
     except RecordsGone:
         seen = _ask(group, cluster, topic)
-        for found in partitions.values():
-            found.see(*seen)
+        for item in partitions.values():
+            item.see(*seen)
         raise
 
 
 def _count_records(cluster: Cluster, topic: str, partitions: Mapping[int, _Input]) -> None:
     whole = {
-        number: (max(found.position or 0, found.offsets.log_start), found.offsets.last_stable)
-        for number, found in partitions.items()
+        number: (max(item.position or 0, item.offsets.log_start), item.offsets.last_stable)
+        for number, item in partitions.items()
     }
     ranges = {number: (first, min(last, first + COUNTED_OFFSETS)) for number, (first, last) in whole.items()}
     records = dict.fromkeys(ranges, 0)
@@ -258,51 +275,51 @@ def _count_records(cluster: Cluster, topic: str, partitions: Mapping[int, _Input
                     break
             exact = number not in oldest
         count = records[number] if exact else last - first
-        partitions[number].waiting = _Waiting(count, exact, oldest.get(number))
+        partitions[number].unprocessed = _Unprocessed(count, exact, oldest.get(number))
 
 
 def _rows(
-    application: Application, found: _Input, inputs: Sequence[_Input], deadline: Deadline, now: float
+    application: Application, item: _Input, inputs: Sequence[_Input], deadline: Deadline, now: float
 ) -> Iterable[Observation]:
-    waiting, group = found.waiting, application.application_id
-    age = now - waiting.oldest / 1000 if waiting.oldest is not None and waiting.oldest >= 0 else None
-    subject = f"{found.title}: "
-    if waiting.records:
-        records = f"{waiting.records:,} record{'s' if waiting.records > 1 else ''} to process"
-        subject += records if waiting.exact else f"up to {records}"
+    unprocessed, group = item.unprocessed, application.application_id
+    age = now - unprocessed.oldest / 1000 if unprocessed.oldest is not None and unprocessed.oldest >= 0 else None
+    subject = f"{item.title}: "
+    if unprocessed.records:
+        records = f"{unprocessed.records:,} record{'s' if unprocessed.records > 1 else ''} to process"
+        subject += records if unprocessed.exact else f"up to {records}"
         subject += f", the oldest {_duration(age)} old" if age is not None else ""
     else:
         subject += "no record to process"
     within = f"within {deadline.seconds:g} s"
-    if found.beyond_end:
+    if item.beyond_end:
         yield Observation(
-            f"{found.title}: position of group {group}",
-            f"at most {found.offsets.high_watermark}, the end of the partition",
-            f"{found.position}: was the topic recreated or truncated?",
+            f"{item.title}: position of group {group}",
+            f"at most {item.offsets.high_watermark}, the end of the partition",
+            f"{item.position}: was the topic recreated or truncated?",
         )
-    elif found.deleted:
+    elif item.deleted:
         yield Observation(
-            f"{found.title}: position of group {group}",
-            f"at least {found.offsets.log_start}, the start of the partition",
-            f"{found.position}: {found.deleted:,} offsets were deleted before they were processed",
+            f"{item.title}: position of group {group}",
+            f"at least {item.offsets.log_start}, the start of the partition",
+            f"{item.position}: {item.deleted:,} offsets were deleted before they were processed",
         )
-    elif not waiting.records or _moves(found, inputs):
+    elif not unprocessed.records or _moves(item, inputs):
         yield Observation(subject, _HEALTHY, _HEALTHY)
-    elif found.position is None:
+    elif item.position is None:
         yield Observation(subject, f"a committed position of group {group}", f"none {within}")
     else:
-        yield Observation(subject, _HEALTHY, f"has not moved {within}", f"since {found.name} offset {found.position}")
-    if found.open_transaction:
+        yield Observation(subject, _HEALTHY, f"has not moved {within}", f"since {item.name} offset {item.position}")
+    if item.open_transaction:
         yield Observation(
-            f"{found.name}: transactions",
+            f"{item.name}: transactions",
             f"each ends {within}",
-            f"one is open since offset {found.offsets.last_stable}, and what follows cannot be read",
+            f"one is open since offset {item.offsets.last_stable}, and what follows cannot be read",
             "its producer is named by kafka-transactions.sh find-hanging",
         )
     bound = application.limits.lag_seconds
     if bound is not None:
         seconds = round(max(age or 0.0, 0.0), 1)
-        yield limit(f"{found.title}: age of the oldest record to process", seconds, bound, " s")
+        yield limit(f"{item.title}: age of the oldest record to process", seconds, bound, " s")
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Names and assignment size: what Kafka refuses beyond a limit, seen before it is reached."""
+"""Names and assignment size: does the application stay below the limits beyond which Kafka refuses it?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import TopicRole
 
 NEAR_PERCENT = 95
-"""Of a limit: the next longer name of a store, or the next topic, may be beyond it."""
+"""So much of a limit may be used. The next longer name of a store, or the next topic, could be beyond the limit."""
 
 GROUPS_TOPIC = "__consumer_offsets"
 
@@ -44,27 +44,27 @@ class NamesCheck(Check):
             yield _metadata(application, cluster)
 
 
-def _near(most: int) -> int:
-    return most * NEAR_PERCENT // 100
+def _near(limit: int) -> int:
+    return limit * NEAR_PERCENT // 100
 
 
-def _collisions(own: set[str], existing: Iterable[str]) -> Iterable[Observation]:
-    """Topics that the names of metrics do not tell from the application's: ``.`` becomes ``_`` there.
+def _collisions(application_topics: set[str], existing: Iterable[str]) -> Iterable[Observation]:
+    """Yield the topics that metrics cannot tell from the application's: in names of metrics ``.`` becomes ``_``.
 
-    Kafka refuses to create the second of two (``Topic.hasCollision``, ``ReplicationControlManager``), so that the
-    application's may never come to exist; before that it only warned.
+    Kafka refuses to create the second of two such topics (``Topic.hasCollision``, ``ReplicationControlManager``), so
+    that a topic of the application may never exist. Older versions of Kafka only warn.
     """
     alike: Mapping[str, set[str]] = defaultdict(set)
-    for name in chain(own, existing):
+    for name in chain(application_topics, existing):
         alike[name.replace(".", "_")].add(name)
     subject = "topics whose names differ from {} in '.' and '_' alone"
     yield Observation(
         subject.format("the application's"),
         0,
-        sum(len(names) - 1 for names in alike.values() if names & own),
+        sum(len(names) - 1 for names in alike.values() if names & application_topics),
     )
     for names in alike.values():
-        for name in sorted(names & own):
+        for name in sorted(names & application_topics):
             if others := sorted(names - {name}):
                 yield Observation(
                     subject.format(name), "none", ", ".join(others), "Kafka refuses the second of them: rename one"
@@ -72,17 +72,18 @@ def _collisions(own: set[str], existing: Iterable[str]) -> Iterable[Observation]
 
 
 def _metadata(application: Application, cluster: Cluster) -> Observation:
-    """With an instance for each stream task, the most that is of use. Of a declared application alone.
+    """Compare the size of the group's metadata with the limit, for an instance for each stream task.
 
-    A discovered one may be far below that number for good, and how many instances it has is not asked here.
+    More instances than that are of no use. A discovered application may always run with far fewer instances, and how
+    many it has is not known here. So this row is for declared applications.
     """
     partitions = {spec.name: spec.partitions for spec in application.topics}
     topics = {
-        TaskId(number, partition): tuple(name for name in tasks.sources if partitions[name] > partition)
-        for number, tasks in enumerate(application.tasks)
-        for partition in range(max((partitions[name] for name in tasks.sources), default=0))
+        TaskId(number, partition): tuple(name for name in subtopology.sources if partitions[name] > partition)
+        for number, subtopology in enumerate(application.subtopologies)
+        for partition in range(max((partitions[name] for name in subtopology.sources), default=0))
     }
-    stateful = {task for task in topics if application.tasks[task.subtopology].changelogs}
+    stateful = {task for task in topics if application.subtopologies[task.subtopology].changelogs}
     size = metadata_size(application.application_id, topics, stateful, instances=len(topics))
     groups = cluster.topics([GROUPS_TOPIC]).get(GROUPS_TOPIC)
     most = int(groups.configs.get("max.message.bytes", MAX_MESSAGE_BYTES)) if groups else MAX_MESSAGE_BYTES

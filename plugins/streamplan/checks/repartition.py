@@ -1,4 +1,4 @@
-"""Repartition topics: can a record get lost in one before it is consumed?"""
+"""Repartition topics: can a record be lost in one before it is consumed?"""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ LOSSLESS: Mapping[str, tuple[str, str]] = {
     "retention.ms": ("-1", "records that are not consumed yet can be deleted; Kafka Streams purges consumed ones"),
     "retention.bytes": ("-1", "records that are not consumed yet can be deleted; Kafka Streams purges consumed ones"),
 }
-"""What a repartition topic must be set to, and what happens else.
+"""The configs that a repartition topic must have, each with its value and the consequence of another value.
 
-The rule is ``validateCleanupPolicyForRepartitionTopic`` of Kafka Streams' ``InternalTopicManager``, the values are of
-``RepartitionTopicConfig`` and, for ``retention.bytes``, the brokers' default. Kafka Streams lets users override them; a
-finite retention is wrong still: an application that is down for longer loses what it has not counted yet.
+The rule is ``validateCleanupPolicyForRepartitionTopic`` of Kafka Streams' ``InternalTopicManager``. The values are
+those of ``RepartitionTopicConfig`` and, for ``retention.bytes``, the brokers' default. Kafka Streams lets users
+override them. A finite retention is wrong all the same: an application that is down for longer loses records that it
+has not counted.
 """
 
 CONFIGS = frozenset({*LOSSLESS, "min.insync.replicas"})
-"""Configs of repartition topics that are this check's; the others are the check `topics`'s."""
+"""The configs of repartition topics that belong to this check. The others belong to the check `topics`."""
 
 
 class RepartitionCheck(Check):

@@ -1,4 +1,4 @@
-"""Skew: does one partition, and so one stream task, have most of the work? And which keys give it that?"""
+"""Skew: does one partition, and so one stream task, have most of the work? And which keys are the reason?"""
 
 from __future__ import annotations
 
@@ -15,24 +15,33 @@ from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec
 
-LOOKED_AT = 100_000
-"""So many of a topic's last offsets, spread over its partitions by their share."""
+SAMPLED_OFFSETS = 100_000
+"""So many of a topic's last offsets are read, spread over its partitions by their share."""
 
 ENOUGH = 1_000
 """Fewer records say nothing about a share."""
 
 ENOUGH_WITHOUT_KEYS = 100_000
-"""Producers put records without a key into one partition for a batch at a time, and then into another."""
+"""Producers put records without a key into one partition for a whole batch, and then into another one."""
 
 NAMED_KEYS = 3
+"""So many of the greatest keys of a partition are named."""
 
 _ENOUGH_OF_PARTITION = 100
-"""So many of its records tell how many of its offsets are records, and how large they are."""
+"""So many records of a partition tell how many of its offsets are records, and how large records are."""
 
 
 @dataclass
 class _Sample:
-    """What was looked at of a partition. Keys with their records, and with their bytes."""
+    """What was read of one partition.
+
+    Attributes:
+        offsets: The number of offsets that were read.
+        records: The number of records.
+        size: The bytes of their keys and values.
+        keys: The number of records of each key.
+        key_bytes: The bytes of the records of each key.
+    """
 
     offsets: int = 0
     records: int = 0
@@ -51,11 +60,16 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _Shares:
-    """Of one topic, by partition. ``sizes``, in bytes, is empty where too few records are left to tell.
+    """The shares of the partitions of one topic, each between 0 and 1.
 
-    ``total``    records that the shares are of; ``exact``: each of them was looked at
-    ``basis``    what else there is to say of that
-    ``keyless``  whether most have no key
+    Attributes:
+        records: The share of the topic's records, by partition.
+        sizes: The share of the topic's bytes, by partition; empty where too few records are left to tell.
+        total: The number of records that the shares refer to.
+        exact: Whether each of these records was read.
+        basis: What else there is to say about that number.
+        keyless: Whether most records have no key.
+        samples: What was read, by partition.
     """
 
     records: Mapping[int, float]
@@ -80,14 +94,13 @@ class SkewCheck(Check):
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the share of each partition; see :class:`Check`."""
         specs = {spec.name: spec for spec in application.topics}
-        topics = list(dict.fromkeys(topic for tasks in application.tasks for topic in tasks.sources))
-        existing(cluster, topics)
+        existing(cluster, application.sources)
         rows: list[Observation] = []
         written = 0
-        for topic in topics:
-            found = attempt(partial(_read_shares, cluster, specs[topic]))
-            written += found.total
-            rows += _rows(application, specs[topic], found)
+        for topic in application.sources:
+            shares = attempt(partial(_read_shares, cluster, specs[topic]))
+            written += shares.total
+            rows += _rows(application, specs[topic], shares)
         if not written:
             raise CouldNotLook(
                 f"the shares of the partitions of {application.application_id}",
@@ -106,26 +119,26 @@ def _sample(cluster: Cluster, topic: str, offsets: Mapping[int, Offsets]) -> Map
     samples = {number: _Sample() for number in offsets}
     if len(offsets) < 2:
         return samples
-    total = sum(found.last_stable - found.log_start for found in offsets.values())
-    share = min(LOOKED_AT / total, 1.0) if total else 0.0
+    total = sum(partition.last_stable - partition.log_start for partition in offsets.values())
+    share = min(SAMPLED_OFFSETS / total, 1.0) if total else 0.0
     ranges = {}
-    for number, found in offsets.items():
-        samples[number].offsets = math.ceil((found.last_stable - found.log_start) * share)
-        ranges[number] = (found.last_stable - samples[number].offsets, found.last_stable)
+    for number, partition in offsets.items():
+        samples[number].offsets = math.ceil((partition.last_stable - partition.log_start) * share)
+        ranges[number] = (partition.last_stable - samples[number].offsets, partition.last_stable)
     for batch in cluster.read(topic, ranges):
         samples[batch.partition].add(batch.keys, batch.values)
     return samples
 
 
 def _shares(spec: TopicSpec, offsets: Mapping[int, Offsets], samples: Mapping[int, _Sample]) -> _Shares:
-    """From how many offsets a partition has, and what the sample tells of them.
+    """Compute the shares from how many offsets a partition has, and from what the sample tells about them.
 
-    What is left of a purged topic tells when each task last committed and not where records go: its shares are those
-    of all offsets there ever were.
+    What is left of a purged topic tells when each task last committed, and not where records go. So the shares of a
+    purged topic are those of all offsets that it ever had.
     """
-    left = {number: found.last_stable - found.log_start for number, found in offsets.items()}
-    ever = {number: found.last_stable for number, found in offsets.items()}
-    purged = spec.role is TopicRole.REPARTITION and any(found.log_start for found in offsets.values())
+    left = {number: partition.last_stable - partition.log_start for number, partition in offsets.items()}
+    ever = {number: partition.last_stable for number, partition in offsets.items()}
+    purged = spec.role is TopicRole.REPARTITION and any(partition.log_start for partition in offsets.values())
     deleted = any(ever.values()) and (purged or not any(left.values()))
     exact = not deleted and all(sample.offsets == left[number] for number, sample in samples.items())
     looked_at = sum(sample.records for sample in samples.values())
@@ -146,10 +159,10 @@ def _shares(spec: TopicSpec, offsets: Mapping[int, Offsets], samples: Mapping[in
 
 
 def _estimate(held: Mapping[int, int], samples: Mapping[int, _Sample]) -> tuple[dict[int, float], dict[int, float]]:
-    """Records and bytes of partitions that hold so many offsets.
+    """Estimate the records and the bytes of partitions that hold so many offsets.
 
-    How many of its offsets are records, and how large they are: a partition of which too little was looked at is taken
-    to be like the others.
+    The sample of a partition tells how many of its offsets are records, and how large they are. Where too little of a
+    partition was read, it counts as if it were like the others.
     """
     known = {number: sample for number, sample in samples.items() if sample.records >= _ENOUGH_OF_PARTITION}
     every = _Sample(
@@ -158,8 +171,8 @@ def _estimate(held: Mapping[int, int], samples: Mapping[int, _Sample]) -> tuple[
         sum(sample.size for sample in known.values()) or 1,
     )
     like = {number: known.get(number, every) for number in held}
-    found = {number: count * like[number].records / like[number].offsets for number, count in held.items()}
-    return found, {number: count * like[number].size / like[number].records for number, count in found.items()}
+    records = {number: count * like[number].records / like[number].offsets for number, count in held.items()}
+    return records, {number: count * like[number].size / like[number].records for number, count in records.items()}
 
 
 def _parts(amounts: Mapping[int, float]) -> dict[int, float]:
@@ -167,23 +180,23 @@ def _parts(amounts: Mapping[int, float]) -> dict[int, float]:
     return {number: amount / total for number, amount in amounts.items()} if total else {}
 
 
-def _rows(application: Application, spec: TopicSpec, found: _Shares) -> Iterable[Observation]:
+def _rows(application: Application, spec: TopicSpec, shares: _Shares) -> Iterable[Observation]:
     most = application.limits.partition_share
     allowed = f"at most {_percent(most)}"
-    if len(found.samples) < 2:
+    if len(shares.samples) < 2:
         yield Observation(f"{spec.name}: one partition has all", allowed, allowed)
         return
-    enough = ENOUGH_WITHOUT_KEYS if found.keyless else ENOUGH
-    if found.total < enough:
-        few = f"{found.total:,} record{'' if found.total == 1 else 's'}{' without a key' if found.keyless else ''}"
+    enough = ENOUGH_WITHOUT_KEYS if shares.keyless else ENOUGH
+    if shares.total < enough:
+        few = f"{shares.total:,} record{'' if shares.total == 1 else 's'}{' without a key' if shares.keyless else ''}"
         yield Observation(f"{spec.name}: {few}, fewer than {enough:,} say nothing about a share", allowed, allowed)
         return
-    of = f"{'' if found.exact else 'about '}{found.total:,} records{found.basis}"
-    for number, share in sorted(found.records.items()):
-        size = found.sizes.get(number)
-        shown = f"{_percent(share)} of {of}" + (f", {_percent(size)} of their bytes" if size is not None else "")
+    basis = f"{'' if shares.exact else 'about '}{shares.total:,} records{shares.basis}"
+    for number, share in sorted(shares.records.items()):
+        size = shares.sizes.get(number)
+        shown = f"{_percent(share)} of {basis}" + (f", {_percent(size)} of their bytes" if size is not None else "")
         wrong = []
-        sample = found.samples[number]
+        sample = shares.samples[number]
         if share > most + 1e-9:
             wrong.append(f"{_percent(share)} of the records{_keys(spec, sample.keys, share, most)}")
         if size is not None and size > most + 1e-9:
@@ -192,9 +205,9 @@ def _rows(application: Application, spec: TopicSpec, found: _Shares) -> Iterable
 
 
 def _keys(spec: TopicSpec, keys: Counter[bytes | None], share: float, most: float) -> str:
-    """The greatest keys of a partition that has ``share`` of a topic, with their own shares of the topic.
+    """Name the greatest keys of a partition that has ``share`` of a topic, with their own shares of the topic.
 
-    It comes from many keys when the greatest could go and the partition would still have more than ``most``.
+    The share comes from many keys if the partition would have more than ``most`` without the greatest key.
     """
     total = sum(keys.values())
     if not total:

@@ -1,7 +1,7 @@
-"""Topics: are all there, as declared, and on all the brokers that should hold them?
+"""Topics: does each one exist as declared, on all the brokers that should hold it?
 
-Some configs are other checks': those of repartition topics that could lose records (``repartition``), and those on
-which compaction depends (``compaction``). Partition counts of keyed topics are ``copartitioning``'s.
+Some configs belong to other checks: those with which a repartition topic could lose records to ``repartition``, and
+those on which compaction depends to ``compaction``. Partition counts of keyed topics belong to ``copartitioning``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
 
 REPLICA_DEADLINE = Deadline(seconds=5.0, interval=0.5)
-"""A replica may fall behind for a moment, and a leader be elected: what is wrong is wrong at every look."""
+"""A replica may fall behind for a moment, and a leader may be elected. What is wrong is wrong at every look."""
 
 NAMED_PARTITIONS = 20
-"""So many partitions of a topic get a row each for the same fault; the others are counted."""
+"""So many partitions of a topic get a row each for the same fault. The others are counted."""
 
 INTERNAL = (TopicRole.REPARTITION, TopicRole.CHANGELOG)
 
 INTERNAL_CONFIGS: Mapping[str, str] = {"message.timestamp.type": "CreateTime"}
-"""``InternalTopicConfig.INTERNAL_TOPIC_DEFAULT_OVERRIDES`` of Kafka Streams: all that holds for any internal topic."""
+"""The configs that any internal topic must have (``InternalTopicConfig.INTERNAL_TOPIC_DEFAULT_OVERRIDES``)."""
 
 
 class _Fault(StrEnum):
@@ -37,7 +37,7 @@ class _Fault(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class _Suspect:
-    """``partition``: of a missing topic -1."""
+    """What was seen wrong at one look. The ``partition`` of a missing topic is -1."""
 
     topic: str
     partition: int
@@ -63,18 +63,18 @@ class TopicsCheck(Check):
         replicas = expected_replication(application, cluster)
         for spec in application.topics:
             missing = _Suspect(spec.name, -1, _Fault.MISSING) in faults
-            how = "deploying the pipeline creates it" if missing and application.declared else ""
-            yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", how)
+            remedy = "deploying the pipeline creates it" if missing and application.declared else ""
+            yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", remedy)
             if spec.name in observed:
                 topic = observed[spec.name]
                 yield from _declared(application, spec, topic, replicas)
-                yield from _partitions(topic, [fault for fault in faults if fault.topic == spec.name])
+                yield from _partitions(topic, [suspect for suspect in faults if suspect.topic == spec.name])
 
 
 def _declared(
     application: Application, spec: TopicSpec, topic: ObservedTopic, replicas: int | None
 ) -> Iterable[Observation]:
-    """What was declared of it, or holds for any application, as far as no other check looks at it."""
+    """Yield what was declared of a topic, or holds for any application, if no other check looks at it."""
     if application.declared and spec not in application.keyed:
         yield Observation(f"{spec.name}: partitions", spec.partitions, topic.partitions)
     if replicas is not None and spec.role is not TopicRole.REPARTITION:
@@ -84,27 +84,27 @@ def _declared(
         elif spec.role in INTERNAL:
             yield at_least(subject, topic.replication_factor, replicas)
     for config, expected in _configs(application, spec, replicas).items():
-        found = topic.configs.get(config, "not set")
-        agrees = same_value(found, expected)
-        how = "" if agrees else "kafka-configs sets it"
-        yield Observation(f"{spec.name}: {config}", expected, expected if agrees else found, how)
+        value = topic.configs.get(config, "not set")
+        agrees = same_value(value, expected)
+        remedy = "" if agrees else "kafka-configs sets it"
+        yield Observation(f"{spec.name}: {config}", expected, expected if agrees else value, remedy)
 
 
 def _configs(application: Application, spec: TopicSpec, replicas: int | None) -> Mapping[str, str]:
     if not application.declared:
         return INTERNAL_CONFIGS if spec.role in INTERNAL else {}
-    elsewhere: frozenset[str] = frozenset()
+    other_checks: frozenset[str] = frozenset()
     if spec.role is TopicRole.REPARTITION:
-        elsewhere = repartition.CONFIGS
-    elif compaction.is_judged(spec):
-        elsewhere = compaction.CONFIGS
+        other_checks = repartition.CONFIGS
+    elif compaction.is_compacted(spec):
+        other_checks = compaction.CONFIGS
     declared = resolve_configs(spec, replicas) if replicas is not None else spec.configs
-    return {config: value for config, value in declared.items() if config not in elsewhere}
+    return {config: value for config, value in declared.items() if config not in other_checks}
 
 
 def _partitions(topic: ObservedTopic, faults: Sequence[_Suspect]) -> Iterable[Observation]:
-    leaderless = [fault.partition for fault in faults if fault.fault is _Fault.LEADERLESS]
-    behind = [fault.partition for fault in faults if fault.fault is _Fault.UNDER_REPLICATED]
+    leaderless = [suspect.partition for suspect in faults if suspect.fault is _Fault.LEADERLESS]
+    behind = [suspect.partition for suspect in faults if suspect.fault is _Fault.UNDER_REPLICATED]
     yield Observation(f"{topic.name}: partitions with a leader", topic.partitions, topic.partitions - len(leaderless))
     for partition in leaderless[:NAMED_PARTITIONS]:
         held = f"held by {_listed(topic.replicas[partition])}: start one that was in sync"

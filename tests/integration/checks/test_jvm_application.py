@@ -297,7 +297,7 @@ def test_what_is_found(start: Callable[..., Running], protocol: str) -> None:
             application.repartition: (TopicRole.REPARTITION, 2),
             application.changelog: (TopicRole.CHANGELOG, 2),
         }
-        assert [tasks.changelogs for tasks in found.tasks] == [(), (application.changelog,)]
+        assert [tasks.changelogs for tasks in found.subtopologies] == [(), (application.changelog,)]
         assert not found.notes
 
 

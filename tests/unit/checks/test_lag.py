@@ -401,7 +401,7 @@ def test_a_missing_position_is_not_excused_by_a_topic_that_is_ahead(join: FakeCl
 
 
 def test_where_tasks_are_not_known_each_topic_is_judged_for_itself(join: FakeCluster, clock: Clock) -> None:
-    unknown = replace(JOIN, tasks=tuple(replace(tasks, id=None) for tasks in JOIN.tasks))
+    unknown = replace(JOIN, subtopologies=tuple(replace(tasks, id=None) for tasks in JOIN.subtopologies))
     join.committed[GROUP, "purchases"], join.committed[GROUP, "customers"] = {0: 2}, {0: 0}
     clock.at(1, lambda: join.committed[GROUP, "purchases"].update({0: 5}))
     (found,) = wrong(join, clock, subject=unknown)

@@ -201,7 +201,7 @@ def test_the_last_of_many_records(cluster: FakeCluster, monkeypatch: pytest.Monk
     FakeApplication(cluster, PIPELINE)
     fill(cluster, 0, [b"old"] * 7000 + [b"new"] * 2000)
     fill(cluster, 1, [b"other"] * 1000)
-    monkeypatch.setattr(skew, "LOOKED_AT", 1000)
+    monkeypatch.setattr(skew, "SAMPLED_OFFSETS", 1000)
     (found,) = wrong(cluster)
     assert found == (
         f"{REPARTITION}-0: 90% of about 10,000 records, 85.7% of their bytes: expected at most 80%,"

@@ -160,7 +160,7 @@ def test_a_partition_without_a_leader(cluster: FakeCluster) -> None:
 
 def test_many_partitions_are_counted() -> None:
     spec = TopicSpec("wide", TopicRole.SOURCE, 1_000, {})
-    application = replace(DISCOVERED, topics=(spec,), tasks=(SubtopologyTopics("tasks", ("wide",)),))
+    application = replace(DISCOVERED, topics=(spec,), subtopologies=(SubtopologyTopics("tasks", ("wide",)),))
     cluster = FakeCluster()
     cluster.up_broker_ids = (1, 2)
     cluster.create("wide", 1_000)

@@ -70,10 +70,10 @@ def discover(
             expected=f"one of {application_id}: {' or '.join(parts.roles)}",
         )
     suffixes: dict[str, int] = {}
-    for tasks in parts.tasks:
-        for changelog in tasks.changelogs:
-            _inherit(places, changelog, tasks.sources)
-            _inherit(types, changelog, tasks.sources)
+    for subtopology in parts.subtopologies:
+        for changelog in subtopology.changelogs:
+            _inherit(places, changelog, subtopology.sources)
+            _inherit(types, changelog, subtopology.sources)
             partitioner = places.get(changelog, partition_for_key)
             form = resolve_key_schema(cluster, changelog, len(cluster.offsets(changelog)), partitioner)
             suffixes[changelog] = form.suffix
@@ -93,10 +93,10 @@ def discover(
             )
             for name, role in parts.roles.items()
         ),
-        tasks=parts.tasks,
+        subtopologies=parts.subtopologies,
         groups=parts.groups,
         aggregations=tuple(
-            resolve_aggregation(count, application_id, parts.tasks, parts.roles, types) for count in counts
+            resolve_aggregation(count, application_id, parts.subtopologies, parts.roles, types) for count in counts
         ),
         declared=False,
         limits=limits or Limits(),
@@ -219,7 +219,7 @@ class _Parts:
     """``roles``: of every topic. ``expected``: partition counts, where they need not be those observed."""
 
     roles: dict[str, TopicRole]
-    tasks: tuple[SubtopologyTopics, ...] = ()
+    subtopologies: tuple[SubtopologyTopics, ...] = ()
     groups: tuple[frozenset[str], ...] = ()
     expected: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -256,7 +256,7 @@ def _by_names(found: _Found) -> _Parts:
         )
     if not found.positions and not found.given:
         parts.notes.append(f"The group {found.application_id} has no positions: name the topics that it reads.")
-    parts.tasks = tuple(tasks)
+    parts.subtopologies = tuple(tasks)
     return parts
 
 
@@ -308,7 +308,7 @@ def _by_description(found: _Found, subtopologies: Sequence[DescribedSubtopology]
         parts.roles |= dict.fromkeys(changelogs, TopicRole.CHANGELOG)
     for topic in (topic for one in tasks for topic in one.outputs):
         parts.roles.setdefault(topic, TopicRole.SINK)
-    parts.tasks, parts.groups = tuple(tasks), tuple(group for group in groups if len(group) > 1)
+    parts.subtopologies, parts.groups = tuple(tasks), tuple(group for group in groups if len(group) > 1)
     if without:
         parts.notes.append(f"No changelog of {_listed(without)}: its logging is off, or a topic that is read serves.")
     if others := sorted({*found.own, *found.positions, *found.given} - parts.roles.keys()):

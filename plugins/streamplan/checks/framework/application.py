@@ -1,6 +1,6 @@
-"""What the checks know of a Kafka Streams application: its topics, and how they belong together.
+"""What the checks know about a Kafka Streams application: its topics, and how they belong together.
 
-From a declaration by :func:`application_of`; from what any application left in Kafka by ``checks.discovery``.
+:func:`application_of` makes it from a declaration, ``checks.discovery`` from what any application left in Kafka.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from streamplan.model.windows import without_suffix
 from streamplan.serdes.serde import Serde, Undecodable, is_key_field, key_of, label_of
 
 Partitioner = Callable[[bytes, int], int]
-"""The partition of a key among so many partitions."""
+"""Returns the partition of a key, given the number of partitions."""
 
 
 @dataclass(frozen=True)
 class SubtopologyTopics:
-    """The stream tasks of a sub-topology: what they read, and the changelogs of their stores. Names are those in Kafka.
+    """The topics that the stream tasks of one sub-topology read and write, by their names in Kafka.
 
-    ``sources`` are co-partitioned where ``joined``; else each is read for itself. ``id``: of the sub-topology, in the
-    names of its tasks; None where it is not known.
+    Attributes:
+        name: What people see, such as ``sub-topology 0``.
+        sources: The topics that are read.
+        changelogs: The changelogs of the state stores.
+        outputs: The topics that are written.
+        id: The number of the sub-topology in the names of its tasks; None where it is not known.
     """
 
     name: str
@@ -40,11 +44,19 @@ class SubtopologyTopics:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A count, from the topic it begins with to its changelog. Names are those in Kafka.
+    """A count of records, from the topic in which they begin to the changelog. Topics have their names in Kafka.
 
-    ``field``         of the value, by which it is counted; None for the record's key
-    ``dead_letters``  None where the application has none: what cannot be counted then goes without a trace
-    ``exactly_once``  whether it writes in transactions; None: as its topics show
+    Attributes:
+        application_id: The application that counts.
+        subtopology: The number of the sub-topology that reads the source.
+        source: The topic whose records are counted.
+        serde: Reads the values of the source; None where values are not read.
+        field: The field of the value by which records are counted; None for the record's key.
+        repartition: The repartition topic.
+        store: The name of the state store.
+        changelog: The changelog of the store.
+        dead_letters: The dead-letter topic. Where there is none, a record that cannot be counted leaves no trace.
+        exactly_once: Whether the application writes in transactions; None to find out from its topics.
     """
 
     application_id: str
@@ -59,13 +71,17 @@ class Aggregation:
     exactly_once: bool | None = None
 
     def label(self, key: bytes) -> str:
-        """``orders-products-quantities[0] Jackets``."""
+        """Return what people see of a key: ``orders-products-quantities[0] Jackets``."""
         text = key.decode("utf-8", "backslashreplace")
         label = label_of(self.serde, self.field, text) if self.serde else ""
         return f"{self.store}[{text}] {label}".rstrip()
 
     def key_of(self, record: Record) -> bytes:
-        """The key that a record of the source is counted by, or :class:`Undecodable`."""
+        """Return the key by which a record of the source is counted.
+
+        Raises:
+            Undecodable: The record cannot be counted.
+        """
         if self.serde is not None and self.field is not None:
             return key_of(self.serde, self.field, record.value)
         if self.serde is not None:
@@ -77,21 +93,25 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Application:
-    """The subject of the checks.
+    """What the checks look at.
 
-    ``name``           under which results are kept
-    ``topics``         with what is expected of each
-    ``groups``         sets of topics that are joined with each other
-    ``aggregations``   the counts that can be recounted without an engine
-    ``declared``       whether all that is expected was declared, or derived from what lies in Kafka
-    ``partitioners``   of topics whose keys are not placed by murmur2
-    ``notes``          what could not be found out, for people
+    Attributes:
+        name: The name under which results are stored.
+        application_id: The ``application.id``.
+        topics: All topics, with what is expected of each.
+        subtopologies: The topics of each sub-topology.
+        groups: Sets of topics that are joined with each other.
+        aggregations: The counts that can be recounted without Spark.
+        declared: Whether what is expected was declared, and not derived from what lies in Kafka.
+        limits: The declared bounds of the checks.
+        partitioners: The partitioners of topics whose keys murmur2 does not place.
+        notes: What could not be found out, for people.
     """
 
     name: str
     application_id: str
     topics: tuple[TopicSpec, ...]
-    tasks: tuple[SubtopologyTopics, ...]
+    subtopologies: tuple[SubtopologyTopics, ...]
     groups: tuple[frozenset[str], ...]
     aggregations: tuple[Aggregation, ...]
     declared: bool
@@ -100,33 +120,39 @@ class Application:
     notes: tuple[str, ...] = ()
 
     def with_role(self, *roles: TopicRole) -> tuple[TopicSpec, ...]:
+        """Return the topics with one of these roles."""
         return tuple(spec for spec in self.topics if spec.role in roles)
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of all topics that are read, each one once."""
+        return tuple(dict.fromkeys(topic for subtopology in self.subtopologies for topic in subtopology.sources))
+
+    @property
     def keyed(self) -> tuple[TopicSpec, ...]:
-        """Topics whose partition counts and placement must agree with others: the co-partitioning check's."""
+        """Topics whose partition counts and placement of keys must agree with those of others."""
         joined = {topic for group in self.groups for topic in group}
         internal = (TopicRole.REPARTITION, TopicRole.CHANGELOG)
         return tuple(spec for spec in self.topics if spec.role in internal or spec.name in joined)
 
     def without_bounds(self) -> Application:
-        """The same, with every record to be looked at."""
+        """Return the same application without the bound on how many records a check looks at."""
         return replace(self, limits=replace(self.limits, scanned_records=sys.maxsize))
 
     def partition_of(self, spec: TopicSpec, key: bytes, partitions: int) -> int:
-        """Where a record of that topic belongs."""
+        """Return the partition in which a record with this key belongs."""
         partitioner = self.partitioners.get(spec.name, partition_for_key)
         return partitioner(without_suffix(key, spec.window_bytes), partitions)
 
 
 def application_of(pipeline: Pipeline) -> Application:
-    """A declared pipeline."""
+    """Return a declared pipeline as the checks see it."""
     topology = pipeline.topology
     return Application(
         name=pipeline.name,
         application_id=topology.application_id,
         topics=pipeline.topics(),
-        tasks=tuple(
+        subtopologies=tuple(
             SubtopologyTopics(
                 f"sub-topology {subtopology.id}",
                 pipeline.source_topics(subtopology),
@@ -144,9 +170,9 @@ def application_of(pipeline: Pipeline) -> Application:
 
 
 def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
-    """The one count of a pipeline that does nothing but count records by a field, or by their key.
+    """Return the count of a pipeline that does nothing but count records by a field, or by their key.
 
-    It can be recounted without an engine. Empty for every other pipeline: those are recounted by Spark.
+    Such a count can be recounted without Spark. For every other pipeline the result is empty: Spark recounts it.
     """
     topology = pipeline.topology
     match topology.subtopologies:

@@ -72,7 +72,7 @@ def test_the_orders_application(cluster: FakeCluster, orders: FakeApplication) -
     assert names(found, TopicRole.SOURCE) == ["orders"]
     assert names(found, TopicRole.REPARTITION) == [orders.repartition]
     assert names(found, TopicRole.CHANGELOG) == [orders.changelog]
-    assert {tasks.sources: tasks.changelogs for tasks in found.tasks} == {
+    assert {tasks.sources: tasks.changelogs for tasks in found.subtopologies} == {
         ("orders",): (),
         (orders.repartition,): (orders.changelog,),
     }
@@ -194,7 +194,7 @@ def test_pairs_by_name_and_the_ones_that_are_left(cluster: FakeCluster) -> None:
     topics(cluster, "app-by-user-repartition", "app-per-user-changelog", partitions=4)
     reads(cluster, "app", "orders", "app-a-repartition", "app-b-repartition", "app-by-user-repartition")
     found = discover(cluster, "app")
-    assert {tasks.sources: tasks.changelogs for tasks in found.tasks} == {
+    assert {tasks.sources: tasks.changelogs for tasks in found.subtopologies} == {
         ("orders",): (),
         ("app-a-repartition",): ("app-a-changelog",),
         ("app-b-repartition",): ("app-b-changelog",),
@@ -208,7 +208,7 @@ def test_one_topic_that_is_read_makes_every_store(cluster: FakeCluster) -> None:
     topics(cluster, "app-a-changelog", "app-b-changelog", partitions=2)
     reads(cluster, "app", "orders")
     found = discover(cluster, "app")
-    assert found.tasks == (
+    assert found.subtopologies == (
         SubtopologyTopics("tasks that read orders", ("orders",), ("app-a-changelog", "app-b-changelog")),
     )
     assert expected(found, "app-a-changelog") == 3
@@ -221,7 +221,7 @@ def test_the_ones_that_are_left_are_strangers_where_counts_say_so(cluster: FakeC
     reads(cluster, "app", "users", "app-passed-repartition")
     found = discover(cluster, "app")
     assert expected(found, "app-users-store-changelog") == 4
-    assert found.tasks[-1].changelogs == ("app-users-store-changelog",)
+    assert found.subtopologies[-1].changelogs == ("app-users-store-changelog",)
     assert "app-users-store-changelog" in found.notes[0]
 
 
@@ -242,7 +242,9 @@ def test_a_foreign_key_join_is_paired_by_its_name(cluster: FakeCluster) -> None:
     topics(cluster, "orders", "products", *own, "app-j-subscription-response-topic")
     reads(cluster, "app", "orders", "products", own[0], "app-j-subscription-response-topic")
     found = discover(cluster, "app")
-    assert {tasks.sources: tasks.changelogs for tasks in found.tasks if tasks.changelogs} == {(own[0],): (own[1],)}
+    assert {tasks.sources: tasks.changelogs for tasks in found.subtopologies if tasks.changelogs} == {
+        (own[0],): (own[1],)
+    }
     assert len(names(found, TopicRole.REPARTITION)) == 2
 
 
@@ -306,7 +308,7 @@ def joined(cluster: FakeCluster) -> FakeCluster:
 
 def test_the_topology_tells_what_belongs_together(joined: FakeCluster) -> None:
     found = discover(joined, "app", topology=JOINED)
-    assert found.tasks == (
+    assert found.subtopologies == (
         SubtopologyTopics("sub-topology 0", ("orders",), (), ("app-by-user-repartition",), 0),
         SubtopologyTopics(
             "sub-topology 1", ("app-by-user-repartition", "users"), ("app-users-store-changelog",), ("enriched",), 1
@@ -385,7 +387,7 @@ def test_what_does_not_fit_the_topology_is_told(joined: FakeCluster) -> None:
 @pytest.mark.parametrize("pipeline_text", [PIPELINE.topology.describe()])
 def test_our_own_description_is_one(cluster: FakeCluster, orders: FakeApplication, pipeline_text: str) -> None:
     found = discover(cluster, orders.group, topology=pipeline_text)
-    assert found.tasks == (
+    assert found.subtopologies == (
         SubtopologyTopics("sub-topology 0", ("orders",), (), (orders.repartition,), 0),
         SubtopologyTopics("sub-topology 1", (orders.repartition,), (orders.changelog,), (), 1),
     )
