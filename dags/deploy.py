@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplan.airflow.dags import deploy_dag
-from streamplan.registry import registered_pipelines
+from streamplan.pipelines import PIPELINES
 
-for pipeline in registered_pipelines():
+for pipeline in PIPELINES:
     globals()[f"{pipeline.name}_deploy"] = deploy_dag(pipeline)

@@ -233,7 +233,7 @@ def _look(report: Report, options: argparse.Namespace, say: Callable[[str], obje
 
 class _Declared:
     def __init__(self, name: str) -> None:
-        from streamplan.registry import pipeline_named
+        from streamplan.pipelines import pipeline_named
 
         self._pipeline = pipeline_named(name)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from streamplan import Json, Pipeline, TestData, Topology
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from streamplan import Json, Pipeline, TestData, TimeWindows, Topology
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
 
 topology = Topology("pageviews-per-minute")
 (

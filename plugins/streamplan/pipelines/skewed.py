@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from streamplan import Json, Limits, Pipeline, TestData, Topology
+from streamplan.model.pipeline import Limits, Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
 
 topology = Topology("skewed-counter")
 (

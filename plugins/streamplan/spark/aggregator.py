@@ -22,9 +22,9 @@ from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.validation import resolve_schemas
-from streamplan.spark.query import Deployment, Query, Written, plan_query
+from streamplan.spark.query import Deployment, MicroBatchReport, Query, plan_query
 from streamplan.spark.session import generate_code, keep_checkpoints_cheaply, start_python_workers
-from streamplan.spark.sink.writers import as_they_are
+from streamplan.spark.sink.writers import identity
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.recovery import prepare_checkpoint
 from streamplan.spark.status import Heartbeat
@@ -41,7 +41,7 @@ class Progress:
     _last: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, written: Written) -> None:
+    def __call__(self, written: MicroBatchReport) -> None:
         self.heartbeat.record(written.subtopology, written.batch, written.tasks)
         with self._lock:
             before = self.totals.get(written.subtopology, (0, 0))
@@ -114,7 +114,7 @@ def run(
     """Run until drained (``available_now``), until ``stop`` is set, or until a query fails."""
     pipeline = deployment.pipeline
     keep_checkpoints_cheaply(spark, deployment.checkpoints)
-    start_python_workers(spark, as_they_are)
+    start_python_workers(spark, identity)
     refuse_unfit_topics(deployment)
     queries, schemas = _plan(spark, deployment)  # before the claim: what is refused here must fence nobody
     progress = Progress(report, heartbeat or Heartbeat())

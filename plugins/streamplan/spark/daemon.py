@@ -11,8 +11,8 @@ import pandas  # noqa: F401  # pyarrow loads it with the first array
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-from streamplan.spark.sink.writers import keep_what_is_loaded
+from streamplan.spark.sink.writers import freeze_gc
 
 if __name__ == "__main__":
-    keep_what_is_loaded()
+    freeze_gc()
     manager()

@@ -29,12 +29,12 @@ from streamplan.model.operations import Aggregate, Count
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.operators import DEAD_LETTER, OUTPUT, Walk, read
+from streamplan.spark.planning.operators import DEAD_LETTER, OUTPUT, OperatorPlanner, read_source
 from streamplan.spark.planning.plan import number_outputs
-from streamplan.spark.planning.records import Frame
-from streamplan.spark.planning.stream_table_join import look_up, looked_up
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
 from streamplan.spark.planning.validation import resolve_schemas
-from streamplan.spark.sink.transaction import Output, Placed
+from streamplan.spark.sink.transaction import Output, PartitionBy
 from streamplan.spark.sources import read_batch
 
 NAMED = 20
@@ -99,22 +99,22 @@ def _refuse_gaps(topics: Sequence[str], cluster: Cluster, configs: Mapping[str, 
 def _expected(
     pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], reader: _Reader, cut: ConsistentCut
 ) -> DataFrame:
-    """Rows of the columns ``walk.OUTPUT`` that the inputs demand."""
+    """The rows that the inputs demand, of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.operators`."""
     numbers, _ = number_outputs(pipeline, subtopology)
-    walk = Walk(subtopology, numbers)
+    planner = OperatorPlanner(subtopology, numbers)
 
-    def frame(source: Source) -> Frame:
+    def frame(source: Source) -> RecordFrame:
         topic = pipeline.topology.decorate(source.topic)
-        return read(subtopology, source, schemas, reader.read(topic, cut.positions[topic]))
+        return read_source(subtopology, source, schemas, reader.read(topic, cut.positions[topic]))
 
     frames = {source.name: frame(source) for source in subtopology.sources}
     if subtopology.joins:
         stores = subtopology.table_stores
-        frames = looked_up(look_up(frames, stores), frames, stores)
-    for name, one in frames.items():
-        walk.put(name, one)
-    walk.visit(subtopology.nodes)
-    rows = walk.finished().rows
+        frames = joined_frames(join_tables(frames, stores), frames, stores)
+    for name, records in frames.items():
+        planner.bind(name, records)
+    planner.plan(subtopology.nodes)
+    rows = planner.take_output_rows().rows
     return reduce(DataFrame.unionByName, rows) if rows else reader.spark.createDataFrame([], OUTPUT)
 
 
@@ -129,7 +129,7 @@ def _compare(
         output = outputs[number]
         of_output = expected.where(F.col("output") == number)
         found = reader.read(output.topic, cut.ends[output.topic])
-        if output.placed is Placed.TASK or name in folded:
+        if output.partition_by is PartitionBy.TASK or name in folded:
             yield from _compare_last_values(output, of_output, found, _retention_ms(nodes[name]))
         elif name not in untold:
             yield from _compare_records(output, of_output, found)

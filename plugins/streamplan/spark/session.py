@@ -74,12 +74,12 @@ def generate_code(spark: SparkSession, whether: bool) -> None:
 
 
 @dataclass
-class CodeGeneration:
+class AdaptiveCodegen:
     """Of one query: for micro-batches of many records. ``on`` is None where it was not told yet."""
 
     on: bool | None = None
 
-    def suit(self, spark: SparkSession, records: int) -> None:
+    def adjust(self, spark: SparkSession, records: int) -> None:
         """``spark`` is the query's own session. Stages of this micro-batch that are planned stay as they are."""
         worth = records >= _WORTH_CODE
         if worth != self.on:

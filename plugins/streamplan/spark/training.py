@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.session import open_session
-from streamplan.spark.sink.writers import as_they_are
+from streamplan.spark.sink.writers import identity
 
 
 def main(checkpoint: str) -> None:
@@ -24,7 +24,7 @@ def main(checkpoint: str) -> None:
 
         def write(batch: DataFrame, number: int) -> None:
             placed = batch.unionByName(batch.limit(0)).repartitionById(2, F.col("key").cast("int"))
-            map_in_arrow(placed.sortWithinPartitions("count"), as_they_are, "key long, count long").collect()
+            map_in_arrow(placed.sortWithinPartitions("count"), identity, "key long, count long").collect()
 
         spark.conf.set("spark.sql.shuffle.partitions", 2)
         query = counts.writeStream.outputMode("update").option("checkpointLocation", checkpoint).foreachBatch(write)

@@ -18,11 +18,11 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import TaskOwnership
 from streamplan.model.topology import Topology
+from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import ORDER, order
-from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import trigger_interval_of
-from streamplan.spark.sink.transaction import Output, Placed, SinkTarget, TaskTransaction
-from streamplan.spark.sink.writers import output_writer, repartition_writer
+from streamplan.spark.sink.transaction import Output, PartitionBy, TaskTransaction, TransactionSpec
+from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, transactional_writer
 from streamplan.spark.state.state_store import read_state_stores
 
 from tests.support.orders_application import Application, numbered
@@ -160,14 +160,14 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Applica
     application.drain()
     ends = [m.offset() + 1 for m in application.committed(application.orders) if m.partition() == 0]
     end = max(ends, default=0)
-    target = SinkTarget(
+    target = TransactionSpec(
         brokers=Brokers(application.bootstrap_servers),
         application_id=application.topology.application_id,
         generation=application.claim().generation,
         transaction_timeout_ms=60_000,
         subtopology=0,
         ranges={(application.orders, 0): (end, end + 1)},
-        outputs=(Output(application.repartition, Placed.KEY, 2),),
+        outputs=(Output(application.repartition, PartitionBy.KEY, 2),),
         dead_letter_topic=application.dead_letter,
         dead_letter_partitions=2,
     )
@@ -253,7 +253,7 @@ def test_missing_topics_are_named(application: Application) -> None:
 
 def _truncated(
     application: Application, output_topic: str, subtopology: int
-) -> tuple[SinkTarget, list[pa.RecordBatch]]:
+) -> tuple[TransactionSpec, list[pa.RecordBatch]]:
     """A micro-batch of 10 orders in partition 0, of which only the first 4 rows reach the worker."""
     application.create_topics()
     producer = Producer({"bootstrap.servers": application.bootstrap_servers})
@@ -261,14 +261,14 @@ def _truncated(
         producer.produce(application.orders, key=order(n)[0], value=order(n)[1], partition=0)
     assert producer.flush(120) == 0
     generation = application.claim().generation
-    target = SinkTarget(
+    target = TransactionSpec(
         brokers=Brokers(application.bootstrap_servers),
         application_id=application.topology.application_id,
         generation=generation,
         transaction_timeout_ms=60_000,
         subtopology=subtopology,
         ranges={(application.orders, 0): (0, 10)},
-        outputs=(Output(output_topic, Placed.KEY, 2),),
+        outputs=(Output(output_topic, PartitionBy.KEY, 2),),
         dead_letter_topic=application.dead_letter,
         dead_letter_partitions=2,
     )
@@ -289,7 +289,7 @@ def test_input_that_ends_early_is_not_taken_for_complete(application: Applicatio
     """Spark ends the input of a killed task as it ends a complete one."""
     target, batches = _truncated(application, application.repartition, 0)
     with pytest.raises(StreamplanError, match="its input ended early"):
-        list(repartition_writer(target, application.orders, ORDER, "ProductType")(iter(batches)))
+        list(transactional_writer(target, RekeyedRecords(application.orders, ORDER, "ProductType"))(iter(batches)))
     assert application.committed(application.repartition) == []
     application.drain()
     assert len(application.committed(application.repartition)) == 10
@@ -315,7 +315,7 @@ def test_a_long_micro_batch_is_committed_in_parts(application: Application, time
 
     limited = replace(target, transaction_timeout_ms=timeout_ms)
     with pytest.raises(RuntimeError, match="killed"):
-        list(repartition_writer(limited, application.orders, ORDER, "ProductType")(killed_later()))
+        list(transactional_writer(limited, RekeyedRecords(application.orders, ORDER, "ProductType"))(killed_later()))
     assert len(application.committed(application.repartition)) == 4
     application.drain()
     assert len(application.committed(application.repartition)) == 10
@@ -338,7 +338,7 @@ def test_counts_that_end_early_are_not_taken_for_complete(application: Applicati
         }
     )
     with pytest.raises(StreamplanError, match="its input ended early"):
-        list(output_writer(target)(iter(counts.to_batches())))
+        list(transactional_writer(target, PlannedRows())(iter(counts.to_batches())))
     assert application.committed(application.changelog) == []
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from streamplan.errors import StreamplanError
 from streamplan.spark import class_archive, training
 from streamplan.spark import submit as spark_submit
-from streamplan.spark.session import CodeGeneration, generate_code
+from streamplan.spark.session import AdaptiveCodegen, generate_code
 
 
 @pytest.mark.soak
@@ -67,6 +67,6 @@ def test_spark_generates_code_for_micro_batches_of_many_records(
     own = spark.newSession()
     for before in (not generated, generated):
         generate_code(own, before)
-        CodeGeneration(before).suit(own, records)
+        AdaptiveCodegen(before).adjust(own, records)
         plan = own.range(10).where("id % 2 = 0")._jdf.queryExecution().executedPlan().toString()
         assert ("*(1)" in plan) == generated  # how Spark marks the stages that it writes code for

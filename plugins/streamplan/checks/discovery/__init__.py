@@ -1,1 +1,0 @@
-"""Finds any Kafka Streams application from what it left in Kafka."""

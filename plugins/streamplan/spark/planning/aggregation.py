@@ -1,7 +1,8 @@
 """Aggregations as one native ``groupBy``, and what their stores hold.
 
-A store holds what an aggregate can be continued from, so that a changelog alone restores it: an average is kept as sum
-and count, the value with the greatest ``y`` together with that ``y``. Behind the store only the result is seen.
+A store holds what an aggregate can be continued from, so that a changelog alone restores it: an average is stored as
+sum and count, and the value with the greatest ``y`` together with that ``y``. Operations after the store see only the
+result.
 """
 
 from __future__ import annotations
@@ -18,60 +19,69 @@ from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_WINDOW_BYTES
-from streamplan.spark.planning.records import Frame, read_frame
+from streamplan.model.windows import STORED_WINDOW_BYTES, TimeWindows
+from streamplan.spark.planning.records import RecordFrame, read_external
 from streamplan.spark.sources import HEADERS
 
 
-def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, Frame], *, merged: bool) -> DataFrame:
-    """One row a key (and window, and node where there are several) of what each node's store holds.
+def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], *, merged: bool) -> DataFrame:
+    """Aggregate the records of several nodes with one ``groupBy``.
 
-    The columns of node ``n`` begin with ``s<n>_``. ``merged``: the records come from several topics, so that the latest
-    is told by the time, and by the offset only within an instant.
+    Args:
+        nodes: Aggregations of one sub-topology.
+        inputs: By the name of a node the records that it aggregates.
+        merged: Whether the records come from several topics. The latest is then told by its time, and by its offset
+            only among records of equal time.
+
+    Returns:
+        One row for each key (and window, and node where there are several) with what the node's store holds. The
+        columns of node ``n`` begin with ``s<n>_``.
     """
     return _fold(nodes, [_contributions(number, node, inputs[node.name], merged) for number, node in enumerate(nodes)])
 
 
-def aggregate_again(
-    nodes: Sequence[Processor], inputs: Mapping[str, Frame], stored: Mapping[str, DataFrame], *, merged: bool
+def restore_aggregation(
+    nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], stored: Mapping[str, DataFrame], *, merged: bool
 ) -> DataFrame:
-    """The same fold, over what the stores held: each key's value contributes what it was made of.
+    """Aggregate what the stores held, with the same ``groupBy``: each stored value is fed back as one input.
 
-    ``stored``  by the name of a node rows of the columns :data:`streamplan.spark.sources.RAW`, each key's last
+    Args:
+        nodes: As for :func:`aggregate`.
+        inputs: As for :func:`aggregate`; only their types are used.
+        stored: By the name of a node the last record of each key of its changelog, in the columns
+            :data:`streamplan.spark.sources.RAW`.
+        merged: As for :func:`aggregate`.
     """
     types = aggregate(nodes, inputs, merged=merged).schema
-    projected = []
+    contributions = []
     for number, node in enumerate(nodes):
         rows = stored[node.name]
         if _window(node):
             # The newest record of a window has a time within it, so the window in the key is not needed.
             rows = rows.withColumn("key", F.expr(f"substring(key, 1, octet_length(key) - {STORED_WINDOW_BYTES})"))
         if isinstance(node.operation, Reduce):
-            frame = _readable(read_frame(rows, inputs[node.name].schema))
-            projected.append(_contributions(number, node, frame, merged))
+            frame = _refusing_unreadable(read_external(rows, inputs[node.name].schema))
+            contributions.append(_contributions(number, node, frame, merged))
             continue
         value = _stored_value(number, node, types)
-        made = rows.select("partition", F.col("key").cast("string").alias("key"), "timestamp", value.alias("_stored"))
-        given = [
-            contribution.restored.alias(contribution.name)
-            for contribution in _arguments(number, node, inputs[node.name])
+        rows = rows.select("partition", F.col("key").cast("string").alias("key"), "timestamp", value.alias("_stored"))
+        arguments = [
+            argument.from_store.alias(argument.name) for argument in _arguments(number, node, inputs[node.name])
         ]
-        projected.append(
-            _windowed(node, made.select("partition", "key", "timestamp", F.lit(number).alias("node"), *given))
-        )
-    return _fold(nodes, projected)
+        rows = rows.select("partition", "key", "timestamp", F.lit(number).alias("node"), *arguments)
+        contributions.append(_with_window(node, rows))
+    return _fold(nodes, contributions)
 
 
-def _fold(nodes: Sequence[Processor], projected: Sequence[DataFrame]) -> DataFrame:
-    data = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), projected)
-    several = ("node",) if len(nodes) > 1 else ()
-    by = [name for name in ("partition", *several, "window", "key") if name in data.columns]
-    folds = [fold.alias(name) for number, node in enumerate(nodes) for name, fold in _folds(number, node)]
-    return data.groupBy(*by).agg(*folds, F.max("timestamp").alias("timestamp"))
+def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFrame) -> RecordFrame:
+    """Return the rows of a node's store as records. Their value in bytes is what goes into the changelog.
 
-
-def aggregated(number: int, node: Processor, batch: DataFrame, before: Frame) -> Frame:
-    """The store's rows as a frame: the value in bytes is what goes into the changelog."""
+    Args:
+        number: The number of the node among those that were aggregated together.
+        node: An aggregation.
+        batch: What :func:`aggregate` gave.
+        inputs: The records that the node aggregated; only what is known of them is used.
+    """
     operation = node.operation
     data = batch.where(F.col("node") == number) if "node" in batch.columns else batch
     fields: list[Column]
@@ -84,7 +94,7 @@ def aggregated(number: int, node: Processor, batch: DataFrame, before: Frame) ->
             value = F.to_json(F.struct(*fields)).cast("binary")
         case Reduce():
             kept = f"s{number}_kept"
-            fields = [F.col(f"{kept}.fields.`{name}`").alias(name) for name in before.fields]
+            fields = [F.col(f"{kept}.fields.`{name}`").alias(name) for name in inputs.fields]
             value = F.col(f"{kept}.value")
         case _:
             raise Refused(f"{node.name} is no aggregation")
@@ -102,51 +112,60 @@ def aggregated(number: int, node: Processor, batch: DataFrame, before: Frame) ->
     ]
     if _window(node):
         record.append(F.col("window"))
-    serde = before.serde if isinstance(operation, Reduce) else None
-    rows = data.select(*fields, F.struct(*record).alias("record"))
-    return Frame(rows, raw=True, clean=True, keyed=True, serde=serde)
+    return RecordFrame(
+        data.select(*fields, F.struct(*record).alias("record")),
+        value_is_raw=True,
+        no_rejects=True,
+        key_not_null=True,
+        serde=inputs.serde if isinstance(operation, Reduce) else None,
+    )
 
 
-def shown(node: Processor, frame: Frame) -> Frame:
-    """What is seen behind the store."""
+def store_result(node: Processor, frame: RecordFrame) -> RecordFrame:
+    """Return what the operations after a store see of its rows: the results of its aggregates."""
     if not isinstance(node.operation, Aggregate):
         return frame
-    kept = [column for column in node.operation.columns if column.function in _KEPT]
-    if not kept:
+    results = {
+        column.name: _RESULTS[column.function] for column in node.operation.columns if column.function in _RESULTS
+    }
+    if not results:
         return frame
-    results = {column.name: _KEPT[column.function] for column in kept}
     columns = [
         F.expr(results[name].format(name=f"`{name}`")).alias(name) if name in results else F.col(f"`{name}`")
         for name in frame.fields
     ]
-    return replace(frame, data=frame.data.select(*columns, "record"), raw=False)
+    return replace(frame, data=frame.data.select(*columns, "record"), value_is_raw=False)
 
 
-_KEPT = {
+_RESULTS = {
     "avg": "try_divide({name}.sum, {name}.count)",
     "min_by": "{name}.value",
     "max_by": "{name}.value",
 }
-"""Aggregates that a store keeps in more than their result, and the result of what is kept."""
-
-
-def _window(node: Processor) -> bool:
-    return isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
+"""The aggregates of which a store holds more than the result, each with the expression of its result."""
 
 
 @dataclass(frozen=True)
 class _Argument:
-    """A column ``name`` of what is folded: ``made`` of a record, ``restored`` from the column ``_stored``."""
+    """A column ``name`` that is aggregated: ``from_record`` of a record, ``from_store`` of the column ``_stored``."""
 
     name: str
-    made: Column
-    restored: Column
+    from_record: Column
+    from_store: Column
 
 
-def _contributions(number: int, node: Processor, frame: Frame, merged: bool) -> DataFrame:
-    """Key, partition, window and the arguments ``a<n>_`` of the node's aggregates, null in the rows of other nodes.
+def _fold(nodes: Sequence[Processor], contributions: Sequence[DataFrame]) -> DataFrame:
+    data = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), contributions)
+    node_column = ("node",) if len(nodes) > 1 else ()
+    by = [name for name in ("partition", *node_column, "window", "key") if name in data.columns]
+    aggregates = [column.alias(name) for number, node in enumerate(nodes) for name, column in _aggregates(number, node)]
+    return data.groupBy(*by).agg(*aggregates, F.max("timestamp").alias("timestamp"))
 
-    Null is what every fold passes over.
+
+def _contributions(number: int, node: Processor, frame: RecordFrame, merged: bool) -> DataFrame:
+    """Key, partition, window and the arguments ``a<n>_`` of the node's aggregates.
+
+    The arguments of other nodes are null in these rows, and every aggregate passes over null.
     """
     columns = [F.col("record.partition").alias("partition"), F.col("record.key").alias("key")]
     columns += [F.col("record.timestamp").alias("timestamp"), F.lit(number).alias("node")]
@@ -154,37 +173,42 @@ def _contributions(number: int, node: Processor, frame: Frame, merged: bool) -> 
         fields = F.struct(*(F.col(f"`{name}`") for name in frame.fields))
         kept = F.struct(frame.value.alias("value"), fields.alias("fields"))
         columns.append(kept.alias(f"a{number}_kept"))
-        columns.append(_place(node.operation, merged).alias(f"a{number}_by"))
+        columns.append(_rank(node.operation, merged).alias(f"a{number}_by"))
     else:
-        columns += [argument.made.alias(argument.name) for argument in _arguments(number, node, frame)]
-    return _windowed(node, frame.data.select(*columns))
+        columns += [argument.from_record.alias(argument.name) for argument in _arguments(number, node, frame)]
+    return _with_window(node, frame.data.select(*columns))
 
 
-def _windowed(node: Processor, made: DataFrame) -> DataFrame:
-    window = node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+def _window(node: Processor) -> TimeWindows | None:
+    return node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+
+
+def _with_window(node: Processor, rows: DataFrame) -> DataFrame:
+    window = _window(node)
     if window is None:
-        return made
-    made = made.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
-    return made.withColumn("window", F.window("timestamp", f"{window.size_ms} milliseconds"))
+        return rows
+    rows = rows.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
+    return rows.withColumn("window", F.window("timestamp", f"{window.size_ms} milliseconds"))
 
 
-def _arguments(number: int, node: Processor, frame: Frame) -> list[_Argument]:
-    """What a count and an aggregate fold: of a record, and of a stored value, so that either gives the same."""
+def _arguments(number: int, node: Processor, frame: RecordFrame) -> list[_Argument]:
+    """What a count and an aggregate take of a record and of a stored value, so that either gives the same."""
     if isinstance(node.operation, Count):
         return [_Argument(f"a{number}_count_0", F.lit(1).cast("bigint"), F.col("_stored"))]
     assert isinstance(node.operation, Aggregate)
-    found = []
+    arguments = []
     for column in node.operation.columns:
         stored = F.col(f"_stored.`{column.name}`")
-        for place, (made, restored) in enumerate(_pairs(column, frame, stored)):
-            kind = frame.data.select(made.alias("made")).schema["made"].dataType
-            found.append(_Argument(f"a{number}_{column.name}_{place}", made, restored.cast(kind)))
-    return found
+        for place, (from_record, from_store) in enumerate(_pairs(column, frame, stored)):
+            data_type = frame.data.select(from_record.alias("argument")).schema["argument"].dataType
+            arguments.append(_Argument(f"a{number}_{column.name}_{place}", from_record, from_store.cast(data_type)))
+    return arguments
 
 
-def _pairs(column: AggregateColumn, frame: Frame, stored: Column) -> list[tuple[Column, Column]]:
-    arguments = _split(column)
-    present = reduce(lambda one, other: one & other, (F.expr(argument).isNotNull() for argument in arguments))
+def _pairs(column: AggregateColumn, frame: RecordFrame, stored: Column) -> list[tuple[Column, Column]]:
+    """For each argument of an aggregate what a record gives, and what a stored value gives."""
+    arguments = _arguments_of_call(column)
+    present = reduce(lambda left, right: left & right, (F.expr(argument).isNotNull() for argument in arguments))
     counted = F.when(present, 1).otherwise(0).cast("bigint")
     match column.function, arguments:
         case "count", _:
@@ -192,9 +216,9 @@ def _pairs(column: AggregateColumn, frame: Frame, stored: Column) -> list[tuple[
         case "count_if", [condition]:
             return [(F.when(F.expr(condition), 1).otherwise(0).cast("bigint"), stored)]
         case "sum", [x]:
-            return [(_wide(x, frame), stored)]
+            return [(_summand(x, frame), stored)]
         case "avg", [x]:
-            return [(_wide(x, frame), stored["sum"]), (counted, stored["count"])]
+            return [(_summand(x, frame), stored["sum"]), (counted, stored["count"])]
         case (("min_by" | "max_by"), [x, y]):
             return [(F.expr(x), stored["value"]), (F.expr(y), stored["by"])]
         case (("min" | "max" | "bool_and" | "bool_or"), [x]):
@@ -202,34 +226,34 @@ def _pairs(column: AggregateColumn, frame: Frame, stored: Column) -> list[tuple[
     raise Refused(f"{column.name}: {column.function} takes other arguments")
 
 
-def _wide(x: str, frame: Frame) -> Column:
-    """In the type of its sum, where a sum keeps that: a restored sum is added as a record's value is."""
-    kind = frame.data.select(F.expr(x).alias("x")).schema["x"].dataType
-    return F.expr(x).cast("bigint") if isinstance(kind, ByteType | ShortType | IntegerType) else F.expr(x)
+def _summand(x: str, frame: RecordFrame) -> Column:
+    """``x`` in the type of its sum where that is an integer: a restored sum is added as a record's value is."""
+    data_type = frame.data.select(F.expr(x).alias("x")).schema["x"].dataType
+    return F.expr(x).cast("bigint") if isinstance(data_type, ByteType | ShortType | IntegerType) else F.expr(x)
 
 
 def _stored_value(number: int, node: Processor, types: StructType) -> Column:
-    """The value of a store from its bytes in the changelog; a query fails on bytes that are no such value."""
+    """The value of a store from its bytes in the changelog. A query fails on bytes that are no such value."""
     if isinstance(node.operation, Count):
-        strange = F.raise_error(F.lit("a changelog value of a count has 8 bytes"))
+        failure = F.raise_error(F.lit("a changelog value of a count has 8 bytes"))
         count = F.conv(F.hex("value"), 16, 10).cast("bigint")
-        return F.when(F.octet_length("value") == 8, count).otherwise(strange.cast("bigint"))
+        return F.when(F.octet_length("value") == 8, count).otherwise(failure.cast("bigint"))
     assert isinstance(node.operation, Aggregate)
-    held = StructType(
+    value_type = StructType(
         [StructField(column.name, types[f"s{number}_{column.name}"].dataType) for column in node.operation.columns]
     )
-    return F.from_json(F.col("value").cast("string"), held, {"mode": "FAILFAST"})
+    return F.from_json(F.col("value").cast("string"), value_type, {"mode": "FAILFAST"})
 
 
-def _readable(frame: Frame) -> Frame:
-    """Of a store that only readable values were written to: another value fails the query."""
-    strange = F.raise_error(F.concat(F.lit("a changelog value cannot be read: "), F.col("record.reason")))
-    key = F.when(F.col("record.reason").isNull(), F.col("record.key")).otherwise(strange.cast("string"))
-    return replace(frame.with_record(F.col("record").withField("key", key)), clean=True)
+def _refusing_unreadable(frame: RecordFrame) -> RecordFrame:
+    """Let the query fail on a value that cannot be read: only readable values were written to the store."""
+    failure = F.raise_error(F.concat(F.lit("a changelog value cannot be read: "), F.col("record.reason")))
+    key = F.when(F.col("record.reason").isNull(), F.col("record.key")).otherwise(failure.cast("string"))
+    return replace(frame.with_record(F.col("record").withField("key", key)), no_rejects=True)
 
 
-def _place(operation: Reduce, merged: bool) -> Column:
-    """Where a record stands among those of its key: the greatest is kept, or the least. Of equals it is the latest."""
+def _rank(operation: Reduce, merged: bool) -> Column:
+    """What records of a key are compared by: the greatest is kept, or the least; of equals the latest."""
     latest = [F.unix_micros("record.timestamp"), F.col("record.offset")] if merged else [F.col("record.offset")]
     by = F.expr(operation.by)
     if operation.by == LATEST:
@@ -240,20 +264,21 @@ def _place(operation: Reduce, merged: bool) -> Column:
     return F.struct(by.isNull(), by, *(-column for column in latest))
 
 
-def _folds(number: int, node: Processor) -> Iterable[tuple[str, Column]]:
+def _aggregates(number: int, node: Processor) -> Iterable[tuple[str, Column]]:
+    """The columns ``s<n>_`` of a node's store by their names."""
     match node.operation:
         case Count():
             yield f"s{number}_count", F.sum(f"a{number}_count_0")
         case Aggregate(columns=columns):
             for column in columns:
-                names = [f"`a{number}_{column.name}_{place}`" for place in range(2)]
-                yield f"s{number}_{column.name}", _fold_of(column, *names)
+                arguments = [f"`a{number}_{column.name}_{place}`" for place in range(2)]
+                yield f"s{number}_{column.name}", _aggregate_of(column, *arguments)
         case Reduce(greatest=greatest):
             best = F.max_by if greatest else F.min_by
             yield f"s{number}_kept", best(f"a{number}_kept", f"a{number}_by")
 
 
-def _fold_of(column: AggregateColumn, first: str, second: str) -> Column:
+def _aggregate_of(column: AggregateColumn, first: str, second: str) -> Column:
     match column.function:
         case "count" | "count_if" | "sum":
             return F.sum(first)
@@ -265,19 +290,19 @@ def _fold_of(column: AggregateColumn, first: str, second: str) -> Column:
             return F.expr(f"{function}({first})")
 
 
-def _split(column: AggregateColumn) -> list[str]:
+def _arguments_of_call(column: AggregateColumn) -> list[str]:
     """The arguments of the call. ``count(*)`` counts a constant."""
     if column.function == "count" and column.arguments == "*":
         return ["1"]
-    return split_arguments(column.arguments)
+    return _split_arguments(column.arguments)
 
 
-def split_arguments(text: str) -> list[str]:
-    """Cut at the commas outside of parentheses, brackets and quotes."""
-    arguments, depth, quote, begun = [], 0, "", 0
-    for at, character in enumerate(text):
+def _split_arguments(text: str) -> list[str]:
+    """Split the arguments of a call at the commas outside of parentheses, brackets and quotes."""
+    arguments, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(text):
         if quote:
-            quote = "" if character == quote and text[at - 1] != "\\" else quote
+            quote = "" if character == quote and text[position - 1] != "\\" else quote
         elif character in "'\"`":
             quote = character
         elif character in "([":
@@ -285,6 +310,6 @@ def split_arguments(text: str) -> list[str]:
         elif character in ")]":
             depth -= 1
         elif character == "," and depth == 0:
-            arguments.append(text[begun:at].strip())
-            begun = at + 1
-    return [*arguments, text[begun:].strip()]
+            arguments.append(text[start:position].strip())
+            start = position + 1
+    return [*arguments, text[start:].strip()]

@@ -1,4 +1,4 @@
-"""Operations applied to frames, one node of a sub-topology after the other, up to the rows that are written."""
+"""Operations applied to records, one node of a sub-topology after the other, up to the rows that are written."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ from streamplan.model.operations import (
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
-from streamplan.spark.planning.aggregation import aggregate, aggregated, shown
-from streamplan.spark.planning.records import Frame, read_frame, trusted, unread_frame
+from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
+from streamplan.spark.planning.records import RecordFrame, read_external, read_internal, read_internal_keys
 from streamplan.spark.sources import HEADERS
 
 DEAD_LETTER = -1
-"""Instead of the number of an output."""
-
-_INSTEAD = "Write Spark SQL over the fields there are"
+"""Stands for the dead-letter topic where the number of an output is expected."""
 
 OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
     offset bigint, `order` array<int>, reason string"""
-"""What the sink takes: for each row the stream task's partition, and the number of the output it goes to.
+"""The columns of the rows that are written, as Spark's DDL.
 
-``timestamp`` in ms; ``topic``, ``offset`` and ``order`` where it came from; ``reason`` of a dead letter.
+``partition`` of the stream task; ``output`` the number of the topic that the row goes to; ``timestamp`` in ms;
+``topic``, ``offset`` and ``order`` where the record came from; ``reason`` of a dead letter.
 """
 
 OUTPUT_COLUMNS = (
@@ -53,14 +52,16 @@ OUTPUT_COLUMNS = (
     *("topic", "offset", "order", "reason"),
 )
 
+_HINT = "Write Spark SQL over the fields there are"
+
 
 @dataclass(frozen=True)
-class Finished:
-    """What a walk comes to.
+class OutputRows:
+    """What the operations of a sub-topology come to.
 
-    ``rows``          to be written, of the columns :data:`OUTPUT`
-    ``observations``  the metrics of each peek, to be read when the rows were collected
-    ``schemas``       the serdes of the repartition topics among what is written
+    ``rows``          to be written, each of the columns :data:`OUTPUT`
+    ``observations``  the metrics of each peek by its name; they are there when the rows were collected
+    ``schemas``       the serdes of the repartition topics among the outputs
     """
 
     rows: tuple[DataFrame, ...]
@@ -68,63 +69,90 @@ class Finished:
     schemas: Mapping[str, Serde] = field(default_factory=dict)
 
 
-class Walk:
-    """Applies operations to frames, one node after the other.
+class OperatorPlanner:
+    """Plans the nodes of a sub-topology, each on the records of its predecessors.
 
-    Where ``faults`` are collected, a node that Spark refuses is noted, and what lies behind it is left out.
+    Args:
+        subtopology: Whose nodes are planned.
+        outputs: The number of each output, by the name of the sink or of the processor with a changelog.
+        diagnostics: Where given, a node that Spark refuses is noted in it, and the nodes after it are left out.
     """
 
     def __init__(
-        self, subtopology: Subtopology, outputs: Mapping[str, int], faults: list[Diagnostic] | None = None
+        self, subtopology: Subtopology, outputs: Mapping[str, int], diagnostics: list[Diagnostic] | None = None
     ) -> None:
         self.subtopology = subtopology
-        self.rows: list[DataFrame] = []
-        self.observations: list[tuple[str, Observation]] = []
-        self.schemas: dict[str, Serde] = {}
-        """Of the repartition topics that are written."""
         self._outputs = outputs
-        self._faults = faults
-        self._frames: dict[str, Frame | None] = {}
-        self._taken: set[str] = set()
+        self._diagnostics = diagnostics
+        self._frames: dict[str, RecordFrame | None] = {}
+        self._consumed: set[str] = set()
         self._grouped: set[str] = set()
+        self._rows: list[DataFrame] = []
+        self._observations: list[tuple[str, Observation]] = []
+        self._schemas: dict[str, Serde] = {}
 
-    def put(self, name: str, frame: Frame) -> None:
+    def bind(self, name: str, frame: RecordFrame) -> None:
+        """Say what the records of a node are, instead of planning it."""
         self._frames[name] = frame
 
-    def visit(self, nodes: Iterable[Node]) -> None:
-        """Those that have no frame yet."""
+    def write(self, rows: DataFrame) -> None:
+        """Add rows of the columns :data:`OUTPUT` to those that are written."""
+        self._rows.append(rows)
+
+    def plan(self, nodes: Iterable[Node]) -> None:
+        """Plan the nodes that are neither planned nor bound. Sources are bound.
+
+        Args:
+            nodes: In the order in which records pass them.
+        """
         for node in nodes:
             if node.name in self._frames or isinstance(node, Source):
                 continue
-            before = [self.take(name) for name in self.subtopology.predecessors[node.name]]
-            made: Frame | None = None
-            if all(frame is not None for frame in before):
+            predecessors = [self.consume(name) for name in self.subtopology.predecessors[node.name]]
+            frame: RecordFrame | None = None
+            if all(predecessor is not None for predecessor in predecessors):
                 try:
-                    made = self._apply(node, [frame for frame in before if frame is not None])
+                    frame = self._apply(node, [known for known in predecessors if known is not None])
                 except (PySparkException, Refused) as error:
-                    if self._faults is None:
+                    if self._diagnostics is None:
                         raise
-                    self._faults.append(Diagnostic(node.location, _sentence(error), _INSTEAD))
-            self._frames[node.name] = made
+                    self._diagnostics.append(Diagnostic(node.location, _sentence(error), _HINT))
+            self._frames[node.name] = frame
 
-    def take(self, name: str) -> Frame | None:
-        """A node's frame for one more of its successors. Rejected records go on to the first of them only."""
+    def consume(self, name: str) -> RecordFrame | None:
+        """Return the records of a node for one of its successors, the rejected ones for the first successor only.
+
+        None stands for a node that Spark refused, which only a planner with ``diagnostics`` has.
+        """
         frame = self._frames[name]
-        first = name not in self._taken
-        self._taken.add(name)
-        return frame if frame is None or first else frame.good()
+        first = name not in self._consumed
+        self._consumed.add(name)
+        return frame if frame is None or first else frame.accepted()
 
-    def finished(self) -> Finished:
-        """All rows, with rejected records of frames that nothing takes on."""
+    def aggregation_inputs(self, aggregations: Sequence[Processor]) -> dict[str, RecordFrame]:
+        """Return the records that each of several aggregations takes, by its name."""
+        inputs: dict[str, RecordFrame] = {}
+        for node in aggregations:
+            (predecessor,) = self.subtopology.predecessors[node.name]
+            frame = self.consume(predecessor)
+            assert frame is not None, "an aggregation is planned on records that Spark refused"
+            inputs[node.name] = self._grouped_records(node, frame)
+        return inputs
+
+    def take_output_rows(self) -> OutputRows:
+        """Return what was planned since the last call, with the rejected records that no node has consumed."""
         for name, frame in self._frames.items():
-            if frame is not None and name not in self._taken and not frame.clean:
-                self.rows.append(_dead_letters(frame.rejected()))
-        return Finished(tuple(self.rows), tuple(self.observations), self.schemas)
+            if frame is not None and name not in self._consumed and not frame.no_rejects:
+                self._consumed.add(name)
+                self.write(_dead_letters(frame.rejected()))
+        output = OutputRows(tuple(self._rows), tuple(self._observations), dict(self._schemas))
+        self._rows.clear()
+        return output
 
-    def _apply(self, node: Processor | Sink, before: Sequence[Frame]) -> Frame:
-        frame = before[0]
+    def _apply(self, node: Processor | Sink, predecessors: Sequence[RecordFrame]) -> RecordFrame:
+        frame = predecessors[0]
         if isinstance(node, Sink):
-            return self._sink(node, frame)
+            return self._write_sink(node, frame)
         match node.operation:
             case Filter(condition=condition):
                 return frame.where(condition)
@@ -137,115 +165,125 @@ class Walk:
             case FlatMap(each=each, key=key, value=value):
                 return frame.exploded(each, value, key)
             case Merge():
-                return frame.union(*before[1:])
+                return frame.union(*predecessors[1:])
             case Peek(metrics=metrics):
-                return self._peek(node.name, frame, metrics)
+                return self._observe(node.name, frame, metrics)
             case NullKeyFilter():
-                return frame if frame.keyed else frame.rejecting(F.col("record.key").isNull(), self._keyless(node))
+                if frame.key_not_null:
+                    return frame
+                return frame.rejecting(F.col("record.key").isNull(), self._null_key_reason(node))
             case TableSource(store=store):
                 if store is not None:
-                    self.changelog(node, frame.good())
+                    self.write_changelog(node, frame.accepted())
                 return frame
             case Join(store=store, value=value, left=left):
-                frame = frame.valued()
-                looked_up = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
-                return (looked_up if left else looked_up.where("table is not null")).select(value)
+                frame = frame.with_value()
+                joined = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
+                return (joined if left else joined.where("table is not null")).select(value)
             case ToStream():
                 return frame
             case Count() | Aggregate() | Reduce():
-                return self._aggregation(node, frame)
+                return self._aggregate_all(node, frame)
         raise Refused(f"no query is known for {type(node.operation).__name__}")
 
-    def _aggregation(self, node: Processor, frame: Frame) -> Frame:
-        """Of a DataFrame that holds all there is."""
-        frame = self.grouped(node, frame)
-        folded = aggregate([node], {node.name: frame}, merged=len(self.subtopology.sources) > 1)
-        held = aggregated(0, node, folded, frame)
-        self.changelog(node, held)
-        return shown(node, held)
+    def _aggregate_all(self, node: Processor, frame: RecordFrame) -> RecordFrame:
+        """Aggregate a DataFrame that holds all records that there are, and so needs no state."""
+        frame = self._grouped_records(node, frame)
+        aggregated = aggregate([node], {node.name: frame}, merged=len(self.subtopology.sources) > 1)
+        stored = store_rows(0, node, aggregated, frame)
+        self.write_changelog(node, stored)
+        return store_result(node, stored)
 
-    def grouped(self, node: Processor, frame: Frame) -> Frame:
-        """The records that can be aggregated; the others end here, once for all aggregates of a grouping."""
-        if isinstance(node.operation, Aggregate):  # as in Frame.where
+    def _grouped_records(self, node: Processor, frame: RecordFrame) -> RecordFrame:
+        """The records that can be aggregated. The others end here, once for all aggregates of a grouping."""
+        if isinstance(node.operation, Aggregate):  # so that Spark's error quotes the expression as it was declared
             columns = node.operation.columns
             frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
-        (before,) = self.subtopology.predecessors[node.name]
-        keyless = F.col("record.key").isNull()
-        if before in self._grouped:
-            frame = replace(frame, data=frame.data.where(~keyless))
-        elif not frame.keyed:
-            frame = frame.rejecting(keyless, "the key is null")
-        self._grouped.add(before)
-        if not frame.clean:
-            self.rows.append(_dead_letters(frame.rejected()))
-        return frame.good().valued()
+        (predecessor,) = self.subtopology.predecessors[node.name]
+        key_is_null = F.col("record.key").isNull()
+        if predecessor in self._grouped:
+            frame = replace(frame, data=frame.data.where(~key_is_null))
+        elif not frame.key_not_null:
+            frame = frame.rejecting(key_is_null, "the key is null")
+        self._grouped.add(predecessor)
+        if not frame.no_rejects:
+            self.write(_dead_letters(frame.rejected()))
+        return frame.accepted().with_value()
 
-    def changelog(self, node: Processor, frame: Frame) -> None:
-        """The store's updates, into the partition of the task. A window stands in the bytes after the key."""
+    def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
+        """Write a store's updates into the partition of the task. A window stands in the bytes after the key."""
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             start = F.unix_millis("record.window.start")
             key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
-        self.rows.append(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
+        self.write(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
 
-    def _sink(self, sink: Sink, frame: Frame) -> Frame:
+    def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
         if sink.internal:
-            self.schemas[sink.topic] = frame.schema
+            self._schemas[sink.topic] = frame.schema
         size = F.coalesce(F.octet_length("record.key"), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
-        if not frame.keyed or not frame.raw:  # else it came through such a topic before
+        if not frame.key_not_null or not frame.value_is_raw:  # else it came through such a topic before
             frame = frame.rejecting(size > MAX_BYTES, too_large(MAX_BYTES))
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
-        self.rows.append(_rows(frame, self._outputs[sink.name], key, frame.value))
-        return replace(frame, data=frame.data.limit(0), clean=True)
+        self.write(_rows(frame, self._outputs[sink.name], key, frame.value))
+        return replace(frame, data=frame.data.limit(0), no_rejects=True)
 
-    def _peek(self, name: str, frame: Frame, metrics: Columns) -> Frame:
-        if not frame.clean:  # they are not among what passes
-            self.rows.append(_dead_letters(frame.rejected()))
-            frame = frame.good()
+    def _observe(self, name: str, frame: RecordFrame, metrics: Columns) -> RecordFrame:
+        if not frame.no_rejects:  # they are not among the records that pass
+            self.write(_dead_letters(frame.rejected()))
+            frame = frame.accepted()
         columns = [F.expr(expression).alias(metric) for metric, expression in metrics]
         if frame.data.isStreaming:
             return replace(frame, data=frame.data.observe(name, *columns))
         observation = Observation()
-        self.observations.append((name, observation))
+        self._observations.append((name, observation))
         return replace(frame, data=frame.data.observe(observation, *columns))
 
-    def _keyless(self, node: Node) -> str:
-        """Why there is no key: in the words of the field that it was to be made of."""
-        by_name = {one.name: one for one in self.subtopology.nodes}
-        while before := self.subtopology.predecessors[node.name]:
-            node = by_name[before[0]]
+    def _null_key_reason(self, node: Node) -> str:
+        """Why there is no key, in the words of the field that it was to be made of."""
+        nodes = {node.name: node for node in self.subtopology.nodes}
+        while predecessors := self.subtopology.predecessors[node.name]:
+            node = nodes[predecessors[0]]
             if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map):
                 return f"{node.operation.key} is missing" if node.operation.key.isidentifier() else "the key is null"
         return "the key is null"
 
 
-def read(subtopology: Subtopology, source: Source, schemas: Mapping[str, Serde], raw: DataFrame) -> Frame:
-    """The frame of a source. Values of our own topics that nobody looks at are not read."""
-    after = [node for node in subtopology.processors if source.name in subtopology.predecessors[node.name]]
+def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, Serde], raw: DataFrame) -> RecordFrame:
+    """Read the records of a source. The values of a repartition topic are skipped where nothing uses them.
+
+    Args:
+        subtopology: That the source belongs to.
+        source: A source of it.
+        schemas: The serdes of the repartition topics.
+        raw: Its records in the columns :data:`streamplan.spark.sources.RAW`.
+    """
+    successors = [node for node in subtopology.processors if source.name in subtopology.predecessors[node.name]]
     if source.value is not None:
-        return read_frame(raw, source.value, table=any(isinstance(node.operation, TableSource) for node in after))
-    if all(isinstance(node.operation, Count) for node in after):
-        return unread_frame(raw)
-    return trusted(read_frame(raw, schemas[source.topic]))
+        is_table = any(isinstance(node.operation, TableSource) for node in successors)
+        return read_external(raw, source.value, table=is_table)
+    if all(isinstance(node.operation, Count) for node in successors):
+        return read_internal_keys(raw)
+    return read_internal(raw, schemas[source.topic])
 
 
 def _big_endian(number: Column) -> Column:
     return F.unhex(F.lpad(F.hex(number), 16, "0"))
 
 
-def _rows(frame: Frame, output: int, key: Column, value: Column) -> DataFrame:
-    """Rows of the columns :data:`OUTPUT`; rejected records become dead letters."""
+def _rows(frame: RecordFrame, output: int, key: Column, value: Column) -> DataFrame:
+    """Rows of the columns :data:`OUTPUT`. Rejected records become dead letters."""
     columns = _output_columns(F.lit(output), key, value)
-    if frame.clean:
+    if frame.no_rejects:
         return frame.data.select(*columns)
-    letters = _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value"))
-    live = F.col("record.reason").isNull()
+    dead_letter_columns = _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value"))
+    accepted = F.col("record.reason").isNull()
     return frame.data.select(
         *(
-            F.when(live, column).otherwise(letter).alias(name)
-            for name, column, letter in zip(OUTPUT_COLUMNS, columns, letters, strict=True)
+            F.when(accepted, column).otherwise(dead_letter_column).alias(name)
+            for name, column, dead_letter_column in zip(OUTPUT_COLUMNS, columns, dead_letter_columns, strict=True)
         )
     )
 
@@ -255,13 +293,13 @@ def _dead_letters(data: DataFrame) -> DataFrame:
 
 
 def _output_columns(output: Column, key: Column, value: Column) -> list[Column]:
-    made = {
+    columns = {
         "output": output,
         "key": key,
         "value": value,
         "timestamp": F.unix_millis("record.timestamp"),
     }
-    return [made.get(name, F.col(f"record.{name}")).alias(name) for name in OUTPUT_COLUMNS]
+    return [columns.get(name, F.col(f"record.{name}")).alias(name) for name in OUTPUT_COLUMNS]
 
 
 def _sentence(error: PySparkException | Refused) -> str:

@@ -1,14 +1,19 @@
-"""A sub-topology on Spark's native operators.
+"""The execution plan of a sub-topology, on Spark's native operators.
 
-A streaming query takes one stateful operator. So a sub-topology is cut there: what comes before it is part of the
-streaming plan, what follows runs on each micro-batch, which is an ordinary DataFrame with as many branches as it likes.
+A record takes one way through it: source, operations before the state, (state), operations on the micro-batch, writer.
+A streaming query has at most one stateful operator. So a sub-topology is cut there: what comes before it is part of the
+streaming plan, and what follows is done with each micro-batch, which is an ordinary DataFrame with any number of
+branches.
 
-    no state        sources                                  | every operation -> outputs
-    aggregations    sources -> operations -> one groupBy     | changelogs, every operation behind -> outputs
-    joins           sources -> look-up of the record's key   | changelogs, every operation -> outputs
+    sub-topology    in the streaming plan                    | with each micro-batch
+    re-keying       source                                   | nothing; the writer selects the keys
+    without state   sources                                  | every operation, outputs
+    aggregations    sources, operations, one groupBy         | changelogs, every operation after them, outputs
+    joins           sources, look-up of the record's key     | changelogs, every operation, outputs
 
-Several aggregations side by side share the groupBy, as ``node`` tells them apart. Several joins share the look-up: the
-key of a joined record is the one it was read with, since a changed key goes through a repartition topic first.
+Several aggregations side by side share the groupBy; the column ``node`` tells them apart. Several joins share the
+look-up: the key of a joined record is the one it was read with, since a changed key goes through a repartition topic
+first.
 """
 
 from __future__ import annotations
@@ -17,171 +22,143 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from streamplan.model.operations import Aggregate, Count, FlatMap, KeySelect, Map
+from streamplan.model.operations import Aggregate, Count, FlatMap, KeySelect, Map, NullKeyFilter
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.aggregation import aggregate, aggregate_again, aggregated, shown
-from streamplan.spark.planning.operators import Finished, Walk, read
-from streamplan.spark.planning.records import Frame
-from streamplan.spark.planning.stream_table_join import look_up, looked_up
-from streamplan.spark.sink.transaction import Output, Placed
+from streamplan.serdes.serde import Serde, is_key_field
+from streamplan.spark.planning.aggregation import aggregate, restore_aggregation, store_result, store_rows
+from streamplan.spark.planning.compiled_plan import batch_template
+from streamplan.spark.planning.operators import OperatorPlanner, read_source
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
+from streamplan.spark.sink.transaction import Output, PartitionBy
+from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
 
 
 @dataclass(frozen=True)
-class Lowered:
-    """``streaming`` is the plan of the query; ``finish`` makes of a micro-batch rows of the columns ``walk.OUTPUT``.
+class SubtopologyPlan:
+    """How Spark runs a sub-topology.
 
-    ``kept``: ``finish`` reads the micro-batch more than once, so that it has to be kept meanwhile. State must not be
-    computed twice, and the rest need not.
+    ``streaming``     the plan of the streaming query, ``stateful`` or not
+    ``batch``         stands for each micro-batch of it (:mod:`streamplan.spark.planning.compiled_plan`)
+    ``rows``          what is made of ``batch``: the rows that the writer is given
+    ``row_format``    what the writer has to know of these rows
+    ``outputs``       the topics that the rows name by their number
+    ``schemas``       the serdes of the repartition topics among them
+    ``observations``  the metrics of each peek by its name; they are there when the rows were collected
+    ``cache_batch``   whether ``rows`` reads the micro-batch more than once, so that it must be cached
     """
 
     streaming: DataFrame
-    outputs: tuple[Output, ...]
     stateful: bool
-    kept: bool
-    finish: Callable[[DataFrame], Finished]
+    batch: DataFrame
+    rows: DataFrame
+    row_format: RowFormat
+    outputs: tuple[Output, ...]
+    schemas: Mapping[str, Serde]
+    observations: tuple[tuple[str, Observation], ...] = ()
+    cache_batch: bool = False
 
 
-def lower(
-    pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Callable[[Source], DataFrame]
-) -> Lowered:
-    """``raw`` gives the records of a source's topic; ``schemas`` has the serdes of the repartition topics."""
+def plan_subtopology(
+    pipeline: Pipeline,
+    subtopology: Subtopology,
+    schemas: Mapping[str, Serde],
+    read: Callable[[Source], DataFrame],
+) -> SubtopologyPlan:
+    """Plan a sub-topology from its sources to the rows that are written.
+
+    Args:
+        pipeline: That the sub-topology belongs to.
+        subtopology: What is planned.
+        schemas: The serdes of the repartition topics that it reads.
+        read: Gives the records of a source as a stream, in the columns :data:`streamplan.spark.sources.RAW`.
+
+    Raises:
+        PySparkException: Spark refuses an expression.
+        Refused: A repartition topic cannot carry a field.
+    """
     numbers, outputs = number_outputs(pipeline, subtopology)
-    walk = Walk(subtopology, numbers)
-    held, looked_up_in = subtopology.aggregations, subtopology.joins
-    if not held and not looked_up_in:
-        frames = [raw(source) for source in subtopology.sources]
+    raw = {source.name: read(source) for source in subtopology.sources}
+    if (rekeying := _rekeying(pipeline, subtopology)) is not None:
+        (records,) = raw.values()
+        streaming = records.withColumn("timestamp", F.unix_millis("timestamp")).drop("topic")
+        batch = _batch_of(streaming)
+        carried = {sink.topic: rekeying.serde.unrestricted() for sink in subtopology.sinks if sink.internal}
+        return SubtopologyPlan(streaming, False, batch, batch, rekeying, outputs, carried)
+    planner = OperatorPlanner(subtopology, numbers)
+    if subtopology.aggregations:
+        cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
+    elif subtopology.joins:
+        cut = _cut_at_joins(subtopology, schemas, raw, planner)
+    else:
+        cut = _cut_at_sources(pipeline, subtopology, schemas, raw, planner)
+    planner.plan(subtopology.nodes)
+    output = planner.take_output_rows()
+    return SubtopologyPlan(
+        cut.streaming,
+        cut.stateful,
+        cut.batch,
+        _by_task(output.rows, pipeline.partitions(subtopology)),
+        PlannedRows(),
+        outputs,
+        output.schemas,
+        output.observations,
+        cache_batch=cut.divided or len(outputs) > 1,
+    )
 
-        def finish(batch: DataFrame) -> Finished:
-            walk = Walk(subtopology, numbers)
-            for source in subtopology.sources:
-                topic = pipeline.topology.decorate(source.topic)
-                own = batch if len(frames) == 1 else batch.where(F.col("topic") == topic)
-                walk.put(source.name, read(subtopology, source, schemas, own))
-            walk.visit(subtopology.nodes)
-            return walk.finished()
 
-        kept = len(frames) > 1 or len(outputs) > 1
-        return Lowered(reduce(DataFrame.unionByName, frames), outputs, False, kept, finish)
-    for source in subtopology.sources:
-        walk.put(source.name, read(subtopology, source, schemas, raw(source)))
-    if looked_up_in:
-        return _with_look_up(subtopology, walk, numbers, outputs)
-    return _with_aggregations(subtopology, walk, held, numbers, outputs)
-
-
-def lower_again(
+def plan_restore(
     pipeline: Pipeline,
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
     stored: Callable[[Processor], DataFrame],
 ) -> DataFrame:
-    """A plan with the stateful operator of the sub-topology, over what its stores hold instead of records.
+    """Plan the stateful operator of a sub-topology over what its stores hold instead of records.
 
-    ``stored`` gives the rows of a processor's store, in the columns :data:`streamplan.spark.sources.RAW`.
+    Args:
+        pipeline: That the sub-topology belongs to.
+        subtopology: With state.
+        schemas: The serdes of the repartition topics that it reads.
+        stored: Gives the rows of a processor's store, in the columns :data:`streamplan.spark.sources.RAW`.
+
+    Returns:
+        A streaming plan that leaves the state which the plan of the sub-topology goes on with.
     """
-    numbers, _ = number_outputs(pipeline, subtopology)
-    held, stores = subtopology.aggregations, subtopology.table_stores
-    writers = {node.store: node for node in subtopology.processors if node.writes_store}
-    nothing = stored(next(iter(writers.values()))).where("false")
-    walk = Walk(subtopology, numbers)
-    if held:
-        for source in subtopology.sources:
-            walk.put(source.name, read(subtopology, source, schemas, nothing))
-        inputs = _inputs(subtopology, walk, held)
-        rows = {node.name: stored(node) for node in held}
-        return aggregate_again(held, inputs, rows, merged=len(subtopology.sources) > 1)
-    for source in subtopology.sources:
-        raw = stored(writers[stores[source.name]]) if source.name in stores else nothing
-        walk.put(source.name, read(subtopology, source, schemas, raw))
-    frames = {source.name: frame for source in subtopology.sources if (frame := walk.take(source.name)) is not None}
-    return look_up(frames, stores)
-
-
-def _inputs(subtopology: Subtopology, walk: Walk, held: Sequence[Processor]) -> dict[str, Frame]:
-    """What each aggregation aggregates."""
-    names = {node.name for node in held}
-    reached = subtopology.downstream_of(names)
-    walk.visit(node for node in subtopology.nodes if node.name not in reached and node.name not in names)
-    inputs: dict[str, Frame] = {}
-    for node in held:
-        (before,) = subtopology.predecessors[node.name]
-        frame = walk.take(before)
-        assert frame is not None  # only a walk that collects faults has none
-        inputs[node.name] = walk.grouped(node, frame)
-    return inputs
-
-
-def _with_look_up(
-    subtopology: Subtopology, walk: Walk, numbers: Mapping[str, int], outputs: tuple[Output, ...]
-) -> Lowered:
-    frames = {source.name: frame for source in subtopology.sources if (frame := walk.take(source.name)) is not None}
-    stores = subtopology.table_stores
-    streaming = look_up(frames, stores)
-
-    def finish(batch: DataFrame) -> Finished:
-        after = Walk(subtopology, numbers)
-        for name, frame in looked_up(batch, frames, stores).items():
-            after.put(name, frame)
-        after.visit(subtopology.nodes)
-        return after.finished()
-
-    return Lowered(streaming, outputs, True, True, finish)
-
-
-def _with_aggregations(
-    subtopology: Subtopology,
-    walk: Walk,
-    held: Sequence[Processor],
-    numbers: Mapping[str, int],
-    outputs: tuple[Output, ...],
-) -> Lowered:
-    inputs = _inputs(subtopology, walk, held)
-    reached = subtopology.downstream_of({node.name for node in held})
-    folded = aggregate(held, inputs, merged=len(subtopology.sources) > 1)
-    early = walk.finished()
-    streaming = folded if not early.rows else _side_by_side(folded, early.rows)
-
-    def finish(batch: DataFrame) -> Finished:
-        after = Walk(subtopology, numbers)
-        after.schemas |= early.schemas
-        if early.rows:
-            after.rows.append(batch.where("finished is not null").select("finished.*"))
-            batch = batch.where("held is not null").select("held.*")
-        for number, node in enumerate(held):
-            frame = aggregated(number, node, batch, inputs[node.name])
-            after.changelog(node, frame)
-            after.put(node.name, shown(node, frame))
-        after.visit(node for node in subtopology.nodes if node.name in reached)
-        return after.finished()
-
-    return Lowered(streaming, outputs, True, bool(early.rows) or len(outputs) > 1, finish)
-
-
-def _side_by_side(folded: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
-    """What was aggregated, and rows that need no aggregation, in one plan: a query has one."""
-    rows = reduce(DataFrame.unionByName, early)
-    held = folded.select(F.struct(*folded.columns).alias("held"))
-    finished = rows.select(F.struct(*rows.columns).alias("finished"))
-    return held.unionByName(finished, allowMissingColumns=True)
+    nodes, stores = subtopology.aggregations, subtopology.table_stores
+    names = [source.name for source in subtopology.sources]
+    store_writers = {node.store: node for node in subtopology.processors if node.writes_store}
+    no_records = stored(next(iter(store_writers.values()))).where("false")
+    if nodes:
+        frames = _read_sources(subtopology, schemas, dict.fromkeys(names, no_records))
+        planner = OperatorPlanner(subtopology, number_outputs(pipeline, subtopology)[0])
+        inputs = _plan_inputs(subtopology, planner, nodes, frames)
+        rows = {node.name: stored(node) for node in nodes}
+        return restore_aggregation(nodes, inputs, rows, merged=len(names) > 1)
+    raw = {name: stored(store_writers[stores[name]]) if name in stores else no_records for name in names}
+    return join_tables(_read_sources(subtopology, schemas, raw), stores)
 
 
 def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[str, int], tuple[Output, ...]]:
-    """By the name of a sink, or of a processor with a changelog, the number of its output."""
+    """Number the outputs of a sub-topology.
+
+    Returns:
+        The number of each output, by the name of its sink or of its processor with a changelog; and the outputs in the
+        order of these numbers.
+    """
     topology = pipeline.topology
     numbers: dict[str, int] = {}
     outputs: list[Output] = []
     for node in subtopology.nodes:
         if isinstance(node, Sink):
-            placed = Placed.WINDOWED_KEY if _window_reaches(subtopology, node) else Placed.KEY
+            by = PartitionBy.WINDOWED_KEY if _has_windowed_key(subtopology, node) else PartitionBy.KEY
             topic = topology.decorate(node.topic)
-            output = Output(topic, placed, pipeline.partition_counts[topic])
+            output = Output(topic, by, pipeline.partition_counts[topic])
         elif isinstance(node, Processor) and node.writes_store and node.store is not None:
-            output = Output(topology.changelog_topic(node.store), Placed.TASK, pipeline.partitions(subtopology))
+            output = Output(topology.changelog_topic(node.store), PartitionBy.TASK, pipeline.partitions(subtopology))
         else:
             continue
         numbers[node.name] = len(outputs)
@@ -189,13 +166,141 @@ def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[s
     return numbers, tuple(outputs)
 
 
-def _window_reaches(subtopology: Subtopology, node: Node) -> bool:
-    """Whether a node's records have a windowed key."""
+@dataclass(frozen=True)
+class _Cut:
+    """Where the streaming plan ends and the plan of the micro-batch begins.
+
+    ``divided``  whether the micro-batch is read as several DataFrames from the first operation on
+    """
+
+    streaming: DataFrame
+    stateful: bool
+    batch: DataFrame
+    divided: bool
+
+
+def _cut_at_sources(
+    pipeline: Pipeline,
+    subtopology: Subtopology,
+    schemas: Mapping[str, Serde],
+    raw: Mapping[str, DataFrame],
+    planner: OperatorPlanner,
+) -> _Cut:
+    """Let the planner begin with the records of a micro-batch, by their topics."""
+    streaming = reduce(DataFrame.unionByName, raw.values())
+    batch = _batch_of(streaming)
+    for source in subtopology.sources:
+        topic = pipeline.topology.decorate(source.topic)
+        records = batch if len(raw) == 1 else batch.where(F.col("topic") == topic)
+        planner.bind(source.name, read_source(subtopology, source, schemas, records))
+    return _Cut(streaming, False, batch, divided=len(raw) > 1)
+
+
+def _cut_at_joins(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+) -> _Cut:
+    """Let the planner begin with the joined records of each source."""
+    stores = subtopology.table_stores
+    frames = _read_sources(subtopology, schemas, raw)
+    streaming = join_tables(frames, stores)
+    batch = _batch_of(streaming)
+    for name, frame in joined_frames(batch, frames, stores).items():
+        planner.bind(name, frame)
+    return _Cut(streaming, True, batch, divided=True)
+
+
+def _cut_at_aggregations(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+) -> _Cut:
+    """Let the planner go on with what the aggregations store, and with the rows that were complete before them."""
+    nodes = subtopology.aggregations
+    inputs = _plan_inputs(subtopology, planner, nodes, _read_sources(subtopology, schemas, raw))
+    aggregated = aggregate(nodes, inputs, merged=len(raw) > 1)
+    early = planner.take_output_rows().rows  # such as dead letters
+    streaming = _with_early_rows(aggregated, early) if early else aggregated
+    batch = _batch_of(streaming)
+    aggregated_batch = batch
+    if early:
+        planner.write(batch.where("finished is not null").select("finished.*"))
+        aggregated_batch = batch.where("held is not null").select("held.*")
+    for number, node in enumerate(nodes):
+        stored = store_rows(number, node, aggregated_batch, inputs[node.name])
+        planner.write_changelog(node, stored)
+        planner.bind(node.name, store_result(node, stored))
+    return _Cut(streaming, True, batch, divided=bool(early))
+
+
+def _read_sources(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame]
+) -> dict[str, RecordFrame]:
+    return {source.name: read_source(subtopology, source, schemas, raw[source.name]) for source in subtopology.sources}
+
+
+def _plan_inputs(
+    subtopology: Subtopology,
+    planner: OperatorPlanner,
+    nodes: Sequence[Processor],
+    sources: Mapping[str, RecordFrame],
+) -> dict[str, RecordFrame]:
+    """Plan all that does not come after the aggregations ``nodes``; return what each of them aggregates."""
+    for name, frame in sources.items():
+        planner.bind(name, frame)
+    names = {node.name for node in nodes}
+    after = subtopology.downstream_of(names)
+    planner.plan(node for node in subtopology.nodes if node.name not in after and node.name not in names)
+    return planner.aggregation_inputs(nodes)
+
+
+def _with_early_rows(aggregated: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
+    """What was aggregated, and output rows that need no aggregation, in one plan: a query has one."""
+    rows = reduce(DataFrame.unionByName, early)
+    held = aggregated.select(F.struct(*aggregated.columns).alias("held"))
+    finished = rows.select(F.struct(*rows.columns).alias("finished"))
+    return held.unionByName(finished, allowMissingColumns=True)
+
+
+def _batch_of(streaming: DataFrame) -> DataFrame:
+    return batch_template(streaming.sparkSession.createDataFrame([], streaming.schema))
+
+
+def _by_task(rows: Sequence[DataFrame], partitions: int) -> DataFrame:
+    """Arrange rows so that one Spark task, and no other, writes for a stream task, in the order of the records.
+
+    A row for each partition, sorted last, tells the writer that it has seen all rows of the partition.
+    """
+    together = reduce(lambda upper, lower: upper.unionByName(lower), rows)
+    types = {name: data_type for name, data_type in together.dtypes if name != "partition"}
+    last_rows = together.sparkSession.range(0, partitions, 1, 1).select(
+        F.col("id").cast("int").alias("partition"),
+        *(F.lit(None).cast(data_type).alias(name) for name, data_type in types.items()),
+        F.lit(True).alias("last"),
+    )
+    marked = together.withColumn("last", F.lit(False)).unionByName(last_rows)
+    placed = marked.repartitionById(partitions, F.col("partition"))
+    return placed.sortWithinPartitions("last", "topic", "offset", "order")
+
+
+def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | None:
+    """Return how the writer re-keys, for a sub-topology that only makes a field of the value the key.
+
+    Such records need no second way through Python, and no shuffle.
+    """
+    match subtopology.sources, subtopology.operations, subtopology.sinks:
+        case ((Source(topic=topic, value=serde),), (KeySelect(key=key), NullKeyFilter()), (_,)):
+            if serde is not None and is_key_field(serde, key):
+                return RekeyedRecords(pipeline.topology.decorate(topic), serde, key)
+    return None
+
+
+def _has_windowed_key(subtopology: Subtopology, node: Node) -> bool:
+    """Whether the records of a node have a windowed key."""
     if isinstance(node, Processor):
         match node.operation:
             case Count(window=window) | Aggregate(window=window):
                 return window is not None
             case KeySelect() | Map() | FlatMap():
                 return False
-    by_name = {one.name: one for one in subtopology.nodes}
-    return any(_window_reaches(subtopology, by_name[before]) for before in subtopology.predecessors[node.name])
+    nodes = {node.name: node for node in subtopology.nodes}
+    return any(
+        _has_windowed_key(subtopology, nodes[predecessor]) for predecessor in subtopology.predecessors[node.name]
+    )

@@ -2,12 +2,13 @@
 
 Expressions of a declaration are resolved against it as they stand. ``record`` has
 
-``topic, partition, offset``  where the record was read; behind an aggregate only the task's partition
+``topic, partition, offset``  where the record was read; after an aggregate only the partition of the stream task
 ``timestamp``  of the record
 ``key``        string, holding the key's bytes as they are
-``window``     behind a windowed aggregate: ``start``, ``end``
+``window``     after a windowed aggregate: ``start``, ``end``
 ``headers, original_key, value``  of the record as it was read, in bytes
-``reason``     why the record is rejected. It rides along, is touched by no operation, and ends in the dead-letter topic
+``reason``     why the record is rejected. A rejected record passes all operations unchanged and ends in the dead-letter
+               topic
 ``order``      the place of a record among those that flat_map made of one
 """
 
@@ -49,27 +50,30 @@ _FIELD_TYPES: Mapping[type[DataType], str] = {
 
 
 @dataclass(frozen=True)
-class Frame:
-    """``raw``: the value was not changed since it was read, so that its bytes go on as they are.
+class RecordFrame:
+    """Records, and what is known of all of them.
 
-    ``clean``: no record is rejected; ``keyed``: none is without a key. ``serde``: reads the value where it is ``raw``;
-    None for the value of a state store.
+    ``value_is_raw``  the value was not changed since it was read, so that its bytes are written as they are
+    ``no_rejects``    no record is rejected
+    ``key_not_null``  no record is without a key
+    ``serde``         reads the value where it is raw; None for the value of a state store
     """
 
     data: DataFrame
-    raw: bool
-    clean: bool = False
-    keyed: bool = False
+    value_is_raw: bool
+    no_rejects: bool = False
+    key_not_null: bool = False
     serde: Serde | None = None
 
     @property
     def fields(self) -> list[str]:
+        """The names of the value's fields."""
         return [name for name in self.data.columns if name != "record"]
 
     @property
     def value(self) -> Column:
         """The value in bytes."""
-        if self.raw:
+        if self.value_is_raw:
             return F.col("record.value")
         return F.expr(value_expression(self.fields))
 
@@ -77,116 +81,139 @@ class Frame:
     def schema(self) -> Serde:
         """The serde of a topic that the values are written to and read from again.
 
-        Raises :class:`Refused` for a field of a type that does not come back from such a topic as what it was.
+        Raises:
+            Refused: A field has a type that cannot be read back from such a topic.
         """
-        if self.raw and self.serde is not None:
+        if self.value_is_raw and self.serde is not None:
             return self.serde.unrestricted()
-        kinds = {field.name: field.dataType for field in self.data.schema.fields if field.name != "record"}
-        strange = {name: kind for name, kind in kinds.items() if type(kind) not in _FIELD_TYPES}
-        wrong = [f"{name} is of type {kind.simpleString()}" for name, kind in strange.items()]
-        if wrong:
+        types = {field.name: field.dataType for field in self.data.schema.fields if field.name != "record"}
+        unsupported = [
+            f"{name} is of type {data_type.simpleString()}"
+            for name, data_type in types.items()
+            if type(data_type) not in _FIELD_TYPES
+        ]
+        if unsupported:
             raise Refused(
-                f"a repartition topic cannot carry that {', '.join(wrong)}",
+                f"a repartition topic cannot carry that {', '.join(unsupported)}",
                 remedy=f"Cast it before to one of {', '.join(_FIELD_TYPES.values())}.",
             )
-        return repartition_serde({name: _FIELD_TYPES[type(kind)] for name, kind in kinds.items()})
-
-    def with_record(self, record: Column) -> Frame:
-        return replace(self, data=self.data.withColumn("record", record))
-
-    def good(self) -> Frame:
-        """Without the rejected records."""
-        return self if self.clean else replace(self, data=self.data.where("record.reason is null"), clean=True)
-
-    def valued(self) -> Frame:
-        """Without the deletions that a table passes on: aggregations and joins of Kafka Streams pass over them."""
-        if not self.raw:
-            return self
-        has_value = F.col("record.value").isNotNull()
-        return replace(
-            self, data=self.data.where(has_value if self.clean else F.col("record.reason").isNotNull() | has_value)
-        )
-
-    def rejected(self) -> DataFrame:
-        return self.data.where("record.reason is not null")
-
-    def rejecting(self, condition: Column, reason: str | Column) -> Frame:
-        """With further records rejected: those for which ``condition`` is true."""
-        why = F.lit(reason) if isinstance(reason, str) else reason
-        found = F.coalesce(F.col("record.reason"), F.when(condition, why))
-        return replace(self.with_record(F.col("record").withField("reason", found)), clean=False)
-
-    def select(self, columns: Sequence[tuple[str, str]], key: str | None = None) -> Frame:
-        """A new value, and a new key where one is given, from expressions over the old ones."""
-        record = F.col("record") if key is None else self._rekeyed(key)
-        made = [self._live(F.expr(expression)).alias(name) for name, expression in columns]
-        data = self.data.select(*made, record.alias("record"))
-        return replace(self, data=data, raw=False, keyed=self.keyed and key is None, serde=None)
-
-    def with_key(self, key: str) -> Frame:
-        return replace(self.with_record(self._rekeyed(key)), keyed=False)
+        return repartition_serde({name: _FIELD_TYPES[type(data_type)] for name, data_type in types.items()})
 
     @property
     def windowed(self) -> bool:
         """Whether the key is one of a window."""
         return "window" in cast(StructType, self.data.schema["record"].dataType).names
 
-    def _rekeyed(self, key: str) -> Column:
-        """A new key has no window."""
-        record = F.col("record").withField("key", self._live(F.expr(key).cast("string")))
-        return record.dropFields("window") if self.windowed else record
+    def with_record(self, record: Column) -> RecordFrame:
+        """Replace the struct ``record``."""
+        return replace(self, data=self.data.withColumn("record", record))
 
-    def where(self, condition: str) -> Frame:
-        self.data.where(condition)  # Spark judges it as it was written: its words are then not about what we make of it
-        passed = F.coalesce(F.expr(condition), F.lit(False))
-        if not self.clean:
-            passed = F.col("record.reason").isNotNull() | passed
-        return replace(self, data=self.data.where(passed))
+    def accepted(self) -> RecordFrame:
+        """Leave out the rejected records."""
+        return (
+            self if self.no_rejects else replace(self, data=self.data.where("record.reason is null"), no_rejects=True)
+        )
 
-    def exploded(self, each: str, columns: Sequence[tuple[str, str]], key: str) -> Frame:
-        """One row for each element; a rejected one stays one."""
+    def with_value(self) -> RecordFrame:
+        """Leave out the deletions of a table: the aggregations and joins of Kafka Streams pass over them."""
+        if not self.value_is_raw:
+            return self
+        has_value = F.col("record.value").isNotNull()
+        passes = has_value if self.no_rejects else F.col("record.reason").isNotNull() | has_value
+        return replace(self, data=self.data.where(passes))
+
+    def rejected(self) -> DataFrame:
+        """Only the rejected records."""
+        return self.data.where("record.reason is not null")
+
+    def rejecting(self, condition: Column, reason: str) -> RecordFrame:
+        """Reject the records for which ``condition`` is true, besides those that are rejected already."""
+        first_reason = F.coalesce(F.col("record.reason"), F.when(condition, F.lit(reason)))
+        return replace(self.with_record(F.col("record").withField("reason", first_reason)), no_rejects=False)
+
+    def select(self, columns: Sequence[tuple[str, str]], key: str | None = None) -> RecordFrame:
+        """Make a new value, and a new key where one is given, from expressions over the old ones."""
+        record = F.col("record") if key is None else self._rekeyed(key)
+        fields = [self._unless_rejected(F.expr(expression)).alias(name) for name, expression in columns]
+        data = self.data.select(*fields, record.alias("record"))
+        key_not_null = self.key_not_null and key is None
+        return replace(self, data=data, value_is_raw=False, key_not_null=key_not_null, serde=None)
+
+    def with_key(self, key: str) -> RecordFrame:
+        """Set the key to the text of an expression."""
+        return replace(self.with_record(self._rekeyed(key)), key_not_null=False)
+
+    def where(self, condition: str) -> RecordFrame:
+        """Keep the records for which a condition of the declaration is true, and the rejected ones."""
+        self.data.where(condition)  # so that Spark's error quotes the condition as it was declared
+        passes = F.coalesce(F.expr(condition), F.lit(False))
+        if not self.no_rejects:
+            passes = F.col("record.reason").isNotNull() | passes
+        return replace(self, data=self.data.where(passes))
+
+    def exploded(self, each: str, columns: Sequence[tuple[str, str]], key: str) -> RecordFrame:
+        """Make one record for each element of the array ``each``; a rejected record stays one."""
         elements = F.expr(each)
-        if not self.clean:
-            # The rejected row needs an element to survive: null, of whatever type the elements are.
-            kind = cast(ArrayType, self.data.select(elements.alias("each")).schema["each"].dataType)
-            nothing = F.array(F.lit(None)).cast(ArrayType(kind.elementType, containsNull=True))
-            elements = F.when(F.col("record.reason").isNull(), elements).otherwise(nothing)
+        if not self.no_rejects:
+            # The rejected row needs an element to survive: null, of the type that the elements have.
+            array = cast(ArrayType, self.data.select(elements.alias("each")).schema["each"].dataType)
+            one_null = F.array(F.lit(None)).cast(ArrayType(array.elementType, containsNull=True))
+            elements = F.when(F.col("record.reason").isNull(), elements).otherwise(one_null)
         rows = self.data.select("*", F.posexplode(elements).alias("_position", "element"))
         order = F.concat(F.col("record.order"), F.array(F.col("_position")))
         rows = rows.withColumn("record", F.col("record").withField("order", order)).drop("_position")
         return replace(self, data=rows).select(columns, key)
 
-    def union(self, other: Frame) -> Frame:
-        raw = self.raw and other.raw and _format(self.serde) == _format(other.serde)
-        clean, keyed = self.clean and other.clean, self.keyed and other.keyed
-        return Frame(self.data.unionByName(other.data), raw, clean, keyed, self.serde if raw else None)
+    def union(self, other: RecordFrame) -> RecordFrame:
+        """Both frames' records; what is known of all of them must be known of both."""
+        value_is_raw = self.value_is_raw and other.value_is_raw and _format(self.serde) == _format(other.serde)
+        return RecordFrame(
+            self.data.unionByName(other.data),
+            value_is_raw=value_is_raw,
+            no_rejects=self.no_rejects and other.no_rejects,
+            key_not_null=self.key_not_null and other.key_not_null,
+            serde=self.serde if value_is_raw else None,
+        )
 
-    def _live(self, column: Column) -> Column:
-        return column if self.clean else F.when(F.col("record.reason").isNull(), column)
+    def _rekeyed(self, key: str) -> Column:
+        """The struct ``record`` with another key. A new key has no window."""
+        record = F.col("record").withField("key", self._unless_rejected(F.expr(key).cast("string")))
+        return record.dropFields("window") if self.windowed else record
+
+    def _unless_rejected(self, column: Column) -> Column:
+        return column if self.no_rejects else F.when(F.col("record.reason").isNull(), column)
 
 
 def _format(serde: Serde | None) -> str | None:
     return None if serde is None else serde.format
 
 
-def read_frame(raw: DataFrame, serde: Serde, *, table: bool = False) -> Frame:
-    """The records of a topic. ``raw`` has the columns :data:`RAW`. In a ``table`` a null value is no fault."""
-    fields = ", ".join(f"`{name}`: {kind}" for name, kind in serde.fields.items())
-    read = map_in_arrow(raw, _reader(serde, table), f"{RAW}, fields struct<{fields}>, reason string")
-    return Frame(read.select("fields.*", _record(read, F.col("reason")).alias("record")), raw=True, serde=serde)
+def read_external(raw: DataFrame, serde: Serde, *, table: bool = False) -> RecordFrame:
+    """Read the records of a topic that others write.
+
+    Args:
+        raw: Rows of the columns :data:`streamplan.spark.sources.RAW`.
+        serde: Reads the values.
+        table: Whether a null value is a deletion, and no fault.
+    """
+    fields = ", ".join(f"`{name}`: {data_type}" for name, data_type in serde.fields.items())
+    rows = map_in_arrow(raw, _reader(serde, table), f"{RAW}, fields struct<{fields}>, reason string")
+    records = rows.select("fields.*", _record(F.col("reason")).alias("record"))
+    return RecordFrame(records, value_is_raw=True, serde=serde)
 
 
-def unread_frame(raw: DataFrame) -> Frame:
-    """The records of a topic of ours, of which nobody looks at the value."""
-    return Frame(raw.select(_record(raw, F.lit(None).cast("string")).alias("record")), raw=True, clean=True, keyed=True)
+def read_internal(raw: DataFrame, serde: Serde) -> RecordFrame:
+    """Read the records of a repartition topic, which we wrote: none is rejected, and each has a key."""
+    return replace(read_external(raw, serde), no_rejects=True, key_not_null=True)
 
 
-def trusted(frame: Frame) -> Frame:
-    """Of a topic of ours: what is in it was read, or written, by us before."""
-    return replace(frame, clean=True, keyed=True)
+def read_internal_keys(raw: DataFrame) -> RecordFrame:
+    """Read the records of a repartition topic without their values."""
+    records = raw.select(_record(F.lit(None).cast("string")).alias("record"))
+    return RecordFrame(records, value_is_raw=True, no_rejects=True, key_not_null=True)
 
 
-def _record(data: DataFrame, reason: Column) -> Column:
+def _record(reason: Column) -> Column:
     return F.struct(
         "topic",
         "partition",
@@ -202,17 +229,17 @@ def _record(data: DataFrame, reason: Column) -> Column:
 
 
 def _reader(serde: Serde, table: bool) -> ArrowFunction:
-    kind = struct_type(serde.fields)
+    fields_type = struct_type(serde.fields)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             values = batch["value"]
             decoded = serde.decode_column(values)
-            reasons = [decoded.rejected.get(row) for row in range(batch.num_rows)]
-            columns = [*batch.columns, decoded.fields.cast(kind), pa.array(reasons, pa.string())]
-            if table:  # A null value deletes its key.
-                columns[-1] = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), columns[-1])
-                columns[-1] = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), columns[-1])
+            reasons = pa.array([decoded.rejected.get(row) for row in range(batch.num_rows)], pa.string())
+            if table:  # a null value deletes its key
+                reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), reasons)
+                reasons = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), reasons)
+            columns = [*batch.columns, decoded.fields.cast(fields_type), reasons]
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason"])
 
     return read

@@ -49,7 +49,7 @@ Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 TopicPartition: TypeAlias = tuple[str, int]
 
 
-class Placed(StrEnum):
+class PartitionBy(StrEnum):
     """Where a record goes in an output topic: by its key; by its key without the window's 8 bytes; with its task."""
 
     KEY = "key"
@@ -62,7 +62,7 @@ class Output:
     """A topic that a sub-topology writes, by its name in Kafka. ``partitions`` is its count."""
 
     topic: str
-    placed: Placed
+    partition_by: PartitionBy
     partitions: int
 
 
@@ -81,7 +81,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True)
-class SinkTarget:
+class TransactionSpec:
     """Where the stream tasks of one sub-topology read and write in one micro-batch.
 
     ``ranges``   of each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
@@ -116,20 +116,20 @@ class TaskTransaction:
     and so are final: records below them were committed by an earlier run.
     """
 
-    def __init__(self, target: SinkTarget, partition: int) -> None:
-        self.target = target
+    def __init__(self, spec: TransactionSpec, partition: int) -> None:
+        self.spec = spec
         self.partition = partition
-        self.ranges = {topic: extent for (topic, number), extent in target.ranges.items() if number == partition}
+        self.ranges = {topic: extent for (topic, number), extent in spec.ranges.items() if number == partition}
         self._pending_bytes = 0
         self._committed = False
         # Before the transactional id is taken, so that a superseded aggregator does not disturb its successor any more.
         self._refuse_newer(self._read("read_uncommitted"))
         self._producer = open_task_producer(
-            target.brokers,
-            target.application_id,
-            target.task(partition),
-            transaction_timeout_ms=target.transaction_timeout_ms,
-            topic=target.outputs[0].topic,
+            spec.brokers,
+            spec.application_id,
+            spec.task(partition),
+            transaction_timeout_ms=spec.transaction_timeout_ms,
+            topic=spec.outputs[0].topic,
             partitioner=LIBRDKAFKA_PARTITIONER,
             compression_type="lz4",
             linger_ms=5,
@@ -143,9 +143,9 @@ class TaskTransaction:
             first, _ = self.ranges[topic]
             if position < first:
                 raise Refused(
-                    f"task {target.task(partition)}: the checkpoint is ahead of Kafka",
+                    f"task {spec.task(partition)}: the checkpoint is ahead of Kafka",
                     expected=f"{topic}-{partition} committed up to {first}",
-                    observed=f"position {position} of group {target.application_id}",
+                    observed=f"position {position} of group {spec.application_id}",
                     remedy="Records in between would be lost. Was the group reset, or is the checkpoint another "
                     "cluster's?",
                 )
@@ -178,8 +178,8 @@ class TaskTransaction:
         self._reserve(size)
         produce = self._producer.produce
         topic = output.topic
-        partition = self.partition if output.placed is Placed.TASK else -1
-        windowed = output.placed is Placed.WINDOWED_KEY
+        partition = self.partition if output.partition_by is PartitionBy.TASK else -1
+        windowed = output.partition_by is PartitionBy.WINDOWED_KEY
         for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=False):
             if windowed and key is not None:  # WindowedStreamPartitioner
                 partition = partition_for_key(key[:-WINDOW_START_BYTES], output.partitions)
@@ -188,20 +188,20 @@ class TaskTransaction:
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Queue a record for the dead-letter topic, with where it came from and the reason as headers."""
-        headers = {REASON: letter.reason, TASK: str(self.target.task(self.partition))}
+        headers = {REASON: letter.reason, TASK: str(self.spec.task(self.partition))}
         if letter.topic is not None and letter.offset is not None:
             headers |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
         self._reserve(len(letter.key or b"") + len(letter.value or b""))
         self._producer.produce(
-            self.target.dead_letter_topic,
+            self.spec.dead_letter_topic,
             key=letter.key,
             value=letter.value,
-            partition=letter.partition % self.target.dead_letter_partitions,
+            partition=letter.partition % self.spec.dead_letter_partitions,
             timestamp=letter.timestamp,
             headers=[*letter.headers, *headers.items()],
         )
 
-    def prove_complete(self, topic: str, next_offset: int) -> None:
+    def require_complete_input(self, topic: str, next_offset: int) -> None:
         """No committed record lies from ``next_offset`` to the end of the micro-batch; raises StreamplanError else.
 
         Spark ends a killed task's input as it ends a complete one: to commit on the word of an iterator would skip
@@ -210,10 +210,10 @@ class TaskTransaction:
         _, until = self.ranges[topic]
         if next_offset >= until:
             return
-        found = _next_record(self.target, (topic, self.partition), next_offset, until)
+        found = _next_record(self.spec, (topic, self.partition), next_offset, until)
         if found is not None:
             raise StreamplanError(
-                f"task {self.target.task(self.partition)}: its input ended early",
+                f"task {self.spec.task(self.partition)}: its input ended early",
                 expected=f"the record at {topic}-{self.partition} offset {found}",
                 observed=f"no record after offset {next_offset - 1}",
                 remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
@@ -225,7 +225,7 @@ class TaskTransaction:
         Only for records that are written one by one: a run of the same micro-batch skips those that are committed.
         A micro-batch that takes longer than a transaction may last would else be aborted, however often it is tried.
         """
-        timeout = self.target.transaction_timeout_ms / 1000
+        timeout = self.spec.transaction_timeout_ms / 1000
         if time.monotonic() - self._begun < min(_COMMIT_INTERVAL_SECONDS, timeout * _SHARE_OF_TIMEOUT):
             return
         self._commit({topic: next_offset})
@@ -244,11 +244,11 @@ class TaskTransaction:
     def _commit(self, ends: Mapping[str, int]) -> None:
         positions = [
             confluent_kafka.TopicPartition(
-                topic, self.partition, max(until, self.positions[topic]), self.target.generation.metadata
+                topic, self.partition, max(until, self.positions[topic]), self.spec.generation.metadata
             )
             for topic, until in ends.items()
         ]
-        metadata = _consumer(self.target).consumer_group_metadata()
+        metadata = _consumer(self.spec).consumer_group_metadata()
         self._producer.send_offsets_to_transaction(positions, metadata, DEADLINE_SECONDS)
         self._producer.commit_transaction(DEADLINE_SECONDS)
         self._pending_bytes = 0
@@ -268,9 +268,9 @@ class TaskTransaction:
                 self._producer.close()
         if error is not None and is_fenced(error):
             raise StreamplanError(
-                f"task {self.target.task(self.partition)} was fenced by a newer producer with its transactional id",
+                f"task {self.spec.task(self.partition)} was fenced by a newer producer with its transactional id",
                 remedy="What it had produced is aborted; a retry goes on from the committed position. "
-                f"When it keeps happening, a second application {self.target.application_id} is running.",
+                f"When it keeps happening, a second application {self.spec.application_id} is running.",
             ) from error
 
     def _abort(self) -> None:
@@ -289,7 +289,7 @@ class TaskTransaction:
         for one in found:
             if one.offset < 0:
                 raise Refused(
-                    f"group {self.target.application_id} has no position for {one.topic}-{one.partition}",
+                    f"group {self.spec.application_id} has no position for {one.topic}-{one.partition}",
                     remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint.",
                 )
             positions[one.topic] = int(one.offset)
@@ -306,15 +306,15 @@ class TaskTransaction:
                     raise KafkaException(one.error)
             return found
 
-        consumer = _consumer(self.target, isolation_level)
-        about = f"the positions of group {self.target.application_id}"
-        return call_with_retry(question, about, self.target.brokers, DEADLINE_SECONDS)
+        consumer = _consumer(self.spec, isolation_level)
+        about = f"the positions of group {self.spec.application_id}"
+        return call_with_retry(question, about, self.spec.brokers, DEADLINE_SECONDS)
 
     def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
         for position in positions:
             theirs = Generation.parse(position.metadata)
-            if self.target.generation.is_superseded_by(theirs):
-                raise superseded_error(self.target.application_id, self.target.generation, theirs)
+            if self.spec.generation.is_superseded_by(theirs):
+                raise superseded_error(self.spec.application_id, self.spec.generation, theirs)
 
     def _reserve(self, size: int) -> None:
         """So many bytes are about to be queued: with too many in the queue, wait until all of them are delivered."""
@@ -329,12 +329,12 @@ class TaskTransaction:
 _consumers: dict[tuple[Brokers, str, str], Consumer] = {}
 
 
-def _consumer(target: SinkTarget, isolation_level: str = "read_committed") -> Consumer:
+def _consumer(spec: TransactionSpec, isolation_level: str = "read_committed") -> Consumer:
     """One consumer a process, without a subscription: it only reads positions and names the group."""
-    of = (target.brokers, target.application_id, isolation_level)
+    of = (spec.brokers, spec.application_id, isolation_level)
     if of not in _consumers:
-        _consumers[of] = target.brokers.consumer(
-            target.application_id,
+        _consumers[of] = spec.brokers.consumer(
+            spec.application_id,
             isolation_level=isolation_level,
             enable_partition_eof=True,
             auto_offset_reset="error",
@@ -343,9 +343,9 @@ def _consumer(target: SinkTarget, isolation_level: str = "read_committed") -> Co
     return _consumers[of]
 
 
-def _next_record(target: SinkTarget, source: TopicPartition, first: int, until: int) -> int | None:
+def _next_record(spec: TransactionSpec, source: TopicPartition, first: int, until: int) -> int | None:
     """The offset of the first committed record in ``first <= offset < until``; None when there is none."""
-    consumer = _consumer(target)
+    consumer = _consumer(spec)
     consumer.assign([confluent_kafka.TopicPartition(*source, first)])
     try:
         deadline = time.monotonic() + DEADLINE_SECONDS
@@ -363,9 +363,9 @@ def _next_record(target: SinkTarget, source: TopicPartition, first: int, until: 
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{source[0]}-{source[1]} from {first}"))
 
 
-def commit_empty(target: SinkTarget, partitions: Iterable[int]) -> None:
+def commit_empty(spec: TransactionSpec, partitions: Iterable[int]) -> None:
     """Move the positions of partitions whose part of the micro-batch held no record (only transaction markers)."""
     for partition in partitions:
-        with TaskTransaction(target, partition) as transaction:
+        with TaskTransaction(spec, partition) as transaction:
             if not transaction.already_committed:
                 transaction.commit()

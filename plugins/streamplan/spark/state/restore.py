@@ -21,7 +21,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.plan import lower_again
+from streamplan.spark.planning.plan import plan_restore
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch
 from streamplan.spark.state.checkpoint import Checkpoint
 
@@ -123,7 +123,7 @@ def _fold(
         batch.write.format("noop").mode("overwrite").save()
 
     query = (
-        lower_again(pipeline, subtopology, schemas, stored)
+        plan_restore(pipeline, subtopology, schemas, stored)
         .writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}-restore")
         .outputMode("update")
         .option("checkpointLocation", checkpoint.location)
