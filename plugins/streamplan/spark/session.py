@@ -31,43 +31,54 @@ _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSys
 
 
 def open_session(name: str) -> SparkSession:
-    """The session that spark-submit prepared, with what the state stores and Arrow batches need."""
+    """Open the session that spark-submit prepared, with what the state stores and Arrow batches need.
+
+    Args:
+        name: The name of the Spark application.
+    """
     builder = SparkSession.builder.appName(name)
     for config, value in SPARK_CONFIGS.items():
         builder = builder.config(config, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")  # at INFO every micro-batch logs a page
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log each fault with its stack
+    spark.sparkContext.setLogLevel("WARN")  # at INFO each micro-batch logs a page
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log each error with its stack
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     return spark
 
 
 def keep_checkpoints_cheaply(spark: SparkSession, location: str) -> None:
-    """For checkpoints on a local disk, write files without starting processes.
+    """Let Spark write checkpoints on a local disk without starting processes.
 
-    Without its native library, which PySpark does not have, Hadoop calls ``chmod`` for each file that it makes and
-    ``readlink`` for each that it renames: some 20 processes a micro-batch. The other implementation asks Java. Renames
-    are as atomic as before: rename(2).
+    Hadoop has a native library for files, which PySpark does not have. Without it, Hadoop starts ``chmod`` for each
+    file that it creates and ``readlink`` for each that it renames: about 20 processes in each micro-batch. The
+    implementation that is set here asks Java instead. Its renames are as atomic: rename(2).
+
+    Args:
+        spark: The session of the queries.
+        location: The path or URI of the checkpoints. On other file systems than a local one nothing is changed.
     """
     if urlsplit(location).scheme not in ("", "file"):
-        return  # on others a rename does not overwrite: Spark's default knows them
+        return  # there a rename may not overwrite a file, and Spark's default takes care of it
     jvm: Any = spark._jvm
     if not jvm.org.apache.spark.util.Utils.classIsLoadable(_LOCAL_FILES):
         return
     spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_MANAGER)
     hadoop = spark._jsc.hadoopConfiguration()
     hadoop.set("fs.file.impl", _LOCAL_FILES)
-    hadoop.set("fs.file.impl.disable.cache", "true")  # Hadoop's own is there since before the jars were known
+    hadoop.set("fs.file.impl.disable.cache", "true")  # Hadoop cached its own before the jars were known
 
 
 _WORTH_CODE = 50_000
-"""Records of a micro-batch for which generated code takes less than it costs: 2.2 us a record, 0.1 s a micro-batch."""
+"""From so many records on, a micro-batch gains more by generated code than it costs.
+
+It gains 2.2 us for each record and costs 0.1 s for each micro-batch.
+"""
 
 
 def generate_code(spark: SparkSession, whether: bool) -> None:
-    """Whether Spark writes Java code for what comes, or interprets it; stages that are planned stay as they are.
+    """Let Spark generate Java code for the stages that it plans from now on, or interpret them.
 
-    What was compiled is kept, but its text is made anew for each task, to look it up.
+    Spark keeps compiled code, but it makes the text of the code anew for each task, to look it up.
     """
     spark.conf.set("spark.sql.codegen.wholeStage", whether)
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if whether else "NO_CODEGEN")
@@ -75,12 +86,20 @@ def generate_code(spark: SparkSession, whether: bool) -> None:
 
 @dataclass
 class AdaptiveCodegen:
-    """Of one query: for micro-batches of many records. ``on`` is None where it was not told yet."""
+    """Generates code for the large micro-batches of one query.
+
+    ``on``  what Spark was told last; None before the first micro-batch
+    """
 
     on: bool | None = None
 
     def adjust(self, spark: SparkSession, records: int) -> None:
-        """``spark`` is the query's own session. Stages of this micro-batch that are planned stay as they are."""
+        """Turn code generation on or off for a micro-batch. Its stages that are planned already stay as they are.
+
+        Args:
+            spark: The query's own session.
+            records: How many records the micro-batch has.
+        """
         worth = records >= _WORTH_CODE
         if worth != self.on:
             generate_code(spark, worth)
@@ -88,9 +107,13 @@ class AdaptiveCodegen:
 
 
 def start_python_workers(spark: SparkSession, function: ArrowFunction) -> None:
-    """Start as many as will be needed, with the module of ``function`` loaded, while other things are done.
+    """Start Python workers, one for each task slot, in the background: each takes seconds to start.
 
-    It takes seconds, and this returns at once. A fault is left to the first micro-batch, which will meet it, too.
+    An error is left to the first micro-batch, which meets it too.
+
+    Args:
+        spark: Any session.
+        function: Its module is imported by the workers.
     """
 
     def start() -> None:

@@ -1,0 +1,1 @@
+"""The execution plan of a sub-topology, from its sources to the rows that are written."""

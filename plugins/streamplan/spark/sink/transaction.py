@@ -1,8 +1,8 @@
 """The transactional sink: output records and input position move together or not at all.
 
-The protocol is that of Kafka Streams' ``exactly_once_v2`` (KIP-447), in Python workers with librdkafka. One
-transaction a stream task and micro-batch: produce, send the position of the source partition to the transaction,
-commit. A run of the same micro-batch after a crash finds the position and skips what is committed.
+The protocol is that of Kafka Streams' ``exactly_once_v2`` (KIP-447), in Python workers with librdkafka. Each stream
+task has one transaction in each micro-batch: produce, send the positions of the source partitions to the transaction,
+commit. When the same micro-batch runs again after a crash, it finds these positions and skips what is committed.
 """
 
 from __future__ import annotations
@@ -30,19 +30,17 @@ from streamplan.model.processor_topology import TaskId
 from streamplan.model.windows import WINDOW_START_BYTES
 
 _QUEUE_BYTES = 64 * 1024 * 1024
-"""Of records on their way to the brokers."""
-
+"""The most bytes of records on their way to the brokers."""
 
 _COMMIT_INTERVAL_SECONDS = 1.0
-"""So long a transaction takes records that are written one by one before another goes on.
+"""After so long a transaction of records that are written one by one is committed, and another one goes on.
 
-The sub-topology that reads them need not wait for the rest of a long micro-batch. Each costs some 50 ms, in which the
-coordinator is still busy with the one before.
+So the sub-topology that reads them need not wait for the rest of a long micro-batch. Each commit costs about 50 ms, in
+which the coordinator is still busy with the transaction before.
 """
 
 _SHARE_OF_TIMEOUT = 0.25
-"""And so much of its time-out at most: the rest is for the brokers."""
-
+"""The share of its time-out that such a transaction takes at most. The rest is for the brokers."""
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
@@ -50,7 +48,12 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class PartitionBy(StrEnum):
-    """Where a record goes in an output topic: by its key; by its key without the window's 8 bytes; with its task."""
+    """How the partition of a record is chosen in an output topic.
+
+    ``KEY``           by its key
+    ``WINDOWED_KEY``  by its key without the bytes of the window
+    ``TASK``          the partition of the stream task
+    """
 
     KEY = "key"
     WINDOWED_KEY = "windowed key"
@@ -59,7 +62,7 @@ class PartitionBy(StrEnum):
 
 @dataclass(frozen=True)
 class Output:
-    """A topic that a sub-topology writes, by its name in Kafka. ``partitions`` is its count."""
+    """A topic that a sub-topology writes: its name in Kafka and its number of partitions."""
 
     topic: str
     partition_by: PartitionBy
@@ -68,7 +71,10 @@ class Output:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that cannot be processed, whole, and why. One made by an aggregate has no topic and offset."""
+    """A record that cannot be processed, complete and with the reason.
+
+    A record that an aggregate made has no ``topic`` and no ``offset``. ``timestamp`` is in ms.
+    """
 
     topic: str | None
     partition: int
@@ -84,10 +90,10 @@ class DeadLetter:
 class TransactionSpec:
     """Where the stream tasks of one sub-topology read and write in one micro-batch.
 
-    ``ranges``   of each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
-                 partitions without news are left out
-    ``outputs``  the topics that rows name by their number
     ``generation``  of the aggregator; it is committed with every position
+    ``ranges``      for each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
+                    partitions without new records are left out
+    ``outputs``     the topics that rows name by their number
     """
 
     brokers: Brokers
@@ -101,19 +107,27 @@ class TransactionSpec:
     dead_letter_partitions: int
 
     def task(self, partition: int) -> TaskId:
+        """Return the stream task of a partition."""
         return TaskId(self.subtopology, partition)
 
     @property
     def partitions(self) -> frozenset[int]:
-        """Those of the stream tasks that have something to read."""
+        """The partitions whose stream tasks have something to read."""
         return frozenset(partition for _, partition in self.ranges)
 
 
 class TaskTransaction:
     """The transaction of one stream task ``n_p``; a context manager that aborts unless :meth:`commit` was called.
 
-    Opening it fences every earlier producer of the task and settles what that left; ``positions`` are read after that
-    and so are final: records below them were committed by an earlier run.
+    Opening it fences every earlier producer of the task and ends the transaction that it left. ``positions`` are read
+    after that and so are final: an earlier run has committed the records below them.
+
+    Args:
+        spec: Where the stream task reads and writes.
+        partition: The ``p`` of the task.
+
+    Raises:
+        Refused: There is a newer aggregator, or a position is missing or behind the micro-batch.
     """
 
     def __init__(self, spec: TransactionSpec, partition: int) -> None:
@@ -122,7 +136,7 @@ class TaskTransaction:
         self.ranges = {topic: extent for (topic, number), extent in spec.ranges.items() if number == partition}
         self._pending_bytes = 0
         self._committed = False
-        # Before the transactional id is taken, so that a superseded aggregator does not disturb its successor any more.
+        # This is before the transactional id is taken, so that a superseded aggregator does not disturb its successor.
         self._refuse_newer(self._read("read_uncommitted"))
         self._producer = open_task_producer(
             spec.brokers,
@@ -153,12 +167,12 @@ class TaskTransaction:
 
     @property
     def already_committed(self) -> bool:
-        """Whether an earlier run committed this whole micro-batch for the partition."""
+        """Whether an earlier run has committed this whole micro-batch for the partition."""
         return all(self.positions[topic] >= until for topic, (_, until) in self.ranges.items())
 
     @property
     def untouched(self) -> bool:
-        """Whether no earlier run committed any of it: what was aggregated over all of it may be written."""
+        """Whether no earlier run has committed a part of it: then what was aggregated over all of it may be written."""
         return all(self.positions[topic] == first for topic, (first, _) in self.ranges.items())
 
     def produce(
@@ -170,20 +184,28 @@ class TaskTransaction:
         headers: Iterable[Headers | None],
         size: int,
     ) -> None:
-        """Queue records of ``size`` bytes in all for an output. Timestamps are in ms.
+        """Queue records for an output.
 
-        (By position, ``produce`` costs less than ``produce_batch``, which refuses timestamps and headers, and half of
-        what it costs by keyword.)
+        With positional arguments ``produce`` of librdkafka costs half of what it costs with keywords, and less than
+        ``produce_batch``, which accepts neither timestamps nor headers.
+
+        Args:
+            output: The topic.
+            keys: The keys in bytes.
+            values: The values in bytes, as many as keys.
+            timestamps: In ms, as many as keys.
+            headers: Of each record; None for a record without headers.
+            size: The bytes of all keys and values.
         """
         self._reserve(size)
         produce = self._producer.produce
         topic = output.topic
         partition = self.partition if output.partition_by is PartitionBy.TASK else -1
         windowed = output.partition_by is PartitionBy.WINDOWED_KEY
-        for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=False):
+        for key, value, timestamp, record_headers in zip(keys, values, timestamps, headers, strict=False):
             if windowed and key is not None:  # WindowedStreamPartitioner
                 partition = partition_for_key(key[:-WINDOW_START_BYTES], output.partitions)
-            produce(topic, value, key, partition, None, None, timestamp, own)
+            produce(topic, value, key, partition, None, None, timestamp, record_headers)
         self._producer.poll(0)
 
     def dead_letter(self, letter: DeadLetter) -> None:
@@ -202,10 +224,17 @@ class TaskTransaction:
         )
 
     def require_complete_input(self, topic: str, next_offset: int) -> None:
-        """No committed record lies from ``next_offset`` to the end of the micro-batch; raises StreamplanError else.
+        """Require that no committed record lies from ``next_offset`` to the end of the micro-batch.
 
-        Spark ends a killed task's input as it ends a complete one: to commit on the word of an iterator would skip
-        the rest. What may lie there are transaction markers and aborted records.
+        Spark ends a killed task's input as it ends a complete one. To commit because an iterator has ended would skip
+        the rest. Transaction markers and aborted records may lie there.
+
+        Args:
+            topic: A source topic.
+            next_offset: The offset past the last record of it that has come.
+
+        Raises:
+            StreamplanError: A record is missing.
         """
         _, until = self.ranges[topic]
         if next_offset >= until:
@@ -220,10 +249,15 @@ class TaskTransaction:
             )
 
     def commit_before(self, topic: str, next_offset: int) -> None:
-        """Commit what was written so far when the transaction grows old, and go on in another.
+        """Commit what was written so far when the transaction is old, and go on in another one.
 
-        Only for records that are written one by one: a run of the same micro-batch skips those that are committed.
-        A micro-batch that takes longer than a transaction may last would else be aborted, however often it is tried.
+        This is only for records that are written one by one: another run of the micro-batch skips the committed ones.
+        Otherwise a micro-batch that takes longer than a transaction may last would be aborted, however often it is
+        tried.
+
+        Args:
+            topic: The source topic.
+            next_offset: The offset past the last record of it that was written.
         """
         timeout = self.spec.transaction_timeout_ms / 1000
         if time.monotonic() - self._begun < min(_COMMIT_INTERVAL_SECONDS, timeout * _SHARE_OF_TIMEOUT):
@@ -277,34 +311,34 @@ class TaskTransaction:
         try:
             self._producer.abort_transaction(DEADLINE_SECONDS)
         except KafkaException as error:
-            # A fenced producer cannot abort, and need not: the newer one did. Any other fault is settled by the
-            # next init_transactions, or by the coordinator when the transaction times out.
+            # A fenced producer cannot abort, and need not: the newer producer did. After any other fault, the next
+            # init_transactions ends the transaction, or the coordinator does when it times out.
             if not error.args[0].fatal() and error.args[0].code() != KafkaError._STATE:
                 raise
 
     def _read_positions(self) -> dict[str, int]:
         positions: dict[str, int] = {}
-        found = self._read("read_committed")
-        self._refuse_newer(found)
-        for one in found:
-            if one.offset < 0:
+        committed = self._read("read_committed")
+        self._refuse_newer(committed)
+        for position in committed:
+            if position.offset < 0:
                 raise Refused(
-                    f"group {self.spec.application_id} has no position for {one.topic}-{one.partition}",
+                    f"group {self.spec.application_id} has no position for {position.topic}-{position.partition}",
                     remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint.",
                 )
-            positions[one.topic] = int(one.offset)
+            positions[position.topic] = int(position.offset)
         return positions
 
     def _read(self, isolation_level: str) -> list[confluent_kafka.TopicPartition]:
-        """The positions; ``read_committed`` waits until no transaction that may move them is open."""
+        """Read the positions. ``read_committed`` waits until no transaction that may move them is open."""
 
         def question(left: float) -> list[confluent_kafka.TopicPartition]:
             asked = [confluent_kafka.TopicPartition(topic, self.partition) for topic in self.ranges]
-            found: list[confluent_kafka.TopicPartition] = consumer.committed(asked, left)
-            for one in found:
-                if one.error is not None:
-                    raise KafkaException(one.error)
-            return found
+            answer: list[confluent_kafka.TopicPartition] = consumer.committed(asked, left)
+            for position in answer:
+                if position.error is not None:
+                    raise KafkaException(position.error)
+            return answer
 
         consumer = _consumer(self.spec, isolation_level)
         about = f"the positions of group {self.spec.application_id}"
@@ -317,7 +351,7 @@ class TaskTransaction:
                 raise superseded_error(self.spec.application_id, self.spec.generation, theirs)
 
     def _reserve(self, size: int) -> None:
-        """So many bytes are about to be queued: with too many in the queue, wait until all of them are delivered."""
+        """Make room for ``size`` bytes: with too many in the queue, wait until all of them are delivered."""
         self._pending_bytes += size
         if self._pending_bytes > _QUEUE_BYTES:
             left = self._producer.flush(DEADLINE_SECONDS)
@@ -330,21 +364,21 @@ _consumers: dict[tuple[Brokers, str, str], Consumer] = {}
 
 
 def _consumer(spec: TransactionSpec, isolation_level: str = "read_committed") -> Consumer:
-    """One consumer a process, without a subscription: it only reads positions and names the group."""
-    of = (spec.brokers, spec.application_id, isolation_level)
-    if of not in _consumers:
-        _consumers[of] = spec.brokers.consumer(
+    """Return the process's consumer without a subscription: it only reads positions and names the group."""
+    identity = (spec.brokers, spec.application_id, isolation_level)
+    if identity not in _consumers:
+        _consumers[identity] = spec.brokers.consumer(
             spec.application_id,
             isolation_level=isolation_level,
             enable_partition_eof=True,
             auto_offset_reset="error",
             fetch_wait_max_ms=10,
         )
-    return _consumers[of]
+    return _consumers[identity]
 
 
 def _next_record(spec: TransactionSpec, source: TopicPartition, first: int, until: int) -> int | None:
-    """The offset of the first committed record in ``first <= offset < until``; None when there is none."""
+    """Return the offset of the first committed record in ``first <= offset < until``; None when there is none."""
     consumer = _consumer(spec)
     consumer.assign([confluent_kafka.TopicPartition(*source, first)])
     try:
@@ -364,7 +398,7 @@ def _next_record(spec: TransactionSpec, source: TopicPartition, first: int, unti
 
 
 def commit_empty(spec: TransactionSpec, partitions: Iterable[int]) -> None:
-    """Move the positions of partitions whose part of the micro-batch held no record (only transaction markers)."""
+    """Commit the positions of partitions whose part of the micro-batch has no records, only transaction markers."""
     for partition in partitions:
         with TaskTransaction(spec, partition) as transaction:
             if not transaction.already_committed:
