@@ -10,7 +10,7 @@ from streamplan import testing
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, Observation
 from streamplan.cli import check as console
-from streamplan.cli import main
+from streamplan.cli import check_subject, main
 from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits
 from streamplan.pipelines.orders import PIPELINE
@@ -140,7 +140,7 @@ def test_brokers_that_go_away_meanwhile_are_not_asked_again(
     def gone(servers: str) -> None:
         raise away
 
-    monkeypatch.setattr(console, "discover", lambda *_, **__: application_of(PIPELINE))
+    monkeypatch.setattr(check_subject, "discover", lambda *_, **__: application_of(PIPELINE))
     orders.cluster.before = stop
     assert main([*ANY, "--json"]) == 2
     found = answer_of(capsys)
@@ -277,7 +277,7 @@ def in_the_last(key: bytes, partitions: int) -> int:
 def test_a_sample_unless_all_is_wanted(
     orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console, "Limits", lambda *_: Limits(scanned_records=10))
+    monkeypatch.setattr(check_subject, "Limits", lambda *_: Limits(scanned_records=10))
     assert main([*ANY, *FAST, "--json"]) == 0
     assert "a sample out of 19" in json.dumps(answer_of(capsys))
     assert main([*ANY, *FAST, "--json", "--full"]) == 0

@@ -1,0 +1,177 @@
+"""Which application the command ``check`` looks at: a declared pipeline, or one that the options describe."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from streamplan.checks.discovery.counts import CountOf
+from streamplan.checks.discovery.discover import discover
+from streamplan.checks.framework.application import Application, Partitioner, application_of
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.errors import Refused
+from streamplan.model.pipeline import Limits
+from streamplan.model.topics import SERIALIZED_KEY_TYPES
+from streamplan.serdes.json import Json
+
+OPTIONS = {
+    "source": "--source",
+    "topology": "--topology",
+    "count": "--count",
+    "value": "--value",
+    "store": "--store",
+    "partitioner": "--partitioner",
+    "key_type": "--key-type",
+    "partition_share": "--partition-share",
+    "lag_seconds": "--lag-seconds",
+}
+"""The options that describe an application. A declared pipeline needs none of them."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe an application."""
+    group = parser.add_argument_group("any application")
+    group.add_argument("--application-id", metavar="ID", help="the application.id")
+    group.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="a topic that it reads, where its consumer group has no position there; may be given several times",
+    )
+    group.add_argument("--topology", type=Path, metavar="FILE", help="a file with the text of Topology.describe()")
+    group.add_argument(
+        "--partitioner",
+        action="append",
+        default=[],
+        metavar="TOPIC=MODULE:FUNCTION",
+        help="a Python function of a key and a number of partitions that returns the key's partition in that topic;"
+        " without it the check expects murmur2",
+    )
+    group.add_argument(
+        "--key-type",
+        action="append",
+        default=[],
+        metavar="TOPIC=TYPE",
+        help=f"the type by which keys of the topic are shown: {', '.join(SERIALIZED_KEY_TYPES)}",
+    )
+    group.add_argument(
+        "--partition-share",
+        type=float,
+        metavar="SHARE",
+        help=f"the greatest share of a topic that one partition may have (default {Limits().partition_share})",
+    )
+    group.add_argument(
+        "--lag-seconds", type=float, metavar="SECONDS", help="the greatest age of the oldest record to process"
+    )
+    group.add_argument(
+        "--count",
+        metavar="TOPIC[:FIELD]",
+        help="the topic whose records are counted, by a field of their JSON value or, without one, by their key; counts"
+        " have keys of text and values of 8 bytes, as StringSerializer and LongSerializer write them",
+    )
+    group.add_argument("--value", metavar="SCHEMA", help='the fields of its values: "Id string, Type int"')
+    group.add_argument("--store", metavar="NAME", help="the store that holds the counts, if there are several stores")
+
+
+class Subject(Protocol):
+    """An application that is named on the command line."""
+
+    def application(self, cluster: Cluster) -> Application:
+        """Return the application as the checks see it.
+
+        Raises:
+            BrokersUnavailable: Kafka does not answer.
+            CouldNotLook: There is no such application.
+            Refused: The options do not fit it.
+        """
+
+
+class DeclaredPipeline:
+    """A pipeline that is declared in this installation."""
+
+    def __init__(self, name: str) -> None:
+        from streamplan.pipelines import pipeline_named
+
+        self._pipeline = pipeline_named(name)
+
+    def application(self, cluster: Cluster) -> Application:
+        """Return the pipeline as the checks see it; see :class:`Subject`."""
+        cluster.names()  # if Kafka does not answer, wait for this one question and not for those of each check
+        return application_of(self._pipeline)
+
+
+class DescribedApplication:
+    """An application that the options describe. They are parsed before Kafka is asked."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._id = options.application_id
+        self._sources = options.source
+        self._counts = [_count(options)] if options.count else []
+        self._partitioners = {topic: _function(name) for topic, name in _pairs("--partitioner", options.partitioner)}
+        self._key_types = dict(_pairs("--key-type", options.key_type))
+        for topic, key_type in self._key_types.items():
+            if key_type not in SERIALIZED_KEY_TYPES:
+                raise Refused(f"--key-type {topic}={key_type}", expected=" or ".join(SERIALIZED_KEY_TYPES))
+        share = Limits().partition_share if options.partition_share is None else options.partition_share
+        self._limits = Limits(share, options.lag_seconds)
+        self._topology = _text(options.topology) if options.topology else None
+
+    def application(self, cluster: Cluster) -> Application:
+        """Discover the application; see :class:`Subject`."""
+        return discover(
+            cluster,
+            self._id,
+            sources=self._sources,
+            topology=self._topology,
+            counts=self._counts,
+            partitioners=self._partitioners,
+            key_types=self._key_types,
+            limits=self._limits,
+        )
+
+
+def _count(options: argparse.Namespace) -> CountOf:
+    source, _, name = options.count.partition(":")
+    try:
+        value = Json(options.value) if options.value else None
+        _ = value and value.fields  # parses the schema
+    except ValueError as error:
+        raise Refused(f"--value {options.value!r}", observed=str(error)) from error
+    return CountOf(source, name or None, value, options.store)
+
+
+def _pairs(option: str, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for argument in arguments:
+        topic, _, value = argument.partition("=")
+        if not (topic and value):
+            raise Refused(f"{option} {argument}", expected="TOPIC=…")
+        yield topic, value
+
+
+def _function(argument: str) -> Partitioner:
+    module, _, name = argument.partition(":")
+    subject = f"--partitioner …={argument}"
+    try:
+        function = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Refused(
+            subject,
+            expected="MODULE:FUNCTION",
+            observed=str(error),
+            remedy="The directory that holds the module belongs into PYTHONPATH.",
+        ) from error
+    if not callable(function):
+        raise Refused(subject, expected="a function", observed=f"{type(function).__name__}")
+    partitioner: Partitioner = function
+    return partitioner
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise Refused(f"--topology {file}", expected="a text file", observed=str(error)) from error
