@@ -24,8 +24,9 @@ from streamplan.checks.framework.cluster import Headers, Offsets, RecordBatch, R
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
+from streamplan.kafka.groups import committed_offsets
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
-from streamplan.kafka.topics import brokers_of, observe_topics
+from streamplan.kafka.topics import broker_ids, observe_topics
 from streamplan.model.topics import ObservedTopic
 
 _CHUNK = 20_000
@@ -62,7 +63,7 @@ class KafkaCluster:
         return self._ask(question, "its consumer groups")
 
     def broker_ids(self) -> frozenset[int]:
-        return brokers_of(self._ask(lambda left: self._admin.list_topics(timeout=left), "its brokers"))
+        return broker_ids(self._ask(lambda left: self._admin.list_topics(timeout=left), "its brokers"))
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
         return observe_topics(self._brokers, names, admin=self._admin, deadline_seconds=self.deadline_seconds)
@@ -161,11 +162,6 @@ class KafkaCluster:
                 )
 
     def _consumer_of(self, group: str) -> Consumer:
-        """A consumer that never joins the group: it only asks for positions.
-
-        Not the admin client: librdkafka 2.16 crashes in ``list_consumer_group_offsets`` when a broker answers that it
-        is not the coordinator, as it does while the group's first positions are on their way.
-        """
         if group not in self._consumers:
             # Positions inside an open transaction are waited for.
             self._consumers[group] = self._brokers.consumer(group, isolation_level="read_committed")
@@ -190,19 +186,12 @@ class KafkaCluster:
         self._partition_counts |= {name: len(found.partitions) for name, found in metadata.topics.items()}
 
     def _committed(self, group: str, counts: Mapping[str, int]) -> dict[str, dict[int, int]]:
-        partitions = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
-        consumer = self._consumer_of(group)
-
-        def question(left: float) -> dict[str, dict[int, int]]:
-            found: dict[str, dict[int, int]] = {}
-            for at in consumer.committed(partitions, left) if partitions else ():
-                if at.error is not None:
-                    raise KafkaException(at.error)
-                if at.offset >= 0:
-                    found.setdefault(at.topic, {})[at.partition] = at.offset
-            return found
-
-        return self._ask(question, f"the positions of group {group}")
+        partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
+        offsets: dict[str, dict[int, int]] = {}
+        for at in committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds):
+            if at.offset >= 0:
+                offsets.setdefault(at.topic, {})[at.partition] = at.offset
+        return offsets
 
     def _list_offsets(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel

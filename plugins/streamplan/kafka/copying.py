@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from streamplan.checks.framework.cluster import Record, records_of
-from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.requests import is_fenced, raise_unavailable
+from streamplan.kafka.transactions import transactional_producer
 from streamplan.maintenance.repartition_plan import place
 
 TRANSACTION_RECORDS = 20_000
@@ -167,33 +166,13 @@ def _produce(producer: Producer, to: str, rows: list[Placed]) -> None:
         producer.poll(0)
 
 
-@contextmanager
-def _transactions(brokers: Brokers, transactional_id: str) -> Iterator[Producer]:
-    """A producer that has fenced the one before; what is not committed at the end is aborted."""
-    producer = brokers.producer(
-        transactional_id=transactional_id,
+def _transactions(brokers: Brokers, transactional_id: str) -> AbstractContextManager[Producer]:
+    return transactional_producer(
+        brokers,
+        transactional_id,
+        seconds=TRANSACTION_SECONDS,
         transaction_timeout_ms=MAX_TRANSACTION_SECONDS * 1000,
         linger_ms=20,
         compression_type="lz4",
         message_max_bytes=16 * 1024 * 1024,
     )
-    try:
-        producer.init_transactions(TRANSACTION_SECONDS)
-        yield producer
-    except KafkaException as error:
-        if is_fenced(error):
-            raise Refused(
-                f"the copy with transactional id {transactional_id} was fenced",
-                expected="to be the only one",
-                observed="another run that does the same",
-                remedy="What it had not committed is aborted, and nothing is lost: let the other go on.",
-            ) from error
-        raise_unavailable(error, f"the transactions of {transactional_id}", brokers, TRANSACTION_SECONDS)
-    except BaseException:
-        with suppress(KafkaException):  # else it would be open until its time-out, and readers would wait
-            producer.abort_transaction(TRANSACTION_SECONDS)
-        raise
-    finally:
-        producer.purge()
-        with suppress(KafkaException):
-            producer.close()

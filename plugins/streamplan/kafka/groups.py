@@ -1,76 +1,145 @@
-"""Consumer groups from outside: who is in one, where it stands, and setting where it stands."""
+"""Consumer groups from outside: their members, their committed offsets, and their deletion."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from streamplan.errors import Refused
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.processor_topology import TaskId
 
-At: TypeAlias = tuple[str, int]
-"""Topic and partition."""
+Partition: TypeAlias = tuple[str, int]
+"""Topic and partition number."""
 
 _FENCED_AT_ONCE = 8
 
 
 def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[str]:
-    """The members of a group, each ``client id on host``. Our own aggregator is none: it commits without joining."""
+    """Describe the members of a group, each as ``client id on host``.
+
+    Our own aggregator is no member: it commits offsets without joining.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
     admin = brokers.admin()
 
-    def question(left: float) -> list[str]:
+    def request(left: float) -> list[str]:
         try:
-            found = admin.describe_consumer_groups([group], request_timeout=left)[group].result(left + 1.0)
+            description = admin.describe_consumer_groups([group], request_timeout=left)[group].result(left + 1.0)
         except KafkaException as error:
             if error_code(error) == KafkaError.GROUP_ID_NOT_FOUND:
                 return []
             raise
-        return [f"{member.client_id} on {member.host}" for member in found.members]
+        return [f"{member.client_id} on {member.host}" for member in description.members]
 
-    return call_with_retry(question, f"the members of group {group}", brokers, deadline_seconds)
+    return call_with_retry(request, f"the members of group {group}", brokers, deadline_seconds)
+
+
+def committed_offsets(
+    consumer: Consumer, group: str, partitions: Iterable[Partition], brokers: Brokers, seconds: float
+) -> list[TopicPartition]:
+    """Read the committed offsets of a group, with their metadata.
+
+    The request goes through a consumer that never joins the group. librdkafka 2.16's admin client crashes in
+    ``list_consumer_group_offsets`` when a broker answers that it is not the coordinator, as it does while the group's
+    first offsets are on their way.
+
+    Args:
+        consumer: A consumer of the group. Its isolation level decides whether an open transaction is waited for
+            (``read_committed``) or passed over.
+        group: The group's id, for the error.
+        partitions: The partitions to ask for.
+        brokers: The brokers, for the error.
+        seconds: The deadline.
+
+    Returns:
+        One value for each partition, with the offset -1001 where none is committed.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    requested = [TopicPartition(*partition) for partition in partitions]
+
+    def request(left: float) -> list[TopicPartition]:
+        answers: list[TopicPartition] = consumer.committed(requested, left) if requested else []
+        for answer in answers:
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+        return answers
+
+    return call_with_retry(request, f"the positions of group {group}", brokers, seconds)
 
 
 def set_positions(
-    brokers: Brokers,
-    group: str,
-    positions: Mapping[At, int],
-    *,
-    deadline_seconds: float = ANSWER_SECONDS,
+    brokers: Brokers, group: str, positions: Mapping[Partition, int], *, deadline_seconds: float = ANSWER_SECONDS
 ) -> None:
-    """Commit positions for a group without members."""
+    """Commit offsets for a group without members.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
     if not positions:
         return
-    consumer = brokers.consumer(group)
-    asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(positions.items())]
+    offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(positions.items())]
+    with closing(brokers.consumer(group)) as consumer:
 
-    def question(left: float) -> None:
-        for at in consumer.commit(offsets=asked, asynchronous=False) or ():
-            if at.error is not None:
-                raise KafkaException(at.error)
+        def request(left: float) -> None:
+            for answer in consumer.commit(offsets=offsets, asynchronous=False) or ():
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
 
-    try:
-        call_with_retry(question, f"new positions of group {group}", brokers, deadline_seconds)
-    finally:
-        consumer.close()
+        call_with_retry(request, f"new positions of group {group}", brokers, deadline_seconds)
 
 
 def fence(brokers: Brokers, application_id: str, tasks: Iterable[TaskId]) -> None:
-    """End every transaction of these stream tasks, and every producer that could go on with one.
+    """End every transaction of these stream tasks, and fence every producer that could go on with one.
 
-    A process that was stopped by a signal or a debugger wakes up at any time: it must find itself fenced, and not
-    commit the positions of an earlier life.
+    A process that was stopped by a signal or a debugger may wake up at any time. It must find itself fenced, and not
+    commit offsets of an earlier life.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
     """
 
-    def one(task: TaskId) -> None:
+    def fence_task(task: TaskId) -> None:
         try:
             open_task_producer(brokers, application_id, task)
         except KafkaException as error:
             raise_unavailable(error, f"the transactions of {application_id}-{task}", brokers, DEADLINE_SECONDS)
 
     with ThreadPoolExecutor(_FENCED_AT_ONCE) as pool:
-        list(pool.map(one, tasks))
+        list(pool.map(fence_task, tasks))
+
+
+def delete_group(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> None:
+    """Delete a consumer group with its committed offsets. A group that does not exist is no error.
+
+    Raises:
+        Refused: The group has members.
+        BrokersUnavailable: The brokers did not answer.
+    """
+    admin = brokers.admin()
+
+    def request(left: float) -> None:
+        try:
+            admin.delete_consumer_groups([group], request_timeout=left)[group].result(left + 1.0)
+        except KafkaException as error:
+            if error_code(error) == KafkaError.NON_EMPTY_GROUP:
+                raise Refused(
+                    f"group {group}",
+                    expected="no members",
+                    observed="members: an application of this id runs",
+                    remedy="Stop it first.",
+                ) from error
+            if error_code(error) != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+
+    call_with_retry(request, f"the deletion of group {group}", brokers, deadline_seconds)

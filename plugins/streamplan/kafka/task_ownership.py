@@ -21,8 +21,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.requests import call_with_retry, is_fenced
-from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.kafka.groups import committed_offsets
+from streamplan.kafka.requests import is_fenced
+from streamplan.kafka.transactions import DEADLINE_SECONDS, close_producer, open_task_producer
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology, TaskId
@@ -178,7 +179,7 @@ class TaskOwnership:
         with ExitStack() as stack, ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
             producers = list(pool.map(self._open_producer, tasks))
             for producer in producers:
-                stack.callback(_close, producer)
+                stack.callback(close_producer, producer)
             # Every earlier producer is fenced now, and its transaction is settled: the positions are final.
             consumer = stack.enter_context(closing(self._consumer("read_committed")))
             found = self._committed_positions(consumer, partitions)
@@ -220,19 +221,7 @@ class TaskOwnership:
         return KafkaState(log_starts if missing else positions, log_starts, changelog_offsets)
 
     def _committed_positions(self, consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> list[TopicPartition]:
-        """Return the positions of the group, with their metadata; ``offset`` is -1001 where there is none."""
-
-        def request(seconds: float) -> list[TopicPartition]:
-            positions: list[TopicPartition] = consumer.committed(
-                [TopicPartition(topic, number) for topic, number in partitions], seconds
-            )
-            for position in positions:
-                if position.error is not None:
-                    raise KafkaException(position.error)
-            return positions
-
-        subject = f"the positions of group {self._application_id}"
-        return call_with_retry(request, subject, self._brokers, DEADLINE_SECONDS)
+        return committed_offsets(consumer, self._application_id, partitions, self._brokers, DEADLINE_SECONDS)
 
     def _commit(
         self, producer: Producer, partition: int, positions: OffsetMap, generation: Generation, consumer: Consumer
@@ -304,12 +293,3 @@ def _is_running(pid: int) -> bool:
     except PermissionError:
         return True  # the process of another user, and maybe another program
     return True
-
-
-def _close(producer: Producer) -> None:
-    producer.purge()
-    try:
-        producer.close()
-    except KafkaException as error:  # a fenced producer refuses to close; what it wrote is settled by now
-        if not is_fenced(error):
-            raise

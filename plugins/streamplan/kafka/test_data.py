@@ -17,9 +17,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streamplan.checks.framework.cluster import records_of
 from streamplan.errors import Refused
-from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.requests import is_fenced, raise_unavailable
+from streamplan.kafka.transactions import transactional_producer
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Pipeline
 
@@ -122,19 +122,17 @@ def produce(
     transaction. Raises
     :class:`Refused` when a newer producer has fenced this one.
     """
-    transactional_id = f"{pipeline.topology.application_id}-producer"
-    producer = brokers.producer(
-        transactional_id=transactional_id,
+    next_number(pipeline, brokers)  # tells in its own words when the brokers or a topic are missing
+    with transactional_producer(
+        brokers,
+        f"{pipeline.topology.application_id}-producer",
         partitioner=LIBRDKAFKA_PARTITIONER,
         linger_ms=20,
         compression_type="lz4",
         batch_size=500_000,
         queue_buffering_max_messages=2 * TRANSACTION_RECORDS,
-        enable_idempotence=True,
-        acks="all",
-    )
-    try:
-        first = number = _open(pipeline, producer, brokers)
+    ) as producer:
+        first = number = next_number(pipeline, brokers)  # what an older producer left is decided only now
         if records is not None:
             until = first + records
         began = time.monotonic()
@@ -148,25 +146,8 @@ def produce(
             number = end
             progress(number, until)
             stop.wait(pace.delay(size))
-    except KafkaException as error:
-        if is_fenced(error):
-            raise Refused(
-                f"the producer {transactional_id} was fenced",
-                expected="to be the only one",
-                observed="a newer producer with the same transactional id",
-                remedy="Its unfinished transaction is aborted and nothing is lost. A retry would fence the newer one.",
-            ) from error
-        raise_unavailable(error, f"the transactions of {transactional_id}", brokers, _COMMIT_SECONDS)
-    return Produced(first, number, time.monotonic() - began, partitions)
-
-
-def _open(pipeline: Pipeline, producer: Producer, brokers: Brokers) -> int:
-    next_number(pipeline, brokers)  # says in its own words when brokers or topic are away
-    try:
-        producer.init_transactions(3 * ANSWER_SECONDS)
-    except KafkaException as error:
-        raise_unavailable(error, "a transactional id", brokers, 3 * ANSWER_SECONDS)
-    return next_number(pipeline, brokers)  # only now is what an older producer left settled
+        seconds = time.monotonic() - began
+    return Produced(first, number, seconds, partitions)
 
 
 def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Counter[int]:

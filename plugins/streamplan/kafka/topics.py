@@ -1,4 +1,4 @@
-"""Topics: observed, planned, created, observed again."""
+"""Topics: observed, planned, created and observed again; and their deletion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType
 
 from streamplan.errors import Refused, StreamplanError
@@ -25,8 +25,8 @@ from streamplan.model.topics import (
     resolve_replication_factor,
 )
 
-CREATED_SECONDS = 30.0
-"""How long new topics may take until every broker's metadata shows them with leaders."""
+AGREEMENT_SECONDS = 30.0
+"""How long the brokers' metadata may differ after a topic was created or deleted."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def observe_topics(
     return dict(_observe(client, brokers, names, deadline_seconds).topics)
 
 
-def brokers_of(metadata: ClusterMetadata) -> frozenset[int]:
+def broker_ids(metadata: ClusterMetadata) -> frozenset[int]:
     """Ids of the brokers, up or not.
 
     A broker that is down is not in the metadata, but its replicas are: to take it for gone would create topics with
@@ -108,7 +108,7 @@ def apply_specs(
     """The same for some topics of ``subject``, the name of a pipeline."""
     names = [spec.name for spec in specs]
     admin = brokers.admin()
-    deadline = time.monotonic() + CREATED_SECONDS
+    deadline = time.monotonic() + AGREEMENT_SECONDS
     while True:
         before = _observe(admin, brokers, names, deadline_seconds)
         replication_factor = resolve_replication_factor(len(before.brokers))
@@ -120,7 +120,7 @@ def apply_specs(
         if time.monotonic() > deadline:
             raise StreamplanError(
                 f"topics of {subject} exist for the controller and not for the brokers",
-                expected=f"the same for all within {CREATED_SECONDS:g} s",
+                expected=f"the same for all within {AGREEMENT_SECONDS:g} s",
                 observed=f"only {', '.join(before.topics) or 'none'} is seen",
                 remedy="Look into the brokers' logs. Nothing was created.",
             )
@@ -156,16 +156,13 @@ def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
 
 
 def _observe(admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds: float) -> _Snapshot:
-    # All topics are listed: asking for one by name may create it, where the brokers do that.
-    metadata: ClusterMetadata = call_with_retry(
-        lambda left: admin.list_topics(timeout=left), "its topics", brokers, seconds
-    )
+    metadata = _list_topics(admin, brokers, seconds)
     found = {name: metadata.topics[name] for name in names if name in metadata.topics}
     # A topic that is being created may be listed before it can be described.
     found = {name: topic for name, topic in found.items() if topic.error is None and topic.partitions}
     configs = _observe_configs(admin, brokers, list(found), seconds)
     return _Snapshot(
-        brokers=brokers_of(metadata),
+        brokers=broker_ids(metadata),
         topics={
             name: ObservedTopic(
                 name=name,
@@ -241,7 +238,7 @@ def _await_agreement(
     admin: AdminClient, brokers: Brokers, specs: Sequence[TopicSpec], replication_factor: int, seconds: float
 ) -> None:
     names = [spec.name for spec in specs]
-    deadline = time.monotonic() + CREATED_SECONDS
+    deadline = time.monotonic() + AGREEMENT_SECONDS
     agreeing = 0
     while True:
         found = _observe(admin, brokers, names, seconds)
@@ -258,7 +255,81 @@ def _await_agreement(
     waiting += [f"{name} has a partition without a leader" for name in sorted(found.leaderless)]
     raise StreamplanError(
         "the topics after they were created",
-        expected=f"as declared, with leaders, within {CREATED_SECONDS:g} s",
+        expected=f"as declared, with leaders, within {AGREEMENT_SECONDS:g} s",
         observed="; ".join(waiting),
         remedy="Look into the brokers' logs; running this again creates what is missing.",
     )
+
+
+def delete_records(
+    brokers: Brokers, topic: str, until: Mapping[int, int], *, deadline_seconds: float = ANSWER_SECONDS
+) -> None:
+    """Delete the records of a topic below an offset of each partition.
+
+    Args:
+        brokers: The brokers.
+        topic: The topic.
+        until: By partition the offset of the first record that stays.
+        deadline_seconds: Deadline of the answer.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    admin = brokers.admin()
+    offsets = [TopicPartition(topic, partition, offset) for partition, offset in sorted(until.items())]
+    for at, future in admin.delete_records(offsets, request_timeout=deadline_seconds).items():
+        try:
+            future.result(deadline_seconds + 1.0)
+        except (KafkaException, TimeoutError) as error:
+            raise_unavailable(
+                error,
+                f"the deletion of records of {topic}-{at.partition} below offset {until[at.partition]}",
+                brokers,
+                deadline_seconds,
+            )
+
+
+def delete_topics(brokers: Brokers, names: Sequence[str], *, deadline_seconds: float = ANSWER_SECONDS) -> None:
+    """Delete those of the topics that exist, and wait until no broker knows them any more.
+
+    Args:
+        brokers: The brokers.
+        names: The topics. One that does not exist is no error.
+        deadline_seconds: Deadline of each answer.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+        StreamplanError: A broker still knows a topic :data:`AGREEMENT_SECONDS` after its deletion.
+    """
+    if not names:
+        return
+    admin = brokers.admin()
+    for name, future in admin.delete_topics(list(names), request_timeout=deadline_seconds).items():
+        try:
+            future.result(deadline_seconds + 1.0)
+        except (KafkaException, TimeoutError) as error:
+            if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue
+            raise_unavailable(error, f"the deletion of {name}", brokers, deadline_seconds)
+    deadline = time.monotonic() + AGREEMENT_SECONDS
+    answers_without = 0
+    while True:
+        metadata = _list_topics(admin, brokers, deadline_seconds)
+        remaining = sorted(set(names) & metadata.topics.keys())
+        # Another broker may give each answer, and the brokers learn of a deletion one after the other.
+        answers_without = 0 if remaining else answers_without + 1
+        if answers_without > len(broker_ids(metadata)):
+            return
+        if time.monotonic() > deadline:
+            raise StreamplanError(
+                f"topic {', '.join(remaining) or ', '.join(names)} after its deletion",
+                expected=f"gone for all brokers within {AGREEMENT_SECONDS:g} s",
+                observed="still in the metadata of some",
+                remedy="Look into the brokers' logs; running this again goes on from here.",
+            )
+        time.sleep(0.05)
+
+
+def _list_topics(admin: AdminClient, brokers: Brokers, seconds: float) -> ClusterMetadata:
+    """List all topics. A request for one topic by name may create it, where the brokers do that."""
+    return call_with_retry(lambda left: admin.list_topics(timeout=left), "its topics", brokers, seconds)

@@ -1,14 +1,59 @@
-"""The transactional producer of a stream task, whoever opens it."""
+"""Transactional producers: opened so that they fence earlier ones, closed so that no transaction stays open."""
 
 from __future__ import annotations
 
-from confluent_kafka import Producer
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
+from confluent_kafka import KafkaException, Producer
+
+from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.requests import is_fenced, raise_unavailable
 from streamplan.model.processor_topology import TaskId
 
 DEADLINE_SECONDS = 30.0
-"""For each answer from the brokers."""
+"""Deadline of each answer that a producer waits for."""
+
+
+def open_producer(
+    brokers: Brokers,
+    transactional_id: str,
+    *,
+    topic: str | None = None,
+    seconds: float = DEADLINE_SECONDS,
+    **configs: Any,
+) -> Producer:
+    """Open a producer with this transactional id and fence every earlier one.
+
+    Kafka ends the transaction that an earlier producer left open, so that offsets which are read now are final
+    (``InitProducerId``, KIP-98 and KIP-360).
+
+    Args:
+        brokers: The brokers.
+        transactional_id: The transactional id.
+        topic: A topic that the producer will write. Without it the metadata of all topics is fetched.
+        seconds: Deadline of each answer.
+        configs: Further properties of the client, with underscores for dots.
+
+    Raises:
+        KafkaException: The brokers did not answer.
+    """
+    producer = brokers.producer(
+        client_id=transactional_id,
+        transactional_id=transactional_id,
+        socket_timeout_ms=60_000,  # librdkafka's default
+        # librdkafka waits half of this (50 ms by default) between its first connection and the next one.
+        reconnect_backoff_ms=20,
+        **configs,
+    )
+    # Without a connection to a broker init_transactions looks for its coordinator only every 500 ms. A bootstrap server
+    # answers the first request, and its connection is then given up. The second request makes a connection that stays.
+    for _ in range(2):
+        producer.list_topics(topic, seconds) if topic else producer.list_topics(timeout=seconds)
+    producer.init_transactions(seconds)
+    return producer
 
 
 def open_task_producer(
@@ -18,30 +63,80 @@ def open_task_producer(
     *,
     transaction_timeout_ms: int = 60_000,
     topic: str | None = None,
-    **configs: str | int,
+    **configs: Any,
 ) -> Producer:
-    """Fences every earlier producer of the task and settles what that left, so that positions are final.
+    """Open the producer of a stream task, whose transactional id is ``<application id>-<task id>``.
 
-    ``topic``  one that it will write; without one the metadata of all topics are fetched
-    ``configs``, with underscores for dots
+    Args:
+        brokers: The brokers.
+        application_id: The application id.
+        task: The stream task.
+        transaction_timeout_ms: After this time the brokers abort a transaction that nobody ends.
+        topic: See :func:`open_producer`.
+        configs: See :func:`open_producer`.
 
-    Raises ``KafkaException`` when the brokers do not answer within :data:`DEADLINE_SECONDS`.
+    Raises:
+        KafkaException: The brokers did not answer within :data:`DEADLINE_SECONDS`.
     """
-    transactional_id = f"{application_id}-{task}"
-    producer = brokers.producer(
-        **{
-            "client_id": transactional_id,
-            "transactional_id": transactional_id,
-            "transaction_timeout_ms": transaction_timeout_ms,
-            "socket_timeout_ms": 60_000,  # librdkafka's default
-            # librdkafka waits half of this (50 ms by default) between its first connection and the next one.
-            "reconnect_backoff_ms": 20,
-            **configs,
-        }
+    return open_producer(
+        brokers,
+        f"{application_id}-{task}",
+        topic=topic,
+        transaction_timeout_ms=transaction_timeout_ms,
+        **configs,
     )
-    # With no connection to a broker, init_transactions looks for its coordinator only every 500 ms. The first question
-    # is answered by a bootstrap server, whose connection is then given up; the second makes one that stays.
-    for _ in range(2):
-        producer.list_topics(topic, DEADLINE_SECONDS) if topic else producer.list_topics(timeout=DEADLINE_SECONDS)
-    producer.init_transactions(DEADLINE_SECONDS)
-    return producer
+
+
+def close_producer(producer: Producer) -> None:
+    """Close a producer and forget what it has not sent. A fenced producer refuses to close; that is no error.
+
+    Raises:
+        KafkaException: The producer cannot be closed for another reason.
+    """
+    producer.purge()
+    try:
+        producer.close()
+    except KafkaException as error:
+        if not is_fenced(error):
+            raise
+
+
+@contextmanager
+def transactional_producer(
+    brokers: Brokers, transactional_id: str, *, seconds: float = DEADLINE_SECONDS, **configs: Any
+) -> Iterator[Producer]:
+    """Open a producer for the block. A transaction that is open when the block ends is aborted.
+
+    Args:
+        brokers: The brokers.
+        transactional_id: The transactional id, which no other process should use at the same time.
+        seconds: Deadline of each answer.
+        configs: Further properties of the client, with underscores for dots.
+
+    Raises:
+        Refused: A newer producer has fenced this one.
+        BrokersUnavailable: The brokers did not answer.
+    """
+    producer: Producer | None = None
+    try:
+        producer = open_producer(brokers, transactional_id, seconds=seconds, **configs)
+        yield producer
+    except KafkaException as error:
+        if is_fenced(error):
+            raise Refused(
+                f"the producer {transactional_id} was fenced",
+                expected="to be the only one with its transactional id",
+                observed="a newer producer",
+                remedy="Its open transaction is aborted and nothing is lost: let the newer one go on. A retry would "
+                "fence that one.",
+            ) from error
+        raise_unavailable(error, f"the transactions of {transactional_id}", brokers, seconds)
+    except BaseException:
+        if producer is not None:
+            with suppress(KafkaException):  # without it the transaction stays open until its timeout, and readers wait
+                producer.abort_transaction(seconds)
+        raise
+    finally:
+        if producer is not None:
+            with suppress(KafkaException):
+                close_producer(producer)

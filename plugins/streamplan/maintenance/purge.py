@@ -9,7 +9,7 @@ from streamplan.checks.framework.application import aggregations
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.deletion import delete_records
+from streamplan.kafka.topics import delete_records
 from streamplan.maintenance.purge_plan import Positions, plan_purge
 from streamplan.model.pipeline import Pipeline
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore

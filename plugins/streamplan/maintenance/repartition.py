@@ -16,9 +16,8 @@ from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.dead_letter_copying import relocated
-from streamplan.kafka.deletion import delete_group, delete_topics
-from streamplan.kafka.groups import fence, set_positions
-from streamplan.kafka.topics import apply_specs, observe_topics
+from streamplan.kafka.groups import delete_group, fence, set_positions
+from streamplan.kafka.topics import apply_specs, delete_topics, observe_topics
 from streamplan.maintenance.movable import require_movable
 from streamplan.maintenance.repartition_plan import (
     Moved,

@@ -8,9 +8,8 @@ from pathlib import Path
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.deletion import delete_group, delete_topics
-from streamplan.kafka.groups import fence
-from streamplan.kafka.topics import apply_topics, refuse_unfinished_move
+from streamplan.kafka.groups import delete_group, fence
+from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_move
 from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_rest
 from streamplan.maintenance.reset_plan import ResetPlan, internal_topics, kept_topics
 from streamplan.model.pipeline import Pipeline

@@ -25,8 +25,7 @@ from streamplan.files import ReportPaths
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.deletion import delete_records
-from streamplan.kafka.topics import apply_topics
+from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import repartition as moving
 from streamplan.maintenance.repartition import Move
 from streamplan.maintenance.repartition_plan import held, ledger_group

@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.requests import call_with_retry, is_fenced
+from streamplan.kafka.groups import committed_offsets
+from streamplan.kafka.requests import is_fenced
 from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
@@ -331,18 +332,9 @@ class TaskTransaction:
 
     def _read(self, isolation_level: str) -> list[confluent_kafka.TopicPartition]:
         """Read the positions. ``read_committed`` waits until no transaction that may move them is open."""
-
-        def question(left: float) -> list[confluent_kafka.TopicPartition]:
-            asked = [confluent_kafka.TopicPartition(topic, self.partition) for topic in self.ranges]
-            answer: list[confluent_kafka.TopicPartition] = consumer.committed(asked, left)
-            for position in answer:
-                if position.error is not None:
-                    raise KafkaException(position.error)
-            return answer
-
         consumer = _consumer(self.spec, isolation_level)
-        about = f"the positions of group {self.spec.application_id}"
-        return call_with_retry(question, about, self.spec.brokers, DEADLINE_SECONDS)
+        partitions = [(topic, self.partition) for topic in self.ranges]
+        return committed_offsets(consumer, self.spec.application_id, partitions, self.spec.brokers, DEADLINE_SECONDS)
 
     def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
         for position in positions:
