@@ -370,7 +370,7 @@ def test_a_pattern_reads_what_exists(cluster: FakeCluster) -> None:
     topics(cluster, "orders-de", "orders-fr", "other")
     reads(cluster, "app", "orders-de", "orders-fr")
     text = "Sub-topology: 0\n Source: s (topics: orders-.*)\n --> none\n"
-    assert discover(cluster, "app", topology=text).tasks[0].sources == ("orders-de", "orders-fr")
+    assert discover(cluster, "app", topology=text).subtopologies[0].sources == ("orders-de", "orders-fr")
 
 
 def test_what_does_not_fit_the_topology_is_told(joined: FakeCluster) -> None:
