@@ -30,7 +30,7 @@ from streamplan.local.brokers import DEFAULT_PORTS, LocalKafka
 from streamplan.local.jars import KAFKA_STREAMS, SPARK, require
 from streamplan.local.ports import Ports
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment
 

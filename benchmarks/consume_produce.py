@@ -12,7 +12,7 @@ from multiprocessing import Process
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.serdes.json import Json
 
 COMMIT_SECONDS = 0.1

@@ -17,7 +17,7 @@ from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.stack import Stack
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.check_context import check_context
 from streamplan.settings import Settings
 

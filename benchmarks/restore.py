@@ -38,7 +38,7 @@ from streamplan.errors import StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.spark.submit import LOCAL_MASTER
 
 DEADLINE_SECONDS = 900.0

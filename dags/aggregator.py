@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplan.airflow.dags import aggregator_dag
-from streamplan.pipelines import PIPELINES
+from streamplan.registry import registered_pipelines
 
-for pipeline in PIPELINES:
+for pipeline in registered_pipelines():
     globals()[f"{pipeline.name}_aggregator"] = aggregator_dag(pipeline)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplan.airflow.dags import health_dag
-from streamplan.pipelines import PIPELINES
+from streamplan.registry import registered_pipelines
 
 NOTIFIERS = ()
 """Airflow's notifiers, for example
@@ -13,5 +13,5 @@ NOTIFIERS = ()
 of ``airflow.providers.slack.notifications.slack_webhook``. Each is told once per change of state, not once per run.
 """
 
-for pipeline in PIPELINES:
+for pipeline in registered_pipelines():
     globals()[f"{pipeline.name}_health"] = health_dag(pipeline, NOTIFIERS)

@@ -14,7 +14,7 @@ from streamplan.checks import CHECKS, check_named
 from streamplan.checks.framework.application import application_of
 from streamplan.jobs import run_job
 from streamplan.kafka.brokers import Brokers
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.check_context import check_context
 from streamplan.reports.observations import RecordedObservations
 from streamplan.spark.distributed_cluster import DistributedCluster

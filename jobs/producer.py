@@ -13,7 +13,7 @@ from collections.abc import Callable
 from streamplan.jobs import EX_CONFIG, report, run_job, stop_on_signals
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import produce
-from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.registry import pipeline_named, registered_pipelines
 
 EPILOG = """\
 examples (P stands for --pipeline orders --bootstrap-servers localhost:9092):
@@ -34,7 +34,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ", ".join(pipeline.name for pipeline in PIPELINES)
+    names = ", ".join(pipeline.name for pipeline in registered_pipelines())
     parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     extent = parser.add_mutually_exclusive_group(required=True)

@@ -15,7 +15,7 @@ from streamplan.checks.framework.application import application_of
 from streamplan.jobs import run_job
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.observations import RecordedObservations, offsets_fingerprint
 from streamplan.spark.observation_job import write_observations
 from streamplan.spark.recount import recount

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from streamplan.jobs import report, run_job
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.spark.session import open_session
 from streamplan.spark.state.state_store import read_state_stores
 

@@ -1,3 +1,54 @@
-"""Kafka Streams' execution model on PySpark, deployed and checked by Airflow."""
+"""Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
+
+A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``. Each is
+imported when it is first used, so that a process that needs one part of the library does not import all of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamplan.model.pipeline import Limits, Pipeline, TestData
+    from streamplan.model.topology import Topology
+    from streamplan.model.windows import TimeWindows
+    from streamplan.registry import pipeline_named, registered_pipelines
+    from streamplan.serdes.json import Json
+    from streamplan.serdes.serde import Serde
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Json",
+    "Limits",
+    "Pipeline",
+    "Serde",
+    "TestData",
+    "TimeWindows",
+    "Topology",
+    "pipeline_named",
+    "registered_pipelines",
+]
+
+_MODULES = {
+    "Json": "streamplan.serdes.json",
+    "Limits": "streamplan.model.pipeline",
+    "Pipeline": "streamplan.model.pipeline",
+    "Serde": "streamplan.serdes.serde",
+    "TestData": "streamplan.model.pipeline",
+    "TimeWindows": "streamplan.model.windows",
+    "Topology": "streamplan.model.topology",
+    "pipeline_named": "streamplan.registry",
+    "registered_pipelines": "streamplan.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -14,7 +14,7 @@ from streamplan.airflow.check_operators import RecountOperator
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
 from streamplan.files import ReportPaths
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.observations import RecordedObservations, offsets_fingerprint
 from streamplan.settings import Settings
 

@@ -23,7 +23,7 @@ from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance.purge import Purged
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.results import write_result
 from streamplan.settings import Settings
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.settings import PROJECT
 from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
 

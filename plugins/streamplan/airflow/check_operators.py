@@ -20,7 +20,7 @@ from streamplan.checks import check_named, scheduled_checks
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome, RecordedCheck, SparkJob
 from streamplan.errors import CouldNotLook, Refused
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from streamplan.airflow.connections import brokers
 from streamplan.errors import Refused
 from streamplan.maintenance.repartition_plan import MOVED_ALONE
 from streamplan.maintenance.reset_plan import RESET_ALONE, ResetPlan
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:

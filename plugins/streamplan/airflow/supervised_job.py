@@ -25,8 +25,8 @@ from streamplan.airflow.connections import SPARK_CONNECTION, brokers, connection
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
 from streamplan.jobs import EX_CONFIG
-from streamplan.pipelines import pipeline_named
 from streamplan.processes import Owner
+from streamplan.registry import pipeline_named
 from streamplan.reports.status import status_file
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment

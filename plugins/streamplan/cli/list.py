@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from streamplan.cli.output import align_columns, plain_console
-from streamplan.pipelines import PIPELINES
+from streamplan.registry import registered_pipelines
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -26,7 +26,7 @@ def register(commands: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     rows = [("PIPELINE", "APPLICATION", "READS", "WRITES", "STORES", "TASKS")]
-    for pipeline in PIPELINES:
+    for pipeline in registered_pipelines():
         topology = pipeline.topology
         stores = [store for subtopology in topology.subtopologies for store in subtopology.stores]
         rows.append(

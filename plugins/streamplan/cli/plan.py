@@ -22,7 +22,7 @@ from streamplan.model.assignment import (
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -32,7 +32,7 @@ def register(commands: Subparsers) -> None:
 def _run(options: argparse.Namespace) -> int:
     from streamplan.cli.brokers import chosen_brokers
     from streamplan.maintenance.reset import apply_reset, observe_reset
-    from streamplan.pipelines import pipeline_named
+    from streamplan.registry import pipeline_named
 
     console = plain_console()
     settings = Settings.from_environment()

@@ -20,7 +20,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus, TaskMigration
-from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.reports.status import read_migrations, read_status, status_file
 from streamplan.settings import Settings
 
@@ -40,7 +40,7 @@ def register(commands: Subparsers) -> None:
         "while the aggregator runs and after it has ended.",
         epilog="Example: python -m streamplan tasks --pipeline orders --history 20",
     )
-    names = ", ".join(pipeline.name for pipeline in PIPELINES)
+    names = ", ".join(pipeline.name for pipeline in registered_pipelines())
     parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
     parser.add_argument(
         "--history", type=int, default=0, metavar="N", help="also show the last N moves between instances"

@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from streamplan.cli.output import plain_console, quantity
-from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.registry import pipeline_named, registered_pipelines
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -29,7 +29,7 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    pipelines = [pipeline_named(name) for name in dict.fromkeys(options.pipelines)] or [*PIPELINES]
+    pipelines = [pipeline_named(name) for name in dict.fromkeys(options.pipelines)] or [*registered_pipelines()]
     from streamplan.spark.planning.validation import faults  # imports PySpark, which takes seconds
 
     console = plain_console()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.model.pipeline import Pipeline, TestData
-from streamplan.model.topology import Topology
-from streamplan.serdes.json import Json
+from streamplan import Json, Pipeline, TestData, Topology
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 

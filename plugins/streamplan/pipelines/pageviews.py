@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.model.pipeline import Pipeline, TestData
-from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
-from streamplan.serdes.json import Json
+from streamplan import Json, Pipeline, TestData, TimeWindows, Topology
 
 topology = Topology("pageviews-per-minute")
 (

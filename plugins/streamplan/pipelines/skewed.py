@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.model.pipeline import Limits, Pipeline, TestData
-from streamplan.model.topology import Topology
-from streamplan.serdes.json import Json
+from streamplan import Json, Limits, Pipeline, TestData, Topology
 
 topology = Topology("skewed-counter")
 (

@@ -12,7 +12,7 @@ from streamplan.cli import main
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 
 from tests.support.records import read_committed
 

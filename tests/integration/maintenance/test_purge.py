@@ -15,7 +15,7 @@ from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance.purge import purge
 from streamplan.model.processor_topology import TaskId
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.check_context import check_context
 from streamplan.settings import Settings
 

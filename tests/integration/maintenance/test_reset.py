@@ -276,7 +276,7 @@ def test_by_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("streamplan.pipelines.pipeline_named", {app.pipeline.name: app.pipeline}.__getitem__)
+    monkeypatch.setattr("streamplan.registry.pipeline_named", {app.pipeline.name: app.pipeline}.__getitem__)
     command = ["reset", "--pipeline", app.pipeline.name, "--bootstrap-servers", app.bootstrap_servers]
     assert main(command) == 1
     printed = capsys.readouterr()
@@ -293,7 +293,7 @@ def test_by_command(
 
 
 def test_brokers_away(settings: Settings) -> None:
-    from streamplan.pipelines import pipeline_named
+    from streamplan.registry import pipeline_named
 
     with pytest.raises(StreamplanError, match=r"127\.0\.0\.1:1"):
         observe_reset(pipeline_named("orders"), Brokers("127.0.0.1:1"), settings)

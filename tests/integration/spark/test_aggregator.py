@@ -18,8 +18,8 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import TaskOwnership
 from streamplan.model.topology import Topology
-from streamplan.pipelines import pipeline_named
 from streamplan.pipelines.orders import ORDER, order
+from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import trigger_interval_of
 from streamplan.spark.sink.transaction import Output, PartitionBy, TaskTransaction, TransactionSpec
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, transactional_writer

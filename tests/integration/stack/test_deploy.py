@@ -13,7 +13,7 @@ from streamplan.checks.framework.check import Outcome
 from streamplan.errors import StreamplanError
 from streamplan.local.airflow import USER
 from streamplan.local.stack import Stack
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.results import read_latest
 
 from tests.support.airflow_rest import patient_rest

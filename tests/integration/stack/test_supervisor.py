@@ -15,7 +15,7 @@ from streamplan.kafka.topics import apply_topics
 from streamplan.local.airflow import PROCESSES
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 
 from tests.support.airflow_rest import patient_rest
 

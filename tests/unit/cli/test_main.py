@@ -11,7 +11,8 @@ from streamplan.cli import COMMANDS, main
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic, SourceLocation
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import PIPELINES, pipeline_named
+from streamplan.pipelines import PIPELINES
+from streamplan.registry import pipeline_named
 from streamplan.settings import PROJECT
 
 

@@ -12,7 +12,7 @@ from streamplan.cli import tasks
 from streamplan.errors import Refused
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlacement
-from streamplan.pipelines import pipeline_named
+from streamplan.registry import pipeline_named
 from streamplan.reports.status import append_migrations, migrations_file, read_migrations, status_file
 from streamplan.settings import Settings
 from streamplan.spark import status as spark_status
