@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, NotApplicable, Observation, at_least, existing
+from streamplan.checks.framework.check import (
+    Check,
+    NotApplicable,
+    Observation,
+    at_least,
+    existing,
+    expected_replication,
+)
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.replication import expected_replication
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, resolve_min_insync_replicas, same_value
 

@@ -12,10 +12,9 @@ from enum import StrEnum
 
 from streamplan.checks import compaction, repartition
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, Observation, at_least
+from streamplan.checks.framework.check import Check, Observation, at_least, expected_replication
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import Deadline
-from streamplan.checks.framework.replication import expected_replication
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
 
 REPLICA_DEADLINE = Deadline(seconds=5.0, interval=0.5)

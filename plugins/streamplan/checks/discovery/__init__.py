@@ -1,0 +1,1 @@
+"""Finds any Kafka Streams application from what it left in Kafka."""

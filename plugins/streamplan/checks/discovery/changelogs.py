@@ -1,69 +1,252 @@
-"""What kind of store a changelog belongs to, where nobody declared it, and so which cleanup policy is right.
+"""What a changelog tells about its store where nobody declared the store: the cleanup policy and the form of the keys.
 
-Sources, all of Kafka Streams: ``InternalTopologyBuilder.createChangelogTopicConfig``, the ``…ChangelogTopicConfig``
-classes beside it, ``StreamJoinedStoreFactory`` and ``WindowStoreBuilder``.
+Sources, all of Kafka Streams, for the policy: ``InternalTopologyBuilder.createChangelogTopicConfig``, the
+``…ChangelogTopicConfig`` classes beside it, ``StreamJoinedStoreFactory`` and ``WindowStoreBuilder``. For the keys:
+``WindowKeySchema``, ``SessionKeySchema``, ``TimeWindowedSerializer``, ``TimestampedKeyAndJoinSideSerializer`` and
+``CombinedKeySchema``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
 
+from streamplan.checks.framework.application import Partitioner
 from streamplan.checks.framework.cluster import Cluster, RecordBatch
+from streamplan.checks.framework.consistent_cut import attempt
+from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, words
-from streamplan.model.windows import parse_stored_session, parse_stored_window
+from streamplan.model.windows import (
+    STORED_SESSION_BYTES,
+    STORED_WINDOW_BYTES,
+    WINDOW_START_BYTES,
+    parse_stored_session,
+    parse_stored_window,
+    window_start_ms,
+    without_suffix,
+)
 
-KEY_VALUE = "compact"
-WINDOWED = "compact,delete"
-STREAM_JOIN = "delete"
+KEY_VALUE_POLICY = "compact"
+WINDOWED_POLICY = "compact,delete"
+STREAM_JOIN_POLICY = "delete"
 
 _STREAM_JOIN = re.compile(r"(-(this|other)-join|-KSTREAM-(JOIN|OUTER)(THIS|OTHER)-\d+)-store-changelog$")
 """``KStreamImplJoin``. The stores of an outer join's ``-shared-join`` are key-value stores."""
 
-_TEXT = 2**61
-"""Printable text, taken for a number of 8 bytes, is greater; a time since the epoch, even in ns, is not."""
+_LATEST_TIME_OF_ANY_UNIT = 2**61
+"""Greater than a time since the epoch, even in ns. Printable text, read as a number of 8 bytes, is beyond it."""
+
+_LATEST_TIME_MS = 2**47
+"""Some 4,400 years since the epoch, in ms. Text, read as a number of 8 bytes, is beyond it."""
+
+SAMPLED_OFFSETS = 200
+"""So many of the first offsets of each partition tell the form of the keys."""
+
+MAX_EXCEPTIONS = 0.1
+"""So great a share of the keys may have another form than the one that is inferred."""
+
+
+# -- the cleanup policy
 
 
 def resolve_policy(cluster: Cluster, topic: ObservedTopic) -> str:
-    """The cleanup policy of a changelog by its name, its records' keys and the policy that it has.
+    """Return the right cleanup policy of a changelog, by its name, its records' keys and the policy that it has.
 
     A windowed or a versioned store cannot be told from a key-value store where the policy is ``compact``: that loses
-    nothing. ``compact,delete`` is right when the keys can be a window's, and ``delete`` alone for the buffer of a
-    stream-stream join, which keeps duplicates: by its name, or by its keys where the user supplied the store. There
-    either will do: ``WindowStoreBuilder`` sets ``delete``, and Kafka Streams 4.3, with another builder, does not.
-    Raises :class:`RecordsGone`.
+    nothing. ``compact,delete`` is right when the keys can be those of windows. ``delete`` alone is right for the buffer
+    of a stream-stream join, which keeps duplicates: by its name, or by its keys where the user supplied the store. For
+    such a buffer either policy will do: ``WindowStoreBuilder`` sets ``delete``, and Kafka Streams 4.3, with another
+    builder, does not.
+
+    Raises:
+        RecordsGone: Records were deleted meanwhile.
     """
     if _STREAM_JOIN.search(topic.name):
-        return STREAM_JOIN
-    found = words(topic.configs.get("cleanup.policy", ""))
-    if "delete" not in found:
-        return KEY_VALUE
-    ranges = {number: (one.log_start, one.last_stable) for number, one in cluster.offsets(topic.name).items()}
+        return STREAM_JOIN_POLICY
+    policy = words(topic.configs.get("cleanup.policy", ""))
+    if "delete" not in policy:
+        return KEY_VALUE_POLICY
+    ranges = {
+        number: (offsets.log_start, offsets.last_stable) for number, offsets in cluster.offsets(topic.name).items()
+    }
     for batch in cluster.read(topic.name, ranges):
-        if found == words(STREAM_JOIN) and _is_stream_join(batch):
-            return STREAM_JOIN
-        return WINDOWED if any(map(_is_windowed, batch.keys)) else KEY_VALUE
-    return WINDOWED if found == words(WINDOWED) else KEY_VALUE
+        if policy == words(STREAM_JOIN_POLICY) and _is_stream_join(batch):
+            return STREAM_JOIN_POLICY
+        return WINDOWED_POLICY if any(map(_may_be_windowed, batch.keys)) else KEY_VALUE_POLICY
+    return WINDOWED_POLICY if policy == words(WINDOWED_POLICY) else KEY_VALUE_POLICY
 
 
-def _is_windowed(key: bytes | None) -> bool:
-    """Ends in a window's start and a sequence number (``WindowKeySchema``), or a session's end and start."""
+def _may_be_windowed(key: bytes | None) -> bool:
+    """Whether a key ends in a window's start and a sequence number, or in a session's end and start."""
     window, session = parse_stored_window(key or b""), parse_stored_session(key or b"")
-    if window is not None and _is_time(window.start_ms):
+    if window is not None and 0 <= window.start_ms < _LATEST_TIME_OF_ANY_UNIT:
         return True
-    return session is not None and _is_time(session.start_ms) and _is_time(session.end_ms)
-
-
-def _is_time(number: int) -> bool:
-    return 0 <= number < _TEXT
+    return session is not None and all(
+        0 <= time < _LATEST_TIME_OF_ANY_UNIT for time in (session.start_ms, session.end_ms)
+    )
 
 
 def _is_stream_join(batch: RecordBatch) -> bool:
-    """Each record has a window of its own, which starts at its time, and a number (``ChangeLoggingWindowBytesStore``).
+    """Whether each record has a window of its own, which starts at its time, and a sequence number.
 
-    The number begins with 1; in a store that keeps no duplicates it is always 0.
+    The number begins with 1 (``ChangeLoggingWindowBytesStore``). In a store that keeps no duplicates it is always 0.
     """
     stored = (parse_stored_window(key or b"") for key in batch.keys)
     return all(
         window is not None and window.start_ms == timestamp and window.sequence_number != 0
         for window, timestamp in zip(stored, batch.timestamps, strict=True)
     )
+
+
+# -- the form of the keys
+
+
+@dataclass(frozen=True)
+class KeySchema:
+    """The part of a stored key that decides its partition.
+
+    A changelog lies in the partitions of its task's input, so by the key that the application sees. The store may put a
+    time before or behind that key, or another key behind it.
+
+    Attributes:
+        fits: Whether a stored key can have this form.
+        suffix: The number of bytes behind the application's key.
+        part: Cuts the application's key out of a stored key, where cutting off a suffix is not enough.
+    """
+
+    fits: Callable[[bytes], bool] = lambda stored: True
+    suffix: int = 0
+    part: Callable[[bytes], bytes] | None = None
+
+    def partitioner(self, partitioner: Partitioner) -> Partitioner:
+        """Return the partitioner of stored keys whose ``suffix`` was cut off.
+
+        Args:
+            partitioner: The partitioner of the application's keys.
+        """
+        return _PartitionByPart(self.part, partitioner) if self.part else partitioner
+
+
+@dataclass(frozen=True)
+class _PartitionByPart:
+    """A class and no closure, so that it can be pickled."""
+
+    part: Callable[[bytes], bytes]
+    partitioner: Partitioner
+
+    def __call__(self, stored: bytes, partitions: int) -> int:
+        return self.partitioner(self.part(stored), partitions)
+
+
+def _is_time(number: int) -> bool:
+    return 0 <= number < _LATEST_TIME_MS
+
+
+def _fits_window_store(stored: bytes) -> bool:
+    window = parse_stored_window(stored)
+    return window is not None and _is_time(window.start_ms) and window.sequence_number >= 0
+
+
+def _fits_session_store(stored: bytes) -> bool:
+    session = parse_stored_session(stored)
+    return session is not None and _is_time(session.end_ms) and 0 <= session.start_ms <= session.end_ms
+
+
+def _fits_windowed_key(stored: bytes) -> bool:
+    return len(stored) > WINDOW_START_BYTES and _is_time(window_start_ms(stored))
+
+
+def _after_time_and_side(stored: bytes) -> bytes:
+    return stored[9:]
+
+
+def _foreign_key(stored: bytes) -> bytes:
+    return stored[4 : 4 + int.from_bytes(stored[:4], "big")]
+
+
+PLAIN = KeySchema()
+
+WINDOWED = (
+    KeySchema(_fits_window_store, suffix=STORED_WINDOW_BYTES),
+    KeySchema(_fits_session_store, suffix=STORED_SESSION_BYTES),
+    # The store of a windowed table that was filtered, mapped or suppressed.
+    KeySchema(_fits_windowed_key, suffix=WINDOW_START_BYTES),
+)
+
+NAMED = (
+    # Records of a left or outer join that wait for a match (``OuterStreamJoinStoreFactory``).
+    (
+        re.compile(r".*(-(left|outer)-shared-join|-KSTREAM-OUTERSHARED-\d+)-store-changelog"),
+        KeySchema(part=_after_time_and_side),
+    ),
+    # The subscriptions of a foreign-key join (``KTableImpl``).
+    (
+        re.compile(r".*(-subscription-store|-KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-\d+)-changelog"),
+        KeySchema(part=_foreign_key),
+    ),
+)
+"""Changelogs that Kafka Streams names itself, for stores that it needs."""
+
+
+def resolve_key_schema(cluster: Cluster, topic: str, partitions: int, partitioner: Partitioner) -> KeySchema:
+    """Return the form of a changelog's keys, by the changelog's name or by its first keys.
+
+    Args:
+        cluster: Where to read.
+        topic: The changelog.
+        partitions: Its number of partitions.
+        partitioner: The partitioner of the application's keys.
+    """
+    for pattern, schema in NAMED:
+        if pattern.fullmatch(topic):
+            return schema
+    return infer_key_schema(attempt(partial(_first_keys, cluster, topic)), partitions, partitioner)
+
+
+def infer_key_schema(keys: Collection[tuple[int, bytes]], partitions: int, partitioner: Partitioner) -> KeySchema:
+    """Infer the form of keys from some of them.
+
+    Where nearly all keys have the form of a windowed key, that is no accident: no text has it. Binary keys may have it.
+    So the keys are plain if nearly all of them lie in the right partition as they are, and more of them than if a
+    suffix is cut off.
+
+    Args:
+        keys: Each stored key with the partition in which it lies.
+        partitions: The number of partitions.
+        partitioner: The partitioner of the application's keys.
+    """
+
+    def in_place(schema: KeySchema) -> int:
+        return sum(
+            schema.fits(key) and is_in_place(without_suffix(key, schema.suffix), partition) for partition, key in keys
+        )
+
+    def is_in_place(key: bytes, partition: int) -> bool:
+        try:
+            return partitioner(key, partitions) == partition
+        except CouldNotLook:  # a user's partitioner may refuse keys of another kind
+            return False
+
+    nearly_all = (1 - MAX_EXCEPTIONS) * len(keys)
+    fitting = [schema for schema in WINDOWED if sum(schema.fits(key) for _, key in keys) >= nearly_all]
+    if not fitting or not keys:
+        return PLAIN
+    best = max(fitting, key=in_place)  # the first one of equals
+    return PLAIN if in_place(PLAIN) > in_place(best) and in_place(PLAIN) >= nearly_all else best
+
+
+def _first_keys(cluster: Cluster, topic: str) -> Collection[tuple[int, bytes]]:
+    """Read some of the first keys of each partition, with the partition."""
+    whole = {number: (offsets.log_start, offsets.last_stable) for number, offsets in cluster.offsets(topic).items()}
+    first = {number: (begin, min(end, begin + SAMPLED_OFFSETS)) for number, (begin, end) in whole.items()}
+    keys: set[tuple[int, bytes]] = set()
+    for batch in cluster.read(topic, first):
+        keys.update((batch.partition, key) for key in batch.keys if key is not None)
+    if not keys:  # these were superseded by later ones
+        for batch in cluster.read(topic, whole):
+            keys.update((batch.partition, key) for key in batch.keys if key is not None)
+            if keys:
+                break
+    return keys

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeVar
 
+from streamplan.checks.discovery.changelogs import resolve_key_schema
 from streamplan.checks.discovery.counts import CountOf, resolve_aggregation
-from streamplan.checks.discovery.stored_keys import resolve_key_schema
 from streamplan.checks.framework.application import Application, Partitioner, SubtopologyTopics
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook, Refused
@@ -78,7 +78,7 @@ def discover(
             form = resolve_key_schema(cluster, changelog, len(cluster.offsets(changelog)), partitioner)
             suffixes[changelog] = form.suffix
             if form.part:
-                places[changelog] = form.placing(partitioner)
+                places[changelog] = form.partitioner(partitioner)
     return Application(
         name=application_id,
         application_id=application_id,

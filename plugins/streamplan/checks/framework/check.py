@@ -12,10 +12,12 @@ from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.model.status import AggregatorStatus
-from streamplan.model.topics import ObservedTopic
+from streamplan.model.topics import ObservedTopic, TopicRole, resolve_replication_factor
 
 
 class Outcome(StrEnum):
+    """What a check came to. A check that could not look neither passed nor failed."""
+
     PASSED = "passed"
     FAILED = "failed"
     COULD_NOT_LOOK = "could not look"
@@ -23,9 +25,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """One row: healthy means that ``observed`` equals ``expected``.
+    """One row of a check: healthy means that ``observed`` equals ``expected``.
 
-    ``where``  of a wrong row, where to look: ``"since orders-0 offset 120 and orders-1 offset 98"``
+    Attributes:
+        subject: What was looked at.
+        expected: A number, or words.
+        observed: The same of what was found.
+        where: Where to look if the row is wrong: ``"since orders-0 offset 120 and orders-1 offset 98"``.
     """
 
     subject: str
@@ -35,6 +41,7 @@ class Observation:
 
     @property
     def agrees(self) -> bool:
+        """Whether what was observed is what was expected."""
         return self.expected == self.observed
 
 
@@ -134,9 +141,16 @@ class RecordedCheck(Check):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The outcome of one run of a check. ``at`` is ISO 8601 in UTC, ``reason`` one line.
+    """The outcome of one run of a check. The field names are keys in ``reports/<pipeline>/<check>.json``.
 
-    ``pipeline``  the name of the application
+    Attributes:
+        pipeline: The name of the application.
+        check: The name of the check.
+        outcome: Passed, failed or could not look.
+        reason: One line.
+        at: When the run began, ISO 8601 in UTC.
+        observations: All rows.
+        data_docs: The page of the run, relative to the directory of all reports.
     """
 
     pipeline: str
@@ -149,7 +163,14 @@ class CheckResult:
 
 
 def run_check(application: Application, check: Check, cluster: Cluster) -> CheckResult:
-    """Run a check. What it finds, and that it could not look, stands in the result and is not raised."""
+    """Run a check once.
+
+    The command line, Airflow, Spark jobs and ``streamplan.testing`` all run checks with this function. The check is
+    configured before (:meth:`Check.configure`).
+
+    Returns:
+        The result. A check that failed or could not look raises nothing: the outcome and the reason say so.
+    """
     at = datetime.now(UTC).isoformat(timespec="microseconds")
     observations: tuple[Observation, ...] = ()
     try:
@@ -162,26 +183,46 @@ def run_check(application: Application, check: Check, cluster: Cluster) -> Check
 
 
 def existing(cluster: Cluster, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
-    """The topics of these names. Raises :class:`CouldNotLook` where one is missing: the check `topics` finds that."""
-    found = cluster.topics(names)
-    if missing := [name for name in names if name not in found]:
+    """Return the topics of these names.
+
+    Raises:
+        CouldNotLook: A topic is missing. That is a finding of the check `topics` alone.
+    """
+    topics = cluster.topics(names)
+    if missing := [name for name in names if name not in topics]:
         raise CouldNotLook(
             f"topic {', '.join(missing)}",
             expected="exists",
             observed="missing",
             remedy="The check `topics` is about that.",
         )
-    return found
+    return topics
+
+
+def expected_replication(application: Application, cluster: Cluster) -> int | None:
+    """Return how many replicas the topics of an application should have.
+
+    For a declared application it is what its topics are created with: a replica on each broker, up to 3. For a
+    discovered one it is the greatest replication factor of the topics that it reads from outside: what is derived from
+    their records is worth as much. (Its config ``replication.factor`` cannot be seen.)
+
+    Returns:
+        None where none of those topics exists.
+    """
+    if application.declared:
+        return resolve_replication_factor(len(cluster.broker_ids()))
+    sources = cluster.topics([spec.name for spec in application.with_role(TopicRole.SOURCE)])
+    return max((topic.replication_factor for topic in sources.values()), default=None)
 
 
 def limit(subject: str, value: float, most: float, unit: str = "") -> Observation:
-    """A row about a number that must not be greater than ``most``; it stands in the subject."""
+    """Return a row about a number that must not be greater than ``most``. The number is part of the subject."""
     allowed, shown = f"at most {_figure(most)}{unit}", f"{_figure(value)}{unit}"
     return Observation(f"{subject}: {shown}", allowed, allowed if value <= most else shown)
 
 
 def at_least(subject: str, value: int, least: int, unit: str = "") -> Observation:
-    """A row about a number that must not be less than ``least``; it stands in the subject."""
+    """Return a row about a number that must not be less than ``least``. The number is part of the subject."""
     allowed, shown = f"at least {_figure(least)}{unit}", f"{_figure(value)}{unit}"
     return Observation(f"{subject}: {shown}", allowed, allowed if value >= least else shown)
 
@@ -191,7 +232,7 @@ def _figure(value: float) -> str:
 
 
 def explain(observations: Sequence[Observation]) -> str:
-    """One line: how many rows agree, or how many are wrong and the first of them."""
+    """Return one line: how many rows agree, or how many are wrong and the first of them."""
     if not observations:
         return "nothing to look at: the check found no rows"
     wrong = [row for row in observations if not row.agrees]
@@ -201,7 +242,7 @@ def explain(observations: Sequence[Observation]) -> str:
 
 
 def sentence(row: Observation) -> str:
-    """A wrong row in words."""
+    """Return a wrong row in words."""
     difference = ""
     if isinstance(row.expected, int) and isinstance(row.observed, int) and row.expected:
         amount = row.observed - row.expected

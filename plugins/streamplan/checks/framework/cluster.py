@@ -1,4 +1,4 @@
-"""What the checks need to see of Kafka. The real one is ``kafka.cluster``; unit tests bring their own."""
+"""The part of Kafka that the checks see. ``kafka.cluster`` implements it; unit tests have their own implementation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 class RecordsGone(CouldNotLook):
-    """Records asked for were deleted meanwhile, by retention or purging. Looking again at what is there may do."""
+    """Retention, compaction or purging deleted records while they were read. A further attempt may succeed."""
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """Of one partition: first offset, last stable offset (``read_committed``), high watermark."""
+    """The borders of one partition.
+
+    Attributes:
+        log_start: The first offset that is there.
+        last_stable: The end for readers with ``read_committed``.
+        high_watermark: The end for all readers.
+    """
 
     log_start: int
     last_stable: int
@@ -26,7 +32,7 @@ class Offsets:
 
 
 class Record(NamedTuple):
-    """One record, where a check looks at each as a whole."""
+    """One record, where a check looks at each record as a whole. ``timestamp`` is in ms since the epoch."""
 
     partition: int
     offset: int
@@ -40,78 +46,100 @@ Result = TypeVar("Result")
 
 
 class RecordBatch(Protocol):
-    """Records of one partition in the order of offsets, by column: a column that nobody asks for costs nothing."""
+    """Records of one partition in the order of offsets, by column. A column that nobody asks for costs nothing."""
 
     @property
-    def partition(self) -> int: ...
+    def partition(self) -> int:
+        """The partition of all records."""
 
     @property
-    def offsets(self) -> Sequence[int]: ...
+    def offsets(self) -> Sequence[int]:
+        """The offset of each record."""
 
     @property
     def timestamps(self) -> Sequence[int]:
-        """In ms since the epoch."""
+        """The timestamp of each record, in ms since the epoch."""
 
     @property
-    def keys(self) -> Sequence[bytes | None]: ...
+    def keys(self) -> Sequence[bytes | None]:
+        """The key of each record."""
 
     @property
-    def values(self) -> Sequence[bytes | None]: ...
+    def values(self) -> Sequence[bytes | None]:
+        """The value of each record."""
 
     @property
-    def headers(self) -> Sequence[Headers]: ...
+    def headers(self) -> Sequence[Headers]:
+        """The headers of each record."""
 
     def __len__(self) -> int: ...
 
 
 def records_of(batch: RecordBatch) -> Iterator[Record]:
-    """The batch, record by record."""
+    """Yield the records of a batch one by one."""
     columns = (batch.offsets, batch.timestamps, batch.keys, batch.values, batch.headers)
     for row in zip(*columns, strict=True):
         yield Record(batch.partition, *row)
 
 
 class Cluster(Protocol):
-    """Read-only. Every method has a deadline.
+    """Reads from Kafka and writes nothing. Every method has a deadline.
 
-    Raises :class:`CouldNotLook` when a topic is missing or records do not come, and
+    Every method raises :class:`streamplan.errors.CouldNotLook` when a topic is missing or records do not come, and
     :class:`streamplan.errors.BrokersUnavailable` when Kafka does not answer.
     """
 
     def names(self) -> Sequence[str]:
-        """Of all topics."""
+        """Return the names of all topics."""
 
     def groups(self) -> Sequence[str]:
-        """The ids of all consumer groups."""
+        """Return the ids of all consumer groups."""
 
     def broker_ids(self) -> Collection[int]:
-        """Ids of those that are up and of those that hold a replica of any topic, up or not."""
+        """Return the ids of the brokers that are up, and of those that hold a replica of any topic, up or not."""
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
-        """Those of ``names`` that exist."""
+        """Return those topics of ``names`` that exist."""
 
     def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]:
-        """What tells a topic from another one that had its name before."""
+        """Return the ids of topics. A topic that was deleted and created again has another id."""
 
     def offsets(self, topic: str) -> Mapping[int, Offsets]:
-        """By partition. ``stable`` is read before ``end``: where they are equal, no transaction is open."""
+        """Return the borders of each partition.
+
+        ``last_stable`` is read before ``high_watermark``: where they are equal, no transaction is open.
+        """
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
-        """Committed, stable positions of a consumer group by partition; partitions without one are absent."""
+        """Return the committed, stable positions of a consumer group. Partitions without a position are absent."""
 
     def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
-        """The same by topic, of every topic in which the group has any."""
+        """Return the same positions by topic, for every topic in which the group has any."""
 
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
-        """Committed records with ``first <= offset < last`` for each partition's ``(first, last)``, in batches.
+        """Read committed records in batches; within a partition in the order of their offsets.
 
-        Within a partition records come in the order of their offsets. Raises :class:`RecordsGone`.
+        Args:
+            topic: The name of the topic.
+            ranges: For each partition the first offset, and the offset behind the last one.
+
+        Raises:
+            RecordsGone: Records of the ranges were deleted.
         """
 
     def map_batches(
         self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
-        """What ``function`` makes of the same records; of many in several shares, read side by side.
+        """Call a function with the batches of the same records. Many records are divided and read in parallel.
 
-        It can be pickled, and does not depend on the order of partitions.
+        Args:
+            topic: The name of the topic.
+            ranges: For each partition the first offset, and the offset behind the last one.
+            function: Can be pickled, and does not depend on the order of partitions.
+
+        Returns:
+            The result of each call.
+
+        Raises:
+            RecordsGone: Records of the ranges were deleted.
         """
