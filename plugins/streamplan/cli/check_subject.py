@@ -94,7 +94,7 @@ class DeclaredPipeline:
     """A pipeline that is declared in this installation."""
 
     def __init__(self, name: str) -> None:
-        from streamplan.pipelines import pipeline_named
+        from streamplan.registry import pipeline_named
 
         self._pipeline = pipeline_named(name)
 
