@@ -26,6 +26,7 @@ class Generation:
 
     @classmethod
     def of_this_process(cls, number: int) -> Generation:
+        """A generation of the aggregator whose driver is this process."""
         return cls(number, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
 
     @classmethod
@@ -39,14 +40,17 @@ class Generation:
 
     @property
     def metadata(self) -> str:
+        """The metadata of the positions that the aggregator commits; see :meth:`parse`."""
         return f"{_PREFIX} {self.number} {self.instance}"
 
     @property
     def host(self) -> str:
+        """The host of the driver."""
         return self.instance.rsplit(":", 2)[0]
 
     @property
     def pid(self) -> int:
+        """The process id of the driver; 0 if the metadata names none."""
         _, _, pid = self.instance.rpartition(":")[0].rpartition(":")
         return int(pid) if pid.isdigit() else 0
 

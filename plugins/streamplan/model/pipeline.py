@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
 
 from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import resolve_partition_counts
@@ -27,33 +26,34 @@ from streamplan.model.topics import (
 from streamplan.model.topology import Topology
 from streamplan.model.windows import STORED_WINDOW_BYTES
 
-Number: TypeAlias = Callable[[str, bytes | None, bytes | None], int | None]
-
 
 @dataclass(frozen=True)
 class TestData:
     """The records that the producer writes.
 
-    ``topics``   the topics it writes to
-    ``record``   topic, key and value of record ``n``, counted from 0
-    ``number``   the name of the field of the JSON value that ends with the digits of ``n``; by it the producer finds
-                 in the topics where it stopped
+    Attributes:
+        topics: The topics that it writes to.
+        record: Gives topic, key and value of record ``n``, counted from 0.
+        number: Where the digits of ``n`` stand in a value, so that the producer finds in the topics how far it came.
+            For JSON the name of a field that ends with them; for another format a function that takes the value's bytes
+            and gives a text that ends with them, or raises ValueError.
     """
 
-    __test__ = False  # its name is not a test for pytest
+    __test__ = False  # For pytest: this class is no test.
 
     topics: tuple[str, ...]
     record: Callable[[int], tuple[str, bytes, bytes]]
-    number: str
+    number: str | Callable[[bytes], str]
 
     def number_of(self, topic: str, key: bytes | None, value: bytes | None) -> int | None:
-        """The ``n`` of a record found in ``topic``; None for a record that is not one of ours."""
+        """The ``n`` of a record of ``topic``; None for a record that this test data does not make."""
+        number = self.number
         try:
-            text = str(json.loads(value or b"")[self.number])
+            text = number(value or b"") if callable(number) else str(json.loads(value or b"")[number])
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
         digits = text[len(text.rstrip("0123456789")) :]
-        # Longer ones are nobody's, and int() refuses the longest.
+        # Test data has no longer numbers, and int() refuses very long ones.
         if not 0 < len(digits) < 20 or self.record(int(digits)) != (topic, key, value):
             return None
         return int(digits)
@@ -61,11 +61,12 @@ class TestData:
 
 @dataclass(frozen=True)
 class Limits:
-    """What is asked of a pipeline beyond being right.
+    """The limits at which the checks of a pipeline fail.
 
-    ``partition_share``  the greatest share of a topic's records, or bytes, that one partition may hold
-    ``lag_seconds``      how old the oldest record that is not processed may be, by its timestamp; None: as it comes
-    ``scanned_records``  so many records of a topic are looked at, all of them; of more a sample
+    Attributes:
+        partition_share: The greatest share of a topic's records, or bytes, that one partition may hold; 0 to 1.
+        lag_seconds: The greatest age of the oldest record that is not processed, by its timestamp; None for no limit.
+        scanned_records: A topic of up to so many records is scanned whole. Of a larger one a check scans a sample.
     """
 
     partition_share: float = 0.8
@@ -75,17 +76,21 @@ class Limits:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One file in ``pipelines/`` declares one of these. A declaration with faults is refused, all of them at once.
+    """A topology, and what deploying it needs. A declaration with faults is refused, with all of them at once.
 
-    ``name``              prefix of the DAG ids: ``<name>_deploy``, ``<name>_producer``, ...
-    ``topic_partitions``  the partition count of each topic from outside; for one that is only written the number of
-                          its writer's stream tasks unless given
-    ``health_schedule``   cron expression of ``<name>_health``
-    ``limits``            at which its checks turn red
-    ``purge``             whether records of repartition topics are deleted once they are counted and verified, as
-                          Kafka Streams does; False keeps them
-    ``repartition_from``        the topic from which ``<name>_repartition`` moves the records of a source topic:
-                          ``{"orders-v2": "orders"}``
+    Attributes:
+        name: The prefix of its DAG ids: ``<name>_deploy``, ``<name>_producer``, ...
+        topology: What it computes.
+        description: One sentence, shown in Airflow and by ``list``.
+        topic_partitions: The partition count of each topic from outside. A topic that is only written may be left out:
+            it gets as many partitions as its writer has stream tasks.
+        test_data: The records that ``<name>_producer`` writes.
+        health_schedule: The cron expression of ``<name>_health``.
+        limits: The limits at which its checks fail.
+        purge: Whether the records of repartition topics are deleted once they are counted and verified, as Kafka
+            Streams does. False keeps them.
+        repartition_from: The topic from which ``<name>_repartition`` moves the records of a source topic, as
+            ``{"orders-v2": "orders"}``.
     """
 
     name: str
@@ -100,7 +105,7 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         location = caller_location()
-        refuse(f"pipeline {self.name!r}", self.topology.faults)  # nothing can be derived from a topology with faults
+        refuse(f"pipeline {self.name!r}", self.topology.faults)  # Nothing can be derived from a topology with faults.
         refuse(f"pipeline {self.name!r}", [*self._faults(location), *_cycle(self.topology, location)])
         _ = self.partition_counts
         refuse_large_assignment(self.topology, self.partition_counts)
@@ -153,23 +158,23 @@ class Pipeline:
 
     @property
     def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:
-        """Every processor that writes a state store, and its sub-topology."""
+        """Every processor that writes a state store, each with its sub-topology."""
         return tuple(
             (group, node) for group in self.topology.subtopologies for node in group.processors if node.writes_store
         )
 
     @cached_property
     def partition_counts(self) -> Mapping[str, int]:
-        """Partitions of every topic the topology reads or writes, by its name in Kafka."""
+        """The partition count of every topic that the topology reads or writes, by its name in Kafka."""
         counts = resolve_partition_counts(self.topology, self.topic_partitions)
         return {self.topology.decorate(topic): count for topic, count in counts.items()}
 
     def source_topics(self, subtopology: Subtopology) -> tuple[str, ...]:
-        """The names in Kafka of what a sub-topology reads."""
+        """The topics that a sub-topology reads, by their names in Kafka."""
         return tuple(dict.fromkeys(self.topology.decorate(topic) for topic in subtopology.source_topics))
 
     def partitions(self, subtopology: Subtopology) -> int:
-        """The number of stream tasks of a sub-topology: the greatest count of the topics it reads."""
+        """The number of stream tasks of a sub-topology: the greatest partition count of the topics that it reads."""
         return max(self.partition_counts[topic] for topic in self.source_topics(subtopology))
 
     def tasks(self) -> tuple[TaskId, ...]:
@@ -260,7 +265,7 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:
-    """A topic whose records lead, through what the topology writes, back into it."""
+    """The topics whose records lead, through what the topology writes, back into the same topic."""
     leads_to = {
         source: {
             topic for group in topology.subtopologies if source in group.source_topics for topic in group.sink_topics
@@ -269,10 +274,10 @@ def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]
     }
     for topic in topology.source_topics:
         reached: set[str] = set()
-        ahead = set(leads_to[topic])
-        while ahead:
-            reached |= ahead
-            ahead = {further for one in ahead for further in leads_to.get(one, ())} - reached
+        pending = set(leads_to[topic])
+        while pending:
+            reached |= pending
+            pending = {further for written in pending for further in leads_to.get(written, ())} - reached
         if topic in reached:
             sinks = [sink for group in topology.subtopologies for sink in group.sinks if sink.topic in reached]
             declared = next((sink.location for sink in sinks if sink.topic == topic), location)

@@ -1,4 +1,4 @@
-"""Topics as declared, topics as observed, and the difference."""
+"""Topics that a topology needs, topics that the brokers have, and the differences."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, withou
 
 
 class TopicRole(StrEnum):
+    """What a topic is to a topology."""
+
     SOURCE = "source"
     REPARTITION = "repartition"
     CHANGELOG = "changelog"
@@ -18,13 +20,13 @@ class TopicRole(StrEnum):
 
 
 SOURCE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1"}
-"""Source topics that Streamplan creates keep everything: totals can only be recounted from what is still there."""
+"""A source topic that Streamplan creates keeps all records, because totals are recounted from them."""
 
 TABLE_CONFIGS = {"cleanup.policy": "compact"}
-"""A table is the last value of each key."""
+"""A topic that is read as a table: only the last value of each key counts."""
 
 SINK_CONFIGS: Mapping[str, str] = {}
-"""Topics from outside that a topology writes belong to whoever reads them: the broker's defaults."""
+"""A topic from outside that a topology writes has the brokers' defaults: it belongs to those who read it."""
 
 REPARTITION_CONFIGS = {
     "cleanup.policy": "delete",
@@ -39,14 +41,14 @@ CHANGELOG_CONFIGS = {"cleanup.policy": "compact", "message.timestamp.type": "Cre
 
 
 def windowed_changelog_configs(retention_ms: int) -> dict[str, str]:
-    """``WindowedChangelogTopicConfig`` of the same package."""
+    """The configs of a windowed store's changelog (``WindowedChangelogTopicConfig`` of the same package)."""
     return {**CHANGELOG_CONFIGS, "cleanup.policy": "compact,delete", "retention.ms": str(retention_ms)}
 
 
 DEAD_LETTER_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
-    # A record that just fitted into its own topic comes here whole, with headers added.
+    # A record that just fits into its own topic is written here whole, with headers added.
     "max.message.bytes": str(2 * 1024 * 1024 + 65536),
     "message.timestamp.type": "CreateTime",
 }
@@ -60,10 +62,16 @@ SERIALIZED_KEY_TYPES = ("string", *_KEY_BYTES)
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic as a topology wants it. ``configs`` are those that matter; all others stay the broker's defaults.
+    """A topic that a topology needs.
 
-    ``window_bytes``  at the end of a key that do not count for its partition: those of a window (``model.windows``)
-    ``key_type``      how keys are shown: string, int (4 bytes) or long (8 bytes), as Java's serializers write them
+    Attributes:
+        name: Its name in Kafka.
+        role: What it is to the topology.
+        partitions: Its partition count.
+        configs: The configs that matter. The others are the brokers' defaults.
+        window_bytes: The bytes of a window at the end of its keys, which do not count for the partition
+            (:mod:`streamplan.model.windows`).
+        key_type: One of :data:`SERIALIZED_KEY_TYPES`.
     """
 
     name: str
@@ -88,11 +96,16 @@ class TopicSpec:
 
 @dataclass(frozen=True)
 class ObservedTopic:
-    """A topic as the brokers describe it. ``configs`` holds every config in force, defaults included.
+    """A topic as the brokers describe it.
 
-    ``replicas``  by partition the brokers that should hold it
-    ``in_sync``   by partition those of them that have all of it
-    ``leaders``   by partition the broker that answers for it, -1 for none
+    Attributes:
+        name: Its name in Kafka.
+        partitions: Its partition count.
+        replication_factor: The replicas of each partition.
+        configs: Every config in force, defaults included.
+        replicas: By partition the brokers that should have it.
+        in_sync: By partition the brokers that have all of it.
+        leaders: By partition the broker that leads it; -1 for none.
     """
 
     name: str
@@ -106,7 +119,7 @@ class ObservedTopic:
 
 @dataclass(frozen=True)
 class Difference:
-    """One point in which a topic that exists disagrees with its declaration."""
+    """One point in which an existing topic disagrees with its declaration."""
 
     topic: str
     point: str
@@ -119,7 +132,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class TopicPlan:
-    """What applying would do: topics to create, topics that agree already, and what stands in the way."""
+    """What applying would do.
+
+    Attributes:
+        create: The topics to create.
+        agree: The topics that exist and agree with their declaration.
+        differences: What must be settled first. A plan with differences is not applied.
+        replication_factor: The replicas of a topic that is created.
+    """
 
     create: tuple[TopicSpec, ...]
     agree: tuple[TopicSpec, ...]
@@ -131,24 +151,30 @@ MAX_REPLICATION_FACTOR = 3
 
 
 def resolve_replication_factor(brokers: int) -> int:
-    """A replica on each broker, up to 3."""
+    """The replicas of a topic: one on each broker, up to 3."""
     return min(brokers, MAX_REPLICATION_FACTOR)
 
 
 def resolve_min_insync_replicas(replication_factor: int) -> int:
-    """One replica may be away and writes with ``acks=all`` go on: replication less one, at least 1."""
+    """The replicas that must have a write with ``acks=all``: all but one, so that one broker may be away."""
     return max(1, replication_factor - 1)
 
 
 def resolve_configs(spec: TopicSpec, replication_factor: int) -> dict[str, str]:
-    """The configs a topic is created with."""
+    """The configs with which a topic is created."""
     return {**spec.configs, "min.insync.replicas": str(resolve_min_insync_replicas(replication_factor))}
 
 
 def plan_topics(
     desired: Iterable[TopicSpec], observed: Mapping[str, ObservedTopic], *, replication_factor: int
 ) -> TopicPlan:
-    """Compare. Pure: nothing is created, and a plan with differences must not be applied."""
+    """Compare the topics that are needed with those that exist. Nothing is created.
+
+    Args:
+        desired: The topics that are needed.
+        observed: The topics that exist, by name.
+        replication_factor: The replicas that each topic should have.
+    """
     create: list[TopicSpec] = []
     agree: list[TopicSpec] = []
     differences: list[Difference] = []
@@ -157,9 +183,9 @@ def plan_topics(
         if topic is None:
             create.append(spec)
             continue
-        found = list(_differences(spec, topic, replication_factor))
-        differences += found
-        if not found:
+        of_topic = list(_differences(spec, topic, replication_factor))
+        differences += of_topic
+        if not of_topic:
             agree.append(spec)
     return TopicPlan(tuple(create), tuple(agree), tuple(differences), replication_factor)
 
@@ -170,13 +196,13 @@ def _differences(spec: TopicSpec, topic: ObservedTopic, replication_factor: int)
     if topic.replication_factor != replication_factor:
         yield Difference(spec.name, "replication", str(replication_factor), str(topic.replication_factor))
     for config, expected in resolve_configs(spec, replication_factor).items():
-        found = topic.configs.get(config, "not set")
-        if not same_value(found, expected):
-            yield Difference(spec.name, config, expected, found)
+        observed = topic.configs.get(config, "not set")
+        if not same_value(observed, expected):
+            yield Difference(spec.name, config, expected, observed)
 
 
 def explain_differences(pipeline: str, differences: Sequence[Difference]) -> str:
-    """What to do about topics that are not as declared. Nothing changes one that exists on its own."""
+    """What a person can do about topics that are not as declared. Streamplan changes no existing topic on its own."""
     points = {difference.point for difference in differences}
     parts = ["Nothing was created or changed."]
     if points - {"partitions"}:
@@ -196,11 +222,11 @@ def explain_differences(pipeline: str, differences: Sequence[Difference]) -> str
     return " ".join(parts)
 
 
-def same_value(one: str, other: str) -> bool:
-    """Of a config: ``compact,delete`` is ``delete,compact``."""
-    return words(one) == words(other)
+def same_value(value: str, other: str) -> bool:
+    """Whether two values of a config mean the same: ``compact,delete`` is ``delete,compact``."""
+    return words(value) == words(other)
 
 
 def words(value: str) -> frozenset[str]:
-    """Of a config that is a list."""
+    """The words of a config that is a list."""
     return frozenset(word.strip() for word in value.split(","))

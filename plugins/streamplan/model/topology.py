@@ -14,11 +14,21 @@ from streamplan.serdes.serde import Serde
 
 
 class Topology:
-    """``application_id`` is Kafka Streams' ``application.id``.
+    """A declared topology.
 
-    Declare with :meth:`stream` and :meth:`table`; what follows from the declaration is computed when first asked for,
-    and nothing can be added after that. Topics inside bear the names of the declaration; :meth:`decorate` gives the
-    name in Kafka.
+    Declare it with :meth:`stream` and :meth:`table`. What follows from the declaration is computed when it is first
+    asked for, and nothing can be added after that. Internal topics have the names of the declaration here;
+    :meth:`decorate` gives the name in Kafka.
+
+    Example::
+
+        topology = Topology("orders-aggregator")
+        orders = topology.stream("orders", value=Json("Id string, ProductType int"))
+        orders.group_by("ProductType", name="by-product").count(store="quantities")
+
+    Attributes:
+        application_id: Kafka Streams' ``application.id``: the prefix of internal topics, the consumer group, and the
+            prefix of transactional ids.
     """
 
     def __init__(self, application_id: str) -> None:
@@ -28,13 +38,16 @@ class Topology:
         if fault := name_fault(application_id):
             self._graph.fault(f"application id: {fault}", "Choose a legal name")
 
-    # -- the language
+    # -- declaring
 
     def stream(self, topic: str, *, value: Serde, key: str | None = None, name: str | None = None) -> KStream:
-        """A stream of the records of ``topic``.
+        """Read a topic as a stream of records.
 
-        ``value``  reads the values
-        ``key``    what the key is, in a word: a join of streams and tables with different words is refused
+        Args:
+            topic: Its name in Kafka.
+            value: The serde that reads the values, as ``Json("Id string, Amount bigint")``.
+            key: A name for what the key is. A join of a stream and a table with different names is refused.
+            name: The name of the source node (``Consumed.as``). Without it the library's numbering gives one.
         """
         fields = self._read(topic, value)
         source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value)
@@ -43,9 +56,14 @@ class Topology:
     def table(
         self, topic: str, *, value: Serde, key: str | None = None, store: str | None = None, name: str | None = None
     ) -> KTable:
-        """A table of the last value of each key of ``topic``, a compacted topic; a null value deletes its key.
+        """Read a compacted topic as a table: the last value of each key. A null value deletes its key.
 
-        It has a state store when it is joined, or when ``store`` names one.
+        Args:
+            topic: Its name in Kafka.
+            value: The serde that reads the values.
+            key: A name for what the key is. A join of a stream and a table with different names is refused.
+            store: The name of the state store. Without it the table has a store only if something is joined with it.
+            name: The name of the nodes (``Consumed.as``). Without it the library's numbering gives one.
         """
         graph = self._graph
         fields = self._read(topic, value)
@@ -82,31 +100,36 @@ class Topology:
             self._graph.fault(f"{topic}: a field cannot be named record, table or element", "Rename it at its origin")
         return fields
 
-    # -- what follows from it
+    # -- what follows from the declaration
 
     @property
     def faults(self) -> tuple[Diagnostic, ...]:
-        """All that is wrong with the declaration."""
+        """Everything that is wrong with the declaration."""
         return tuple(self._graph.faults or self._graph.faults_of_order())
 
     @cached_property
     def processors(self) -> ProcessorTopology:
-        """The topology as it runs. Refused where the declaration has faults."""
+        """The topology that runs.
+
+        Raises:
+            Refused: The declaration has faults. The error lists all of them.
+        """
         refuse(f"topology {self.application_id!r}", self.faults)
         return self._graph.build()
 
     @property
     def subtopologies(self) -> tuple[Subtopology, ...]:
+        """The sub-topologies, by their numbers."""
         return self.processors.subtopologies
 
     @property
     def repartition_topics(self) -> tuple[RepartitionTopic, ...]:
-        """In the order of declaration, with undecorated names."""
+        """The repartition topics in the order of declaration, by the names of the declaration."""
         return self.processors.repartition_topics
 
     @cached_property
     def internal_topics(self) -> frozenset[str]:
-        """Undecorated names of the repartition topics."""
+        """The names of the repartition topics in the declaration."""
         return frozenset(topic.name for topic in self.repartition_topics)
 
     @property
@@ -126,11 +149,12 @@ class Topology:
         return f"{self.application_id}-{topic}" if topic in self.internal_topics else topic
 
     def changelog_topic(self, store: str) -> str:
-        """``ProcessorStateManager.storeChangelogTopic``."""
+        """The name in Kafka of a store's changelog topic (``ProcessorStateManager.storeChangelogTopic``)."""
         return f"{self.application_id}-{store}-changelog"
 
     @property
     def dead_letter_topic(self) -> str:
+        """The name in Kafka of the topic for records that cannot be processed."""
         return f"{self.application_id}-dead-letter"
 
     def describe(self) -> str:

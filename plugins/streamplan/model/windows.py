@@ -1,4 +1,4 @@
-"""Tumbling windows (``org.apache.kafka.streams.kstream.TimeWindows``)."""
+"""Tumbling windows (``org.apache.kafka.streams.kstream.TimeWindows``), and the bytes of a key with a window."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_
 _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 
 WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS = _UNITS_MS["day"]
-"""Kafka Streams' ``windowstore.changelog.additional.retention.ms``, for clocks that differ."""
+"""Kafka Streams' default of ``windowstore.changelog.additional.retention.ms``, in case clocks differ."""
 
 
 def duration_ms(text: str) -> int:
-    """``"90 seconds"``, ``"1 minute"``, ``"2 hours"`` in ms; raises ValueError for anything else."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    """A duration such as ``"90 seconds"``, ``"1 minute"`` or ``"2 hours"`` in ms.
+
+    Raises:
+        ValueError: The text is no duration.
+    """
+    duration = _DURATION.fullmatch(text)
+    if duration is None:
         raise ValueError(f"{text!r} is not a duration; write a number and a unit, as in '1 minute' or '30 seconds'")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(duration[1]) * _UNITS_MS[duration[2]]
 
 
 @dataclass(frozen=True)
 class TimeWindows:
-    """Windows of ``size``, one after the other, aligned to the epoch.
+    """Windows of one size that follow each other, aligned to the epoch.
 
-    ``size``, ``grace``  durations as in ``"1 minute"``. A window takes late records until the newest record is
-                         ``grace`` younger than its end; with ``grace`` a day, Kafka Streams' own former default
+    Attributes:
+        size: A duration, as ``"1 minute"``.
+        grace: A duration. A window takes late records until the newest record is later than its end by ``grace``. The
+            default is a day, which was the default of Kafka Streams before 3.0.
     """
 
     size: str
@@ -34,15 +40,17 @@ class TimeWindows:
 
     @property
     def size_ms(self) -> int:
+        """The size in ms. Raises ValueError where it is no duration."""
         return duration_ms(self.size)
 
     @property
     def grace_ms(self) -> int:
+        """The grace in ms. Raises ValueError where it is no duration."""
         return duration_ms(self.grace)
 
     @property
     def retention_ms(self) -> int:
-        """Of the window store (``WindowStoreMaterializer.retentionPeriod``)."""
+        """The retention of the window store in ms (``WindowStoreMaterializer.retentionPeriod``)."""
         return self.size_ms + self.grace_ms
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.test_data import Pace, Produced
+from streamplan.model.pipeline import TestData
 from streamplan.pipelines.orders import PIPELINE
 
 from jobs import producer as job
@@ -142,3 +143,10 @@ def test_a_signal_at_the_worst_moment_stops_and_does_not_hang(number: signal.Sig
 
 def test_a_key_with_more_digits_than_a_number_may_have_is_not_ours() -> None:
     assert PIPELINE.test_data.number_of("orders", b"k", b'{"Id": "order_' + b"9" * 5000 + b'"}') is None
+
+
+def test_a_function_finds_the_number_in_a_value_of_another_format() -> None:
+    data = TestData(("t",), lambda n: ("t", b"k", b"%d;x" % n), lambda value: value.decode().partition(";")[0])
+    assert data.number_of("t", b"k", b"17;x") == 17
+    assert data.number_of("t", b"k", b"17;y") is None
+    assert data.number_of("t", b"k", b"\xff") is None

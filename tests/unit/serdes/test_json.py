@@ -68,3 +68,22 @@ def test_a_wrong_schema(schema: str, fault: str) -> None:
 def test_allowed_names_a_field() -> None:
     with pytest.raises(ValueError, match="Kind"):
         Json("Id string", allowed={"Kind": {}})
+
+
+def test_what_is_written_is_read_again() -> None:
+    serde = Json("Id string, total bigint, x double, paid boolean")
+    value = {"Id": 'é"', "total": 2**62, "x": 0.1, "paid": None}
+    data = serde.encode(value)
+    assert data == '{"Id":"é\\"","total":4611686018427387904,"x":0.1}'.encode()
+    assert serde.decode(data) == value
+
+
+def test_a_column_is_written_as_its_values_are() -> None:
+    values: list[bytes | None] = [b'{"Id":"a"}', None, b"{}"]
+    column = Json("Id string").decode_column(values)
+    assert Json("Id string").encode_column(column.fields).to_pylist() == values
+
+
+def test_a_number_that_json_does_not_have_is_not_written() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Json("x double").encode({"x": float("nan")})
