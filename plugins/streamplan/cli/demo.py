@@ -14,6 +14,7 @@ from streamplan.checks.framework.application import aggregations
 from streamplan.checks.framework.check import Outcome
 from streamplan.checks.framework.cluster import records_of
 from streamplan.checks.recount.reader import TotalsReader
+from streamplan.cli.output import timed_report
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
@@ -62,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
         raise Refused("--records", expected="0 or more", observed=str(options.records))
     console = Console()
     began = time.monotonic()
-    stack = Stack(Settings.from_environment(), report=lambda line: console.print(line, highlight=False))
+    stack = Stack(Settings.from_environment(), report=timed_report(console))
     stack.up()
     status = demo(stack, pipeline, options.records, console)
     console.print(f"{time.monotonic() - began:.0f} s in all.")
@@ -108,8 +109,9 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     results = read_latest(stack.settings.reports, pipeline.name)
     console.print(checks_table(results[check.name] for check in CHECKS if check.name in results))
     console.print(f"Airflow UI  {rest.url}  user {USER}  password {stack.airflow.password}", highlight=False)
-    console.print(f"Data Docs   {stack.settings.reports / pipeline.name / 'data_docs' / 'index.html'}", highlight=False)
-    console.print(f"Logs        {stack.settings.logs}", highlight=False)
+    docs = ReportPaths(stack.settings.reports, pipeline.name).data_docs / "index.html"
+    console.print(f"Data Docs   {docs.as_uri()}", highlight=False, soft_wrap=True)
+    console.print(f"Logs        {stack.settings.logs}", highlight=False, soft_wrap=True)
     console.print("The pipeline goes on running. `make down` stops everything.")
     green = state == "success" and all(result.outcome is Outcome.PASSED for result in results.values())
     console.print("[green]Deployed and verified.[/]" if green else "[red]Not well.[/]")
@@ -171,7 +173,7 @@ def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
 def _print_results(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     cluster = KafkaCluster(stack.kafka.brokers)
     specs = pipeline.topics()
-    console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])))
+    console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])), soft_wrap=True)
     store = read_state_store(stack.settings.reports, pipeline.name)
     counted = aggregations(pipeline)
     for aggregation in counted:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from streamplan.cli.output import timed_report
 from streamplan.local.stack import Stack
 from streamplan.settings import Settings
 
@@ -26,7 +27,8 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    console = Console(soft_wrap=True)
     settings = Settings.from_environment()
-    stopped = Stack(settings).down()
-    Console().print(f"Stopped: {', '.join(stopped)}." if stopped else f"Nothing of {settings.home} was running.")
+    stopped = Stack(settings, report=timed_report(console)).down()
+    console.print(f"Stopped: {', '.join(stopped)}." if stopped else f"Nothing of {settings.home} was running.")
     return 0

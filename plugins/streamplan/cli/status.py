@@ -27,14 +27,14 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    console = Console()
+    console = Console(soft_wrap=True)
     settings = Settings.from_environment()
     states = Stack(settings).states()
     table = Table(title=f"Stack in {settings.home}", title_justify="left")
     for heading in ("process", "pid", "address", "state"):
         table.add_column(heading)
     for state in states:
-        verdict = f"[red]{state.fault}[/red]" if state.fault else "[green]well[/green]"
+        verdict = f"[red]{state.fault}[/red]" if state.fault else "[green]healthy[/green]"
         table.add_row(state.name, str(state.pid) if state.alive else "-", state.address, verdict)
     console.print(table)
     console.print(f"Logs: {settings.logs}")

@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -203,20 +202,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("sets", nargs="+", choices=sorted(JAR_SETS), help="what to fetch")
     names = parser.parse_args(arguments).sets
     logs = Settings.from_environment().logs
-    begun = time.monotonic()
 
     def report(line: str) -> None:
-        sys.stdout.write(f"[{time.monotonic() - begun:5.1f} s] {line}\n")
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
     try:
         if find_java(os.environ) is None:
-            report("No Java 17 or 21 found: installing one.")
+            report("Installing Java, because neither 17 nor 21 was found.")
             install_java(logs / "java-install.log")
         java_home = require_java(os.environ)
         missing = [JAR_SETS[name] for name in names if not directory_of(JAR_SETS[name], os.environ).is_dir()]
         if missing:
-            report(f"Fetching jars: {', '.join(f'{jars.name} {jars.version}' for jars in missing)}")
+            report(f"Fetching the jars of {', '.join(f'{jars.name} {jars.version}' for jars in missing)}")
 
         def fetch_set(jars: JarSet) -> Path:
             return fetch(jars, os.environ, java_home=java_home, log_file=logs / f"jars-{jars.name}.log")

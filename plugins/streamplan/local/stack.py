@@ -91,13 +91,19 @@ class Stack:
             The names of the processes that were alive, in the order in which they were stopped.
         """
         with self._exclusively():
+            if self.airflow.running():
+                self._report("Stopping Airflow.")
             stopped = self.airflow.down()
             of_stack = {*airflow.PROCESSES, *brokers.DEFAULT_PORTS}
             for ref in processes.registered(self.settings.run):
                 if ref.name not in of_stack:
                     alive = processes.is_alive(ref)
+                    if alive:
+                        self._report(f"Stopping {ref.name}.")
                     processes.stop(ref)
                     stopped += [ref.name] if alive else []
+            if any(self.kafka.process(node) for node in NODES):
+                self._report("Stopping Kafka.")
             stopped += self.kafka.down()
             for ref in processes.registered(self.settings.run):
                 processes.stop(ref)  # removes the entries of dead processes, and stops what these left running

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,16 +70,15 @@ def _run(argv: list[str], directory: Path, environment: Mapping[str, str], log_f
 
 
 def main() -> int:
-    """Make the archive unless there is one that is younger than PySpark's jars. A failure is told, and is none."""
-    begun = time.monotonic()
+    """Make the archive unless there is one that is younger than PySpark's jars. A failure is reported and ignored."""
     archive, jars = class_archive(), pyspark_home() / "jars"
     if not archive.exists() or archive.stat().st_mtime < jars.stat().st_mtime:
+        sys.stdout.write("Preparing Spark: writing an archive of its classes, once.\n")
+        sys.stdout.flush()
         try:
             make_class_archive(os.environ, Settings.from_environment().logs / "spark-classes.log")
         except StreamplanError as error:
             sys.stderr.write(f"{error}\n")
-        else:
-            sys.stdout.write(f"[{time.monotonic() - begun:5.1f} s] Spark's classes are in {archive}\n")
     return 0
 
 
