@@ -30,10 +30,10 @@ def register(commands: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     pipelines = [pipeline_named(name) for name in dict.fromkeys(options.pipelines)] or [*registered_pipelines()]
-    from streamplan.spark.planning.validation import faults  # imports PySpark, which takes seconds
+    from streamplan.spark.planning.validation import find_diagnostics  # imports PySpark, which takes seconds
 
     console = plain_console()
-    remaining = faults(pipelines)
+    remaining = find_diagnostics(pipelines)
     status = 1 if remaining else 0
     for pipeline in pipelines:
         lines = {node.location for node in pipeline.topology.processors.nodes}

@@ -20,12 +20,12 @@ def fake_validation(monkeypatch: pytest.MonkeyPatch, *found: Diagnostic) -> list
     """Stands for the module that asks Spark; gives the names of the pipelines of each call."""
     asked: list[list[str]] = []
 
-    def faults(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
+    def find_diagnostics(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
         asked.append([pipeline.name for pipeline in pipelines])
         return [*found]
 
     module = ModuleType("streamplan.spark.planning.validation")
-    module.faults = faults  # type: ignore[attr-defined]
+    module.find_diagnostics = find_diagnostics  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return asked
 

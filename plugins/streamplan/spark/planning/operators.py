@@ -139,6 +139,14 @@ class OperatorPlanner:
             inputs[node.name] = self._grouped_records(node, frame)
         return inputs
 
+    def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
+        """Write a store's updates into the partition of the task. A window stands in the bytes after the key."""
+        key = F.col("record.key").cast("binary")
+        if frame.windowed:
+            start = F.unix_millis("record.window.start")
+            key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
+        self.write(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
+
     def take_output_rows(self) -> OutputRows:
         """Return what was planned since the last call, with the rejected records that no node has consumed."""
         for name, frame in self._frames.items():
@@ -209,14 +217,6 @@ class OperatorPlanner:
         if not frame.no_rejects:
             self.write(_dead_letters(frame.rejected()))
         return frame.accepted().with_value()
-
-    def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
-        """Write a store's updates into the partition of the task. A window stands in the bytes after the key."""
-        key = F.col("record.key").cast("binary")
-        if frame.windowed:
-            start = F.unix_millis("record.window.start")
-            key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
-        self.write(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
 
     def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
         if sink.internal:

@@ -16,13 +16,13 @@ from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
 
 
-def faults(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
-    """Return every fault that Spark finds in the pipelines' expressions, in a session of its own on this machine."""
+def find_diagnostics(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
+    """Find every fault in the pipelines' expressions, in a Spark session of its own on this machine."""
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder.config("spark.log.level", "ERROR").getOrCreate()
     spark = open_session("streamplan-validate")
     try:
-        return [fault for pipeline in pipelines for fault in _plan(spark, pipeline)[1]]
+        return [diagnostic for pipeline in pipelines for diagnostic in _plan(spark, pipeline)[1]]
     finally:
         spark.stop()
 

@@ -240,11 +240,11 @@ class TaskTransaction:
         _, until = self.ranges[topic]
         if next_offset >= until:
             return
-        found = _next_record(self.spec, (topic, self.partition), next_offset, until)
-        if found is not None:
+        missing = _next_record(self.spec, (topic, self.partition), next_offset, until)
+        if missing is not None:
             raise StreamplanError(
                 f"task {self.spec.task(self.partition)}: its input ended early",
-                expected=f"the record at {topic}-{self.partition} offset {found}",
+                expected=f"the record at {topic}-{self.partition} offset {missing}",
                 observed=f"no record after offset {next_offset - 1}",
                 remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
             )
