@@ -19,7 +19,8 @@ from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import compile_batch_plan, map_in_arrow, subscribed_topics
 from streamplan.spark.planning.plan import SubtopologyPlan, plan_subtopology
 from streamplan.spark.session import AdaptiveCodegen
-from streamplan.spark.sink.transaction import TransactionSpec, commit_empty
+from streamplan.spark.sink.spec import TransactionSpec
+from streamplan.spark.sink.transaction import commit_empty
 from streamplan.spark.sink.writers import (
     RANGES,
     WRITTEN_SCHEMA,

@@ -30,12 +30,13 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Source, Subtopology
 from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.operators import DEAD_LETTER, OperatorPlanner, read_source
+from streamplan.spark.planning.operators import OperatorPlanner, read_source
+from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
 from streamplan.spark.planning.validation import resolve_schemas
-from streamplan.spark.sink.transaction import Output, PartitionBy
+from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sources import read_batch
 
 NAMED = 20
@@ -107,7 +108,7 @@ def _refuse_gaps(topics: Sequence[str], cluster: Cluster, configs: Mapping[str, 
 def _expected(
     pipeline: Pipeline, subtopology: Subtopology, schemas: Mapping[str, Serde], read: _Read, cut: ConsistentCut
 ) -> DataFrame:
-    """The rows that the inputs demand, of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.operators`."""
+    """The rows that the inputs demand, of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`."""
     numbers, _ = number_outputs(pipeline, subtopology)
     planner = OperatorPlanner(subtopology, numbers)
 

@@ -21,7 +21,8 @@ from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import trigger_interval_of
-from streamplan.spark.sink.transaction import Output, PartitionBy, TaskTransaction, TransactionSpec
+from streamplan.spark.sink.spec import Output, PartitionBy, TransactionSpec
+from streamplan.spark.sink.transaction import TaskTransaction
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, transactional_writer
 from streamplan.spark.state.state_store import read_state_stores
 

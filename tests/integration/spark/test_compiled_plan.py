@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from streamplan.model.generation import Generation
 from streamplan.spark.planning.compiled_plan import ArrowFunction, batch_template, compile_batch_plan, map_in_arrow
-from streamplan.spark.sink.transaction import TransactionSpec
+from streamplan.spark.sink.spec import TransactionSpec
 from streamplan.spark.sink.writers import RANGES, for_each_micro_batch, ranges_as_text
 
 SCHEMA = "key string, n bigint"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
@@ -33,40 +33,10 @@ from streamplan.model.processor_topology import Node, Processor, Sink, Source, S
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
+from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.records import RecordFrame, read_external, read_internal, read_internal_keys
-from streamplan.spark.sources import HEADERS
-
-DEAD_LETTER = -1
-"""Stands for the dead-letter topic where the number of an output is expected."""
-
-OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
-    offset bigint, `order` array<int>, reason string"""
-"""The columns of the rows that are written, as Spark's DDL.
-
-``partition`` of the stream task; ``output`` the number of the topic that the row goes to; ``timestamp`` in ms;
-``topic``, ``offset`` and ``order`` where the record came from; ``reason`` of a dead letter.
-"""
-
-OUTPUT_COLUMNS = (
-    *("partition", "output", "key", "value", "timestamp", "headers"),
-    *("topic", "offset", "order", "reason"),
-)
 
 _HINT = "Write Spark SQL over the fields there are"
-
-
-@dataclass(frozen=True)
-class OutputRows:
-    """What the operations of a sub-topology come to.
-
-    ``rows``          to be written, each of the columns :data:`OUTPUT`
-    ``observations``  the metrics of each peek by its name; they are there when the rows were collected
-    ``schemas``       the serdes of the repartition topics among the outputs
-    """
-
-    rows: tuple[DataFrame, ...]
-    observations: tuple[tuple[str, Observation], ...] = ()
-    schemas: Mapping[str, Serde] = field(default_factory=dict)
 
 
 class OperatorPlanner:
@@ -96,7 +66,7 @@ class OperatorPlanner:
         self._frames[name] = frame
 
     def write(self, rows: DataFrame) -> None:
-        """Add rows of the columns :data:`OUTPUT` to those that are written."""
+        """Add rows of the columns :data:`~streamplan.spark.planning.output_rows.OUTPUT` to those that are written."""
         self._rows.append(rows)
 
     def plan(self, nodes: Iterable[Node]) -> None:
@@ -145,14 +115,14 @@ class OperatorPlanner:
         if frame.windowed:
             start = F.unix_millis("record.window.start")
             key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
-        self.write(_rows(frame, self._outputs[node.name], key, F.col("record.value")))
+        self.write(output_rows(frame, self._outputs[node.name], key, F.col("record.value")))
 
     def take_output_rows(self) -> OutputRows:
         """Return what was planned since the last call, with the rejected records that no node has consumed."""
         for name, frame in self._frames.items():
             if frame is not None and name not in self._consumed and not frame.no_rejects:
                 self._consumed.add(name)
-                self.write(_dead_letters(frame.rejected()))
+                self.write(dead_letter_rows(frame.rejected()))
         output = OutputRows(tuple(self._rows), tuple(self._observations), dict(self._schemas))
         self._rows.clear()
         return output
@@ -215,7 +185,7 @@ class OperatorPlanner:
             frame = frame.rejecting(key_is_null, "the key is null")
         self._grouped.add(predecessor)
         if not frame.no_rejects:
-            self.write(_dead_letters(frame.rejected()))
+            self.write(dead_letter_rows(frame.rejected()))
         return frame.accepted().with_value()
 
     def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
@@ -227,12 +197,12 @@ class OperatorPlanner:
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
-        self.write(_rows(frame, self._outputs[sink.name], key, frame.value))
+        self.write(output_rows(frame, self._outputs[sink.name], key, frame.value))
         return replace(frame, data=frame.data.limit(0), no_rejects=True)
 
     def _observe(self, name: str, frame: RecordFrame, metrics: Columns) -> RecordFrame:
         if not frame.no_rejects:  # they are not among the records that pass
-            self.write(_dead_letters(frame.rejected()))
+            self.write(dead_letter_rows(frame.rejected()))
             frame = frame.accepted()
         columns = [F.expr(expression).alias(metric) for metric, expression in metrics]
         if frame.data.isStreaming:
@@ -271,35 +241,6 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
 
 def _big_endian(number: Column) -> Column:
     return F.unhex(F.lpad(F.hex(number), 16, "0"))
-
-
-def _rows(frame: RecordFrame, output: int, key: Column, value: Column) -> DataFrame:
-    """Rows of the columns :data:`OUTPUT`. Rejected records become dead letters."""
-    columns = _output_columns(F.lit(output), key, value)
-    if frame.no_rejects:
-        return frame.data.select(*columns)
-    dead_letter_columns = _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value"))
-    accepted = F.col("record.reason").isNull()
-    return frame.data.select(
-        *(
-            F.when(accepted, column).otherwise(dead_letter_column).alias(name)
-            for name, column, dead_letter_column in zip(OUTPUT_COLUMNS, columns, dead_letter_columns, strict=True)
-        )
-    )
-
-
-def _dead_letters(data: DataFrame) -> DataFrame:
-    return data.select(*_output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value")))
-
-
-def _output_columns(output: Column, key: Column, value: Column) -> list[Column]:
-    columns = {
-        "output": output,
-        "key": key,
-        "value": value,
-        "timestamp": F.unix_millis("record.timestamp"),
-    }
-    return [columns.get(name, F.col(f"record.{name}")).alias(name) for name in OUTPUT_COLUMNS]
 
 
 def _sentence(error: PySparkException | Refused) -> str:

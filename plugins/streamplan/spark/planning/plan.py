@@ -34,7 +34,7 @@ from streamplan.spark.planning.compiled_plan import batch_template
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
-from streamplan.spark.sink.transaction import Output, PartitionBy
+from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
 
 

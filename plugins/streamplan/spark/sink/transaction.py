@@ -10,10 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from types import TracebackType
-from typing import TypeAlias
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -27,8 +24,8 @@ from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
 from streamplan.model.generation import Generation
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
-from streamplan.model.processor_topology import TaskId
 from streamplan.model.windows import WINDOW_START_BYTES
+from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
 
 _QUEUE_BYTES = 64 * 1024 * 1024
 """The most bytes of records on their way to the brokers."""
@@ -42,79 +39,6 @@ which the coordinator is still busy with the transaction before.
 
 _SHARE_OF_TIMEOUT = 0.25
 """The share of its time-out that such a transaction takes at most. The rest is for the brokers."""
-
-Headers: TypeAlias = list[tuple[str, str | bytes | None]]
-
-TopicPartition: TypeAlias = tuple[str, int]
-
-
-class PartitionBy(StrEnum):
-    """How the partition of a record is chosen in an output topic.
-
-    ``KEY``           by its key
-    ``WINDOWED_KEY``  by its key without the bytes of the window
-    ``TASK``          the partition of the stream task
-    """
-
-    KEY = "key"
-    WINDOWED_KEY = "windowed key"
-    TASK = "task"
-
-
-@dataclass(frozen=True)
-class Output:
-    """A topic that a sub-topology writes: its name in Kafka and its number of partitions."""
-
-    topic: str
-    partition_by: PartitionBy
-    partitions: int
-
-
-@dataclass(frozen=True)
-class DeadLetter:
-    """A record that cannot be processed, complete and with the reason.
-
-    A record that an aggregate made has no ``topic`` and no ``offset``. ``timestamp`` is in ms.
-    """
-
-    topic: str | None
-    partition: int
-    offset: int | None
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    reason: str
-
-
-@dataclass(frozen=True)
-class TransactionSpec:
-    """Where the stream tasks of one sub-topology read and write in one micro-batch.
-
-    ``generation``  of the aggregator; it is committed with every position
-    ``ranges``      for each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
-                    partitions without new records are left out
-    ``outputs``     the topics that rows name by their number
-    """
-
-    brokers: Brokers
-    application_id: str
-    generation: Generation
-    transaction_timeout_ms: int
-    subtopology: int
-    ranges: Mapping[TopicPartition, tuple[int, int]]
-    outputs: tuple[Output, ...]
-    dead_letter_topic: str
-    dead_letter_partitions: int
-
-    def task(self, partition: int) -> TaskId:
-        """Return the stream task of a partition."""
-        return TaskId(self.subtopology, partition)
-
-    @property
-    def partitions(self) -> frozenset[int]:
-        """The partitions whose stream tasks have something to read."""
-        return frozenset(partition for _, partition in self.ranges)
 
 
 class TaskTransaction:

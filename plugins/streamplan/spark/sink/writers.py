@@ -23,7 +23,8 @@ from pyspark import TaskContext
 from streamplan.errors import Refused, StreamplanError
 from streamplan.serdes.serde import Serde
 from streamplan.spark.sink.instance import this_instance
-from streamplan.spark.sink.transaction import DeadLetter, Headers, Output, TaskTransaction, TransactionSpec
+from streamplan.spark.sink.spec import DeadLetter, Headers, Output, TransactionSpec
+from streamplan.spark.sink.transaction import TaskTransaction
 
 if TYPE_CHECKING:
     from streamplan.spark.planning.compiled_plan import ArrowFunction
@@ -86,7 +87,7 @@ class TaskProgress:
 
 @dataclass(frozen=True)
 class PlannedRows:
-    """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.operators`, and a column ``last``.
+    """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`, and a column ``last``.
 
     A row with ``last`` ends a partition and carries nothing else.
     """

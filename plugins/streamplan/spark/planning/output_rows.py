@@ -1,0 +1,80 @@
+"""The rows that are written: records and dead letters of all outputs of a sub-topology, in the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from streamplan.serdes.serde import Serde
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.sources import HEADERS
+
+DEAD_LETTER = -1
+"""Stands for the dead-letter topic where the number of an output is expected."""
+
+OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
+    offset bigint, `order` array<int>, reason string"""
+"""The columns of the rows that are written, as Spark's DDL.
+
+``partition`` of the stream task; ``output`` the number of the topic that the row goes to; ``timestamp`` in ms;
+``topic``, ``offset`` and ``order`` where the record came from; ``reason`` of a dead letter.
+"""
+
+OUTPUT_COLUMNS = (
+    *("partition", "output", "key", "value", "timestamp", "headers"),
+    *("topic", "offset", "order", "reason"),
+)
+
+
+@dataclass(frozen=True)
+class OutputRows:
+    """What the operations of a sub-topology come to.
+
+    ``rows``          to be written, each of the columns :data:`OUTPUT`
+    ``observations``  the metrics of each peek by its name; they are there when the rows were collected
+    ``schemas``       the serdes of the repartition topics among the outputs
+    """
+
+    rows: tuple[DataFrame, ...]
+    observations: tuple[tuple[str, Observation], ...] = ()
+    schemas: Mapping[str, Serde] = field(default_factory=dict)
+
+
+def output_rows(frame: RecordFrame, output: int, key: Column, value: Column) -> DataFrame:
+    """Return a row for each record; the rejected records become dead letters.
+
+    Args:
+        frame: The records.
+        output: The number of the topic that they go to.
+        key: Their key in bytes.
+        value: Their value in bytes.
+    """
+    columns = _output_columns(F.lit(output), key, value)
+    if frame.no_rejects:
+        return frame.data.select(*columns)
+    dead_letter_columns = _output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value"))
+    accepted = F.col("record.reason").isNull()
+    return frame.data.select(
+        *(
+            F.when(accepted, column).otherwise(dead_letter_column).alias(name)
+            for name, column, dead_letter_column in zip(OUTPUT_COLUMNS, columns, dead_letter_columns, strict=True)
+        )
+    )
+
+
+def dead_letter_rows(data: DataFrame) -> DataFrame:
+    """Return a dead letter for each row of a :class:`RecordFrame`."""
+    return data.select(*_output_columns(F.lit(DEAD_LETTER), F.col("record.original_key"), F.col("record.value")))
+
+
+def _output_columns(output: Column, key: Column, value: Column) -> list[Column]:
+    columns = {
+        "output": output,
+        "key": key,
+        "value": value,
+        "timestamp": F.unix_millis("record.timestamp"),
+    }
+    return [columns.get(name, F.col(f"record.{name}")).alias(name) for name in OUTPUT_COLUMNS]

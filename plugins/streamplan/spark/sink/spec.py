@@ -1,0 +1,85 @@
+"""What the stream tasks of a sub-topology write, and where: the values that the sink is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from streamplan.kafka.brokers import Brokers
+from streamplan.model.generation import Generation
+from streamplan.model.processor_topology import TaskId
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class PartitionBy(StrEnum):
+    """How the partition of a record is chosen in an output topic.
+
+    ``KEY``           by its key
+    ``WINDOWED_KEY``  by its key without the bytes of the window
+    ``TASK``          the partition of the stream task
+    """
+
+    KEY = "key"
+    WINDOWED_KEY = "windowed key"
+    TASK = "task"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A topic that a sub-topology writes: its name in Kafka and its number of partitions."""
+
+    topic: str
+    partition_by: PartitionBy
+    partitions: int
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A record that cannot be processed, complete and with the reason.
+
+    A record that an aggregate made has no ``topic`` and no ``offset``. ``timestamp`` is in ms.
+    """
+
+    topic: str | None
+    partition: int
+    offset: int | None
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    reason: str
+
+
+@dataclass(frozen=True)
+class TransactionSpec:
+    """Where the stream tasks of one sub-topology read and write in one micro-batch.
+
+    ``generation``  of the aggregator; it is committed with every position
+    ``ranges``      for each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
+                    partitions without new records are left out
+    ``outputs``     the topics that rows name by their number
+    """
+
+    brokers: Brokers
+    application_id: str
+    generation: Generation
+    transaction_timeout_ms: int
+    subtopology: int
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    outputs: tuple[Output, ...]
+    dead_letter_topic: str
+    dead_letter_partitions: int
+
+    def task(self, partition: int) -> TaskId:
+        """Return the stream task of a partition."""
+        return TaskId(self.subtopology, partition)
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """The partitions whose stream tasks have something to read."""
+        return frozenset(partition for _, partition in self.ranges)
