@@ -6,6 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import groupby
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -116,7 +117,8 @@ class KafkaCluster:
         self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         first, *others = shares.divide(ranges, shares.processes_for(ranges))
-        with shares.running(self._brokers, self.deadline_seconds, topic, others, function) as running:
+        read = partial(_read_share, self._brokers, self.deadline_seconds, topic)
+        with shares.running(read, others, function) as running:
             yield function(self.read(topic, first))
             for share in running:
                 yield share.result()
@@ -257,6 +259,10 @@ class _Messages:
 
     def __len__(self) -> int:
         return len(self._messages)
+
+
+def _read_share(brokers: Brokers, deadline_seconds: float, topic: str, ranges: shares.Ranges) -> Iterator[RecordBatch]:
+    return KafkaCluster(brokers, deadline_seconds=deadline_seconds).read(topic, ranges)
 
 
 def _offset(message: Any) -> int:

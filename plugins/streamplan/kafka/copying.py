@@ -1,45 +1,77 @@
-"""Records from one topic to another, whole: key, value, timestamp, headers. Each exactly once, across kills."""
+"""Copies of topics: each record whole (key, value, timestamp, headers) and exactly once, however often a copy dies.
+
+A dead letter names the record that it is about by topic, partition and offset. Where that record was copied to another
+topic, the copy of the dead letter names the record's new place.
+"""
 
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from streamplan.checks.framework.cluster import Record, records_of
+from streamplan.checks.framework.cluster import Headers, Record, records_of
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.transactions import transactional_producer
-from streamplan.maintenance.repartition_plan import place
+from streamplan.model.dead_letters import TASK, Origin, origin_headers, parse_origin, parse_subtopology
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.windows import without_suffix
 
 TRANSACTION_RECORDS = 20_000
 TRANSACTION_SECONDS = 60.0
+"""Deadline of each answer while a transaction is written."""
+
 MAX_TRANSACTION_SECONDS = 900
 """The brokers' default ``transaction.max.timeout.ms``."""
 
+_CACHED_KEYS = 1_000_000
 
-class Placed(NamedTuple):
-    """A record, and the partition it goes to."""
+
+class PlacedRecord(NamedTuple):
+    """A record and the partition that it is written to."""
 
     partition: int
     record: Record
 
 
-def in_order_of_time(cluster: KafkaCluster, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
-    """Committed records of all partitions, the oldest first; those of one partition keep their order.
+def new_partition(key: bytes | None, partition: int, partitions: int, *, window_bytes: int = 0) -> int:
+    """Return the partition of a record in a topic with another number of partitions.
 
-    Two partitions that become one must not come one behind the other: whoever reads that later would take the second
-    for late. The same ranges give the same order, wherever a copy is taken up again.
+    Args:
+        key: The record's key.
+        partition: The record's partition now. It decides for a record without a key.
+        partitions: The number of partitions of the other topic.
+        window_bytes: How many bytes at the end of the key belong to a window and do not count.
     """
-    parts = [
+    if key is None:
+        return partition % partitions
+    return partition_for_key(without_suffix(key, window_bytes), partitions)
+
+
+def records_by_time(cluster: KafkaCluster, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
+    """Read the committed records of all partitions, the oldest first. Those of one partition keep their order.
+
+    Records of two partitions that go to one must not follow each other partition by partition: a reader would take
+    those of the second partition for late ones. The same ranges always give the same order, so that a copy can go on
+    where another one stopped.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        ranges: By partition the first offset and the offset past the last one.
+    """
+    partitions = [
         (record for batch in cluster.read(topic, {partition: extent}) for record in records_of(batch))
         for partition, extent in sorted(ranges.items())
     ]
-    return heapq.merge(*parts, key=lambda record: (record.timestamp, record.partition))
+    return heapq.merge(*partitions, key=lambda record: (record.timestamp, record.partition))
 
 
 def copy_topic(
@@ -50,104 +82,219 @@ def copy_topic(
     *,
     group: str,
     transactional_id: str,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     transaction_records: int = TRANSACTION_RECORDS,
 ) -> None:
-    """Copy what ``topic`` holds to ``to`` with its ``partitions``, placed by key.
+    """Copy the records of a topic to another one, each to the partition of its key.
 
-    A transaction carries records and the position of ``group`` in ``topic`` behind them; whoever does this again fences
-    the one before and goes on from there.
+    A transaction holds records and the offsets of ``group`` in ``topic`` past them. A second run fences the first and
+    goes on from those offsets.
+
+    Args:
+        brokers: The brokers.
+        topic: The topic that is read.
+        to: The topic that is written.
+        partitions: The number of partitions of ``to``.
+        group: The consumer group that holds the progress of the copy.
+        transactional_id: The transactional id of the copy.
+        report: Is told the progress.
+        transaction_records: The most records of one transaction.
+
+    Raises:
+        Refused: A newer run has fenced this one.
+        BrokersUnavailable: The brokers did not answer.
     """
-    with _transactions(brokers, transactional_id) as producer:
+    with _transactions(brokers, transactional_id) as producer, closing(brokers.consumer(group)) as consumer:
         cluster = KafkaCluster(brokers)
-        positions = dict(cluster.positions(group, topic))
+        progress = dict(cluster.positions(group, topic))
         offsets = cluster.offsets(topic)
         ranges = {
-            number: (max(found.log_start, positions.get(number, 0)), found.last_stable)
-            for number, found in offsets.items()
+            partition: (max(extent.log_start, progress.get(partition, 0)), extent.last_stable)
+            for partition, extent in offsets.items()
         }
-        records = in_order_of_time(cluster, topic, ranges)
-        reader = brokers.consumer(group)
+        records = records_by_time(cluster, topic, ranges)
         copied = 0
-        try:
-            while some := list(islice(records, transaction_records)):
-                rows = [Placed(place(one.key, one.partition, partitions), one) for one in some]
-                behind = {one.partition: one.offset + 1 for one in some}
-                _commit(producer, reader, to, rows, topic, behind)
-                copied += len(some)
-                say(f"{topic} to {to}: {copied:,} records copied")
-            # The ends lie behind transaction markers; and an empty topic is complete, too.
-            _commit(producer, reader, to, [], topic, {number: found.last_stable for number, found in offsets.items()})
-        finally:
-            reader.close()
+        while batch := list(islice(records, transaction_records)):
+            rows = [PlacedRecord(new_partition(record.key, record.partition, partitions), record) for record in batch]
+            _write_with_offsets(
+                producer, consumer, to, rows, topic, {record.partition: record.offset + 1 for record in batch}
+            )
+            copied += len(batch)
+            report(f"{topic} to {to}: {copied:,} records copied")
+        # The ends lie past transaction markers. An empty topic is complete, too.
+        ends = {partition: extent.last_stable for partition, extent in offsets.items()}
+        _write_with_offsets(producer, consumer, to, [], topic, ends)
 
 
 def write_all(
-    brokers: Brokers, to: str, rows: Iterable[Placed], *, transactional_id: str, at_once: bool = False
+    brokers: Brokers,
+    to: str,
+    rows: Iterable[PlacedRecord],
+    *,
+    transactional_id: str,
+    in_one_transaction: bool = False,
 ) -> int:
-    """Write the rows in transactions, all of them in one where ``at_once``; how many there were."""
+    """Write records in transactions.
+
+    Args:
+        brokers: The brokers.
+        to: The topic that is written.
+        rows: The records.
+        transactional_id: The transactional id of the writer.
+        in_one_transaction: Whether all records are committed together.
+
+    Returns:
+        How many records were written.
+
+    Raises:
+        Refused: A newer run has fenced this one.
+        BrokersUnavailable: The brokers did not answer.
+    """
     written = 0
-    left = iter(rows)
+    remaining = iter(rows)
     with _transactions(brokers, transactional_id) as producer:
-        while some := list(islice(left, None if at_once else TRANSACTION_RECORDS)):
+        while batch := list(islice(remaining, None if in_one_transaction else TRANSACTION_RECORDS)):
             producer.begin_transaction()
-            _produce(producer, to, some)
+            _produce(producer, to, batch)
             producer.commit_transaction(TRANSACTION_SECONDS)
-            written += len(some)
+            written += len(batch)
     return written
 
 
-def last_values(cluster: KafkaCluster, topic: str, partitions: int, window_bytes: int) -> Iterator[Placed]:
-    """The last record of each key of a changelog; keys that were deleted are left out."""
-    for number, found in sorted(cluster.offsets(topic).items()):
+def last_values(cluster: KafkaCluster, topic: str, partitions: int, window_bytes: int) -> Iterator[PlacedRecord]:
+    """Read the last record of each key of a changelog. Deleted keys are left out.
+
+    Args:
+        cluster: The cluster.
+        topic: The changelog.
+        partitions: The number of partitions of the topic that the records go to.
+        window_bytes: See :func:`new_partition`.
+    """
+    for partition, extent in sorted(cluster.offsets(topic).items()):
         last: dict[bytes, Record] = {}
-        for batch in cluster.read(topic, {number: (found.log_start, found.last_stable)}):
+        for batch in cluster.read(topic, {partition: (extent.log_start, extent.last_stable)}):
             for record in records_of(batch):
                 if record.key is None:
                     continue
-                last.pop(record.key, None)  # so that those that stay are in the order of their last change
+                last.pop(record.key, None)  # so that the keys are in the order of their last change
                 if record.value is not None:
                     last[record.key] = record
         for record in last.values():
-            yield Placed(place(record.key, number, partitions, window_bytes=window_bytes), record)
+            yield PlacedRecord(new_partition(record.key, partition, partitions, window_bytes=window_bytes), record)
 
 
 def all_records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:
-    """Committed records, partition by partition."""
-    for number, found in sorted(cluster.offsets(topic).items()):
-        for batch in cluster.read(topic, {number: (found.log_start, found.last_stable)}):
+    """Read all committed records, one partition after the other."""
+    for partition, extent in sorted(cluster.offsets(topic).items()):
+        for batch in cluster.read(topic, {partition: (extent.log_start, extent.last_stable)}):
             yield from records_of(batch)
 
 
-def count_by_place(cluster: KafkaCluster, topic: str, partitions: int | None) -> dict[int, int]:
-    """Committed records by the partition they are in; with ``partitions``, they belong in among so many."""
+def count_by_partition(cluster: KafkaCluster, topic: str, partitions: int | None) -> dict[int, int]:
+    """Count the committed records of a topic by partition.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        partitions: None counts each record in its own partition. A number counts it in the partition that it belongs to
+            in a topic with so many partitions.
+    """
     counts: dict[int, int] = {}
-    places: dict[tuple[bytes | None, int], int] = {}
-    for number, found in cluster.offsets(topic).items():
-        for batch in cluster.read(topic, {number: (found.log_start, found.last_stable)}):
+    known: dict[tuple[bytes | None, int], int] = {}
+    for number, extent in cluster.offsets(topic).items():
+        for batch in cluster.read(topic, {number: (extent.log_start, extent.last_stable)}):
             if partitions is None:
                 counts[number] = counts.get(number, 0) + len(batch)
                 continue
             for key in batch.keys:
-                if (where := places.get((key, number))) is None:
-                    where = place(key, number, partitions)
-                    if len(places) < 1_000_000:
-                        places[key, number] = where
-                counts[where] = counts.get(where, 0) + 1
-    return {number: count for number, count in counts.items() if count}
+                if (belongs := known.get((key, number))) is None:
+                    belongs = new_partition(key, number, partitions)
+                    if len(known) < _CACHED_KEYS:
+                        known[key, number] = belongs
+                counts[belongs] = counts.get(belongs, 0) + 1
+    return {partition: count for partition, count in counts.items() if count}
 
 
-def _commit(
-    producer: Producer, reader: Consumer, to: str, rows: list[Placed], topic: str, positions: Mapping[int, int]
+def relocated_dead_letters(
+    cluster: KafkaCluster, topic: str, copies: Mapping[str, str], partitions: int
+) -> Iterator[PlacedRecord]:
+    """Read all dead letters, with the new places of the records that were copied.
+
+    A dead letter holds its record whole, so the record's copy is found by key and value. Of several equal records any
+    will do: what cannot be read in one cannot be read in the others.
+
+    Args:
+        cluster: The cluster.
+        topic: The dead-letter topic.
+        copies: By a topic that was copied, the topic that has the copy.
+        partitions: The number of partitions of the dead-letter topic that the dead letters go to.
+    """
+    places = _new_origins(cluster, topic, copies)
+    for record in all_records(cluster, topic):
+        origin = parse_origin(record.headers)
+        place = places.get(origin) if origin is not None else None
+        if place is None:
+            yield PlacedRecord(record.partition % partitions, record)
+        else:
+            headers = _with_origin(record.headers, place)
+            yield PlacedRecord(place.partition % partitions, record._replace(headers=headers))
+
+
+def _new_origins(cluster: KafkaCluster, dead_letters: str, copies: Mapping[str, str]) -> dict[Origin, Origin]:
+    """Find the copies of the records that dead letters are about: the new place by the old one."""
+    wanted: dict[str, dict[bytes, list[Origin]]] = {topic: defaultdict(list) for topic in copies}
+    seen: set[Origin] = set()
+    for record in all_records(cluster, dead_letters):
+        origin = parse_origin(record.headers)
+        if origin is None or origin.topic not in copies or origin in seen:
+            continue  # one record has a dead letter for each operation that rejects it
+        seen.add(origin)
+        wanted[origin.topic][_digest(record)].append(origin)
+    places: dict[Origin, Origin] = {}
+    for topic, copy in copies.items():
+        if not wanted[topic]:
+            continue
+        for record in all_records(cluster, copy):
+            if origins := wanted[topic].get(_digest(record)):
+                places[origins.pop(0)] = Origin(copy, record.partition, record.offset)
+    return places
+
+
+def _digest(record: Record) -> bytes:
+    digest = blake2b(digest_size=16)
+    for part in (record.key, record.value):
+        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+    return digest.digest()
+
+
+def _with_origin(headers: Headers, origin: Origin) -> Headers:
+    """Replace the origin in a dead letter's headers. Of equal names the last is ours, the others are the record's."""
+    replaced = {name: value.encode() for name, value in origin_headers(origin).items()}
+    replaced[TASK] = parse_subtopology(headers) + b"_%d" % origin.partition
+    last = {name: number for number, (name, _) in enumerate(headers)}
+    return tuple(
+        (name, replaced[name] if name in replaced and last[name] == number else value)
+        for number, (name, value) in enumerate(headers)
+    )
+
+
+def _write_with_offsets(
+    producer: Producer,
+    consumer: Consumer,
+    to: str,
+    rows: list[PlacedRecord],
+    topic: str,
+    offsets: Mapping[int, int],
 ) -> None:
+    """Write records and commit the offsets of ``topic`` past them, in one transaction."""
     producer.begin_transaction()
     _produce(producer, to, rows)
-    at = [TopicPartition(topic, partition, offset) for partition, offset in sorted(positions.items())]
-    producer.send_offsets_to_transaction(at, reader.consumer_group_metadata(), TRANSACTION_SECONDS)
+    positions = [TopicPartition(topic, partition, offset) for partition, offset in sorted(offsets.items())]
+    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TRANSACTION_SECONDS)
     producer.commit_transaction(TRANSACTION_SECONDS)
 
 
-def _produce(producer: Producer, to: str, rows: list[Placed]) -> None:
+def _produce(producer: Producer, to: str, rows: list[PlacedRecord]) -> None:
     for partition, record in rows:
         while True:
             try:
@@ -160,7 +307,7 @@ def _produce(producer: Producer, to: str, rows: list[Placed]) -> None:
                     headers=list(record.headers) or None,
                 )
                 break
-            except BufferError:
+            except BufferError:  # the queue is full
                 if producer.poll(TRANSACTION_SECONDS) == 0:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"nothing delivered to {to}")) from None
         producer.poll(0)

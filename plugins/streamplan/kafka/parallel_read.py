@@ -1,7 +1,8 @@
-"""Reading shared among processes: Python makes one core's worth of records, however many cores there are.
+"""Reading shared among processes: one Python process reads with one core, however many cores there are.
 
-A share is read by ``python -m streamplan.kafka.parallel_read``: its task comes by standard input, its result, or what
-was raised, goes to standard output; both pickled.
+A share is read by ``python -m streamplan.kafka.parallel_read``. It receives its work by standard input and writes the
+result, or the exception, to standard output; both are pickled. When the process that waits for it is killed, its
+output has no reader any more and it ends, which a worker of ``concurrent.futures`` would not.
 """
 
 from __future__ import annotations
@@ -13,30 +14,30 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from streamplan.kafka.brokers import Brokers
+Ranges: TypeAlias = Mapping[int, tuple[int, int]]
+"""By partition the first offset and the offset past the last one."""
 
-Ranges = Mapping[int, tuple[int, int]]
 Result = TypeVar("Result")
 
-WORTHWHILE = 500_000
-"""Offsets of a share that take longer to read than a process takes to start."""
+WORTHWHILE_OFFSETS = 500_000
+"""A share of so many offsets takes longer to read than a process takes to start."""
 
 _END_SECONDS = 10.0
 
 
 def processes_for(ranges: Ranges) -> int:
-    """How many are worth their start."""
+    """Return how many processes shorten the reading of these ranges."""
     offsets = sum(max(last - first, 0) for first, last in ranges.values())
-    return max(1, min(len(os.sched_getaffinity(0)), offsets // WORTHWHILE))
+    return max(1, min(len(os.sched_getaffinity(0)), offsets // WORTHWHILE_OFFSETS))
 
 
 def divide(ranges: Ranges, count: int) -> list[dict[int, tuple[int, int]]]:
-    """``count`` shares of equal size; a partition may be divided."""
-    left = sum(max(last - first, 0) for first, last in ranges.values())
+    """Divide ranges into ``count`` shares of equal size. A partition may be divided."""
+    remaining = sum(max(last - first, 0) for first, last in ranges.values())
     shares: list[dict[int, tuple[int, int]]] = [{} for _ in range(count)]
-    number, room = 0, -(-left // count)
+    number, room = 0, -(-remaining // count)
     for partition, (first, last) in ranges.items():
         begin = first
         while begin < last:
@@ -45,37 +46,46 @@ def divide(ranges: Ranges, count: int) -> list[dict[int, tuple[int, int]]]:
             room -= end - begin
             begin = end
             if room == 0 and number + 1 < count:
-                number, room = number + 1, -(-left // count)
+                number, room = number + 1, -(-remaining // count)
     return shares
 
 
 @dataclass(frozen=True)
 class Share(Generic[Result]):
-    """One that is being read."""
+    """A share that a process reads."""
 
     process: subprocess.Popen[bytes]
 
     def result(self) -> Result:
-        """What the function made of it, once it is there; or raises what was raised there."""
+        """Wait for the process and return its result.
+
+        Raises:
+            RuntimeError: The process ended without a result.
+            Exception: What was raised in the process.
+        """
         output, _ = self.process.communicate()
         if self.process.returncode != 0:
             raise RuntimeError(f"reading a share ended with status {self.process.returncode}")
-        raised, value = pickle.loads(output)  # written by ourselves
+        raised, value = pickle.loads(output)  # our own process has written it
         if raised:
             raise value
-        found: Result = value
-        return found
+        result: Result = value
+        return result
 
 
 @contextmanager
 def running(
-    brokers: Brokers,
-    deadline_seconds: float,
-    topic: str,
+    read: Callable[[Ranges], Iterator[Any]],
     shares: Sequence[Ranges],
     function: Callable[[Iterator[Any]], Result],
 ) -> Iterator[list[Share[Result]]]:
-    """Start a process for each share; none is left when the block is left."""
+    """Start a process for each share. No process is left when the block ends.
+
+    Args:
+        read: Reads the record batches of a share. It can be pickled.
+        shares: The shares.
+        function: What each process applies to its record batches. It can be pickled, and so can its result.
+    """
     started: list[Share[Result]] = []
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:
@@ -85,7 +95,7 @@ def running(
             )
             started.append(Share(process))
             assert process.stdin is not None
-            process.stdin.write(pickle.dumps((brokers, deadline_seconds, topic, dict(ranges), function)))
+            process.stdin.write(pickle.dumps((read, dict(ranges), function)))
             process.stdin.flush()
         yield started
     finally:
@@ -96,15 +106,10 @@ def running(
 
 
 def _main() -> None:
-    from streamplan.kafka.cluster import KafkaCluster
-
-    brokers, deadline_seconds, topic, ranges, function = pickle.load(sys.stdin.buffer)
+    read, ranges, function = pickle.load(sys.stdin.buffer)
     try:
-        outcome = (
-            False,
-            function(KafkaCluster(brokers, deadline_seconds=deadline_seconds).read(topic, ranges)),
-        )
-    except Exception as error:  # noqa: BLE001  # raised again by whoever asked
+        outcome = (False, function(read(ranges)))
+    except Exception as error:  # noqa: BLE001  # raised again in the process that waits
         outcome = (True, error)
     pickle.dump(outcome, sys.stdout.buffer)
 

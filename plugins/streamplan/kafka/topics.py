@@ -12,8 +12,6 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
-from streamplan.maintenance.repartition_plan import held
-from streamplan.maintenance.reset_plan import internal_topics
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import (
     ObservedTopic,
@@ -23,6 +21,7 @@ from streamplan.model.topics import (
     plan_topics,
     resolve_configs,
     resolve_replication_factor,
+    staging_topic,
 )
 
 AGREEMENT_SECONDS = 30.0
@@ -87,7 +86,7 @@ def apply_topics(
 
 def refuse_unfinished_move(brokers: Brokers, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS) -> None:
     """Topics that are missing while a move is under way hold records elsewhere: created here, they would be empty."""
-    names = [held(spec).name for spec in internal_topics(pipeline)]
+    names = [staging_topic(spec).name for spec in pipeline.internal_topics()]
     if found := observe_topics(brokers, names, deadline_seconds=deadline_seconds):
         raise Refused(
             f"the topics of {pipeline.name} are being moved to another number of partitions",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.maintenance.reset_plan import internal_topics
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicRole, words
 
@@ -19,7 +18,7 @@ def require_movable(
     ``counts``  the partitions of the topics that exist
     ``copied``  the topics that an earlier run has a position in
     """
-    internal = [spec.name for spec in internal_topics(pipeline)]
+    internal = [spec.name for spec in pipeline.internal_topics()]
     missing = [topic for topic in (*pipeline.repartition_from.values(), *internal) if topic not in counts]
     if missing:
         raise Refused(
@@ -57,7 +56,7 @@ def _require_all(cluster: KafkaCluster, topic: str) -> None:
 
 def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
     group = pipeline.topology.application_id
-    repartition = [spec.name for spec in internal_topics(pipeline) if spec.role is TopicRole.REPARTITION]
+    repartition = [spec.name for spec in pipeline.internal_topics() if spec.role is TopicRole.REPARTITION]
     left = {}
     for topic in (*pipeline.repartition_from.values(), *repartition):
         positions = cluster.positions(group, topic)

@@ -15,25 +15,21 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.dead_letter_copying import relocated
 from streamplan.kafka.groups import delete_group, fence, set_positions
 from streamplan.kafka.topics import apply_specs, delete_topics, observe_topics
 from streamplan.maintenance.movable import require_movable
 from streamplan.maintenance.repartition_plan import (
     Moved,
     MovePlan,
-    held,
     ledger_group,
-    place,
     refuse_other_counts,
     require_declared,
 )
 from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_rest
-from streamplan.maintenance.reset_plan import internal_topics
 from streamplan.model.diagnostics import name_fault
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
-from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.topics import TopicRole, TopicSpec, staging_topic
 from streamplan.reports.results import state_files
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
@@ -67,7 +63,7 @@ class Move:
             watched_seconds=self.watched_seconds,
         )
         specs = pipeline.topics()
-        holding = [held(spec) for spec in internal_topics(pipeline)]
+        holding = [staging_topic(spec) for spec in pipeline.internal_topics()]
         for spec in holding:
             if fault := name_fault(spec.name):
                 raise Refused(f"the topic that holds the records of {spec.name} meanwhile: {fault}")
@@ -110,7 +106,7 @@ class Move:
             say(plan.text)
             return
         plan.refuse_other(approved)
-        specs = {spec.name: spec for spec in internal_topics(self.pipeline)}
+        specs = {spec.name: spec for spec in self.pipeline.internal_topics()}
         anew = [specs[one.topic] for one in plan.internal]
         self._fence(plan)
         for one in plan.sources:
@@ -132,7 +128,7 @@ class Move:
             self._make_anew(specs[gate], say)
         # In this order: without a ledger a move is over, and what held records can only be deleted.
         delete_group(self.brokers, ledger_group(self.pipeline))
-        delete_topics(self.brokers, [held(spec).name for spec in specs.values()])
+        delete_topics(self.brokers, [staging_topic(spec).name for spec in specs.values()])
         left = ", ".join(one.topic for one in plan.sources)
         say(f"{self.pipeline.name} has moved. {left} is left in place: delete it when nobody reads it any more")
 
@@ -160,15 +156,15 @@ class Move:
     def _destroys(self, ledger: Mapping[str, object]) -> bool:
         """Whether every copy is complete, so that topics may have been deleted."""
         gate = self.pipeline.topology.dead_letter_topic
-        return any(held(spec).name in ledger for spec in internal_topics(self.pipeline) if spec.name == gate)
+        return any(staging_topic(spec).name in ledger for spec in self.pipeline.internal_topics() if spec.name == gate)
 
     def _to_make_anew(self, counts: Mapping[str, int], ledger: Mapping[str, object]) -> list[TopicSpec]:
         """Internal topics of another count, and the gate, which is the last that is copied."""
         gate = self.pipeline.topology.dead_letter_topic
         anew = [
             spec
-            for spec in internal_topics(self.pipeline)
-            if spec.name == gate or counts.get(spec.name) != spec.partitions or held(spec).name in ledger
+            for spec in self.pipeline.internal_topics()
+            if spec.name == gate or counts.get(spec.name) != spec.partitions or staging_topic(spec).name in ledger
         ]
         return sorted(anew, key=lambda spec: spec.name == gate)
 
@@ -195,14 +191,14 @@ class Move:
             one.partitions,
             group=ledger_group(self.pipeline),
             transactional_id=f"{ledger_group(self.pipeline)}-copy",
-            say=say,
+            report=say,
         )
         if spec.configs.get("cleanup.policy") == "compact":  # records may go at any time, here as there
             self._note(one.to)
             return
         cluster = self._cluster()
-        expected = copying.count_by_place(cluster, one.topic, one.partitions)
-        observed = copying.count_by_place(cluster, one.to, None)
+        expected = copying.count_by_partition(cluster, one.topic, one.partitions)
+        observed = copying.count_by_partition(cluster, one.to, None)
         if expected != observed:
             raise Refused(
                 f"the copy of {one.topic} in {one.to}",
@@ -219,7 +215,7 @@ class Move:
         """Copy an internal topic to where it is held, with the new count. What an earlier run left there is no good."""
         # What just fitted into the topic comes to where it is held, and back.
         most = self._cluster().topics([spec.name])[spec.name].configs["max.message.bytes"]
-        holder = held(spec, **{"max.message.bytes": most})
+        holder = staging_topic(spec, **{"max.message.bytes": most})
         if holder.name in self._ledger():
             return
         delete_topics(self.brokers, [holder.name])
@@ -228,37 +224,42 @@ class Move:
         self._note(holder.name)
         say(f"{spec.name}: {written:,} records are held in {holder.name}")
 
-    def _rows(self, spec: TopicSpec) -> Iterator[copying.Placed]:
+    def _rows(self, spec: TopicSpec) -> Iterator[copying.PlacedRecord]:
         cluster = self._cluster()
         if spec.role is TopicRole.CHANGELOG:
             yield from copying.last_values(cluster, spec.name, spec.partitions, spec.window_bytes)
         elif spec.role is TopicRole.DEAD_LETTER:
             moved = {old: new for new, old in self.pipeline.repartition_from.items()}
-            yield from relocated(cluster, spec.name, moved, spec.partitions)
+            yield from copying.relocated_dead_letters(cluster, spec.name, moved, spec.partitions)
         elif all(found.log_start == 0 for found in cluster.offsets(spec.name).values()):
             # All of it is processed. But totals that Spark recounts are recounted from here; and what was purged
             # in part must not look whole.
             for record in copying.all_records(cluster, spec.name):
-                yield copying.Placed(place(record.key, record.partition, spec.partitions), record)
+                yield copying.PlacedRecord(copying.new_partition(record.key, record.partition, spec.partitions), record)
 
     def _make_anew(self, spec: TopicSpec, say: Callable[[str], None]) -> None:
         """Delete a topic, create it with the new count, and fill it from where its records are held."""
         if spec.name in self._ledger():
             return
         delete_topics(self.brokers, [spec.name])
-        holder = self._cluster().topics([held(spec).name])[held(spec).name]
+        holder = self._cluster().topics([staging_topic(spec).name])[staging_topic(spec).name]
         configs = {**spec.configs, "max.message.bytes": holder.configs["max.message.bytes"]}
         apply_specs(self.brokers, self.pipeline.name, [replace(spec, configs=configs)])
-        rows = (copying.Placed(one.partition, one) for one in copying.all_records(self._cluster(), held(spec).name))
+        rows = (
+            copying.PlacedRecord(one.partition, one)
+            for one in copying.all_records(self._cluster(), staging_topic(spec).name)
+        )
         gate = spec.role is TopicRole.DEAD_LETTER
-        written = copying.write_all(self.brokers, spec.name, rows, transactional_id=self._writer(spec), at_once=gate)
+        written = copying.write_all(
+            self.brokers, spec.name, rows, transactional_id=self._writer(spec), in_one_transaction=gate
+        )
         self._note(spec.name)
         say(f"{spec.name}: made again with {spec.partitions} partitions and {written:,} records")
 
     def _set_positions(self, plan: MovePlan, say: Callable[[str], None]) -> None:
         """Behind what was copied: all of it is processed."""
         ledger, cluster = self._ledger(), self._cluster()
-        roles = {spec.name: spec.role for spec in internal_topics(self.pipeline)}
+        roles = {spec.name: spec.role for spec in self.pipeline.internal_topics()}
         topics = [one.to for one in plan.sources]
         if all(cluster.positions(self._id, topic) for topic in topics):
             return  # all were set in one commit, and may have moved since

@@ -16,12 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamplan.errors import Refused
-from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.topics import REPARTITION_CONFIGS, TopicRole, TopicSpec
-from streamplan.model.windows import without_suffix
-
-HELD = "-moving"
+from streamplan.model.topics import TopicRole
 
 MOVED_ALONE = ("aggregator", "producer", "deploy", "reset")
 """A move is refused while a run of one of these DAGs is active: nothing may be added to what moves."""
@@ -30,18 +26,6 @@ MOVED_ALONE = ("aggregator", "producer", "deploy", "reset")
 def ledger_group(pipeline: Pipeline) -> str:
     """The group whose positions say how far a move is. Exists while one is under way."""
     return f"{pipeline.topology.application_id}-repartition"
-
-
-def held(spec: TopicSpec, **configs: str) -> TopicSpec:
-    """The topic that holds the records of an internal topic while that is made anew. It keeps everything."""
-    return TopicSpec(f"{spec.name}{HELD}", spec.role, spec.partitions, REPARTITION_CONFIGS | configs, spec.window_bytes)
-
-
-def place(key: bytes | None, before: int, partitions: int, *, window_bytes: int = 0) -> int:
-    """The partition among ``partitions`` of a record that was in ``before``; one without a key stays where it is."""
-    if key is None:
-        return before % partitions
-    return partition_for_key(without_suffix(key, window_bytes), partitions)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence
 from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_move
 from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_rest
-from streamplan.maintenance.reset_plan import ResetPlan, internal_topics, kept_topics
+from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.topics import INTERNAL_ROLES
 from streamplan.reports.results import state_files
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
@@ -35,7 +36,7 @@ def observe_reset(
     refuse_unfinished_move(brokers, pipeline)
     cluster = KafkaCluster(brokers)
     application_id = pipeline.topology.application_id
-    there = cluster.topics([spec.name for spec in internal_topics(pipeline)])
+    there = cluster.topics([spec.name for spec in pipeline.internal_topics()])
     positions = cluster.committed_offsets(application_id)
     place = checkpoint_location(settings.checkpoints, application_id)
     return ResetPlan(
@@ -52,7 +53,7 @@ def observe_reset(
         },
         checkpoints=place if checkpoints.exists(settings.checkpoints, application_id) else "",
         files=tuple(str(path.relative_to(settings.reports)) for path in state_files(settings.reports, pipeline.name)),
-        kept=tuple(spec.name for spec in kept_topics(pipeline)),
+        kept=tuple(spec.name for spec in pipeline.topics() if spec.role not in INTERNAL_ROLES),
     )
 
 

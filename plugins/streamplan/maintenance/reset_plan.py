@@ -11,24 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streamplan.model.pipeline import Pipeline
-from streamplan.model.topics import TopicRole, TopicSpec
-
-INTERNAL = (TopicRole.REPARTITION, TopicRole.CHANGELOG, TopicRole.DEAD_LETTER)
-"""A dead-letter topic is written by reading the input: a second reading would write every letter a second time."""
-
 RESET_ALONE = ("aggregator", "deploy", "repartition")
 """A reset is refused while a run of one of these DAGs is active; a producer may go on."""
-
-
-def internal_topics(pipeline: Pipeline) -> tuple[TopicSpec, ...]:
-    """The topics that belong to the application alone."""
-    return tuple(spec for spec in pipeline.topics() if spec.role in INTERNAL)
-
-
-def kept_topics(pipeline: Pipeline) -> tuple[TopicSpec, ...]:
-    """The topics that others write or read."""
-    return tuple(spec for spec in pipeline.topics() if spec.role not in INTERNAL)
 
 
 @dataclass(frozen=True)

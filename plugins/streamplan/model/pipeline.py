@@ -15,6 +15,7 @@ from streamplan.model.processor_topology import Processor, Subtopology, TaskId
 from streamplan.model.topics import (
     CHANGELOG_CONFIGS,
     DEAD_LETTER_CONFIGS,
+    INTERNAL_ROLES,
     REPARTITION_CONFIGS,
     SINK_CONFIGS,
     SOURCE_CONFIGS,
@@ -184,6 +185,10 @@ class Pipeline:
             for subtopology in self.topology.subtopologies
             for partition in range(self.partitions(subtopology))
         )
+
+    def internal_topics(self) -> tuple[TopicSpec, ...]:
+        """Return the topics that belong to the application alone."""
+        return tuple(spec for spec in self.topics() if spec.role in INTERNAL_ROLES)
 
     def topics(self) -> tuple[TopicSpec, ...]:
         """Every topic: sources, repartition topics, changelogs, sinks, the dead-letter topic."""

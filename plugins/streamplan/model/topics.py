@@ -54,6 +54,15 @@ DEAD_LETTER_CONFIGS = {
 }
 
 
+INTERNAL_ROLES = (TopicRole.REPARTITION, TopicRole.CHANGELOG, TopicRole.DEAD_LETTER)
+"""Roles of the topics that belong to an application alone.
+
+A dead-letter topic is one of them: it is written while the input is read, so a second reading would write each dead
+letter a second time.
+"""
+
+STAGING_SUFFIX = "-moving"
+
 _KEY_BYTES = {"int": 4, "long": 8}
 
 SERIALIZED_KEY_TYPES = ("string", *_KEY_BYTES)
@@ -92,6 +101,17 @@ class TopicSpec:
             start = window_start_ms(key[: len(raw) + WINDOW_START_BYTES])
             text += f" of the window at {start}"
         return text
+
+
+def staging_topic(spec: TopicSpec, **configs: str) -> TopicSpec:
+    """Return the topic that holds the records of an internal topic while that one is created anew.
+
+    Args:
+        spec: The internal topic, with its new number of partitions.
+        configs: Further configs. The staging topic keeps every record.
+    """
+    configs = REPARTITION_CONFIGS | configs
+    return TopicSpec(f"{spec.name}{STAGING_SUFFIX}", spec.role, spec.partitions, configs, spec.window_bytes)
 
 
 @dataclass(frozen=True)

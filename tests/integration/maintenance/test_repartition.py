@@ -28,11 +28,11 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import repartition as moving
 from streamplan.maintenance.repartition import Move
-from streamplan.maintenance.repartition_plan import held, ledger_group
+from streamplan.maintenance.repartition_plan import ledger_group
 from streamplan.maintenance.reset import observe_reset
-from streamplan.maintenance.reset_plan import internal_topics
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.topics import staging_topic
 from streamplan.reports.check_context import check_context
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.aggregator import run
@@ -80,7 +80,7 @@ def after(before: TransactionalApplication) -> Iterator[TransactionalApplication
     )
     yield app
     app.close()
-    leftovers = [held(spec).name for spec in internal_topics(app.pipeline)]
+    leftovers = [staging_topic(spec).name for spec in app.pipeline.internal_topics()]
     for future in app.admin.delete_topics(leftovers).values():
         future.exception(120)
 
@@ -129,7 +129,7 @@ def verify(before: TransactionalApplication, after: TransactionalApplication, se
         ends = {number: found.high_watermark for number, found in cluster.offsets(topic).items()}
         assert cluster.positions(after.group, topic) == ends
     assert cluster.committed_offsets(ledger_group(after.pipeline)) == {}
-    assert not cluster.topics([held(spec).name for spec in internal_topics(after.pipeline)])
+    assert not cluster.topics([staging_topic(spec).name for spec in after.pipeline.internal_topics()])
     assert not Path(settings.checkpoints, after.group).exists()
     assert not ReportPaths(settings.reports, after.pipeline.name).verified_store.exists()
     assert outcomes(after, settings) == PASSED
@@ -228,7 +228,7 @@ import sys
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.copying import copy_topic
 servers, topic, to, group = sys.argv[1:]
-copy_topic(Brokers(servers), topic, to, 5, group=group, transactional_id=group, say=print, transaction_records=200)
+copy_topic(Brokers(servers), topic, to, 5, group=group, transactional_id=group, report=print, transaction_records=200)
 """
 
 
@@ -404,7 +404,7 @@ def test_what_the_application_did_since_is_not_undone(
     positions = {topic: cluster.positions(after.group, topic) for topic in (after.orders, after.repartition)}
     moved(after, settings)
     assert {topic: cluster.positions(after.group, topic) for topic in positions} == positions
-    assert not cluster.topics([held(spec).name for spec in internal_topics(after.pipeline)])
+    assert not cluster.topics([staging_topic(spec).name for spec in after.pipeline.internal_topics()])
     changelog = read_committed(after.bootstrap_servers, after.changelog)
     assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
     assert outcomes(after, settings) == PASSED

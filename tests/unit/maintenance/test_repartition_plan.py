@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.kafka.copying import in_order_of_time, last_values
-from streamplan.kafka.dead_letter_copying import relocated
-from streamplan.maintenance.repartition_plan import Moved, MovePlan, held, place, refuse_other_counts, require_declared
-from streamplan.maintenance.reset_plan import internal_topics
+from streamplan.kafka.copying import last_values, new_partition, records_by_time, relocated_dead_letters
+from streamplan.maintenance.repartition_plan import Moved, MovePlan, refuse_other_counts, require_declared
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
-from streamplan.model.topics import Difference, TopicRole, explain_differences
+from streamplan.model.topics import Difference, TopicRole, explain_differences, staging_topic
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, PIPELINE, order
 from streamplan.pipelines.pageviews import PIPELINE as PAGEVIEWS
@@ -22,16 +20,16 @@ def test_a_windowed_key_goes_where_its_raw_key_goes() -> None:
     (changelog,) = [spec for spec in PAGEVIEWS.topics() if spec.role is TopicRole.CHANGELOG]
     keys = [b"%d" % n for n in range(50)]
     window = (60_000).to_bytes(8, "big") + bytes(4)
-    placed = [place(key + window, 0, 7, window_bytes=changelog.window_bytes) for key in keys]
+    placed = [new_partition(key + window, 0, 7, window_bytes=changelog.window_bytes) for key in keys]
     assert placed == [partition_for_key(key, 7) for key in keys]
     assert len(set(placed)) == 7
-    assert held(changelog).window_bytes == 12
+    assert staging_topic(changelog).window_bytes == 12
 
 
 def test_a_record_without_a_key_stays_and_an_empty_key_is_a_key() -> None:
-    assert [place(None, before, 4) for before in range(4)] == [0, 1, 2, 3]
-    assert place(None, 5, 4) == 1
-    assert place(b"", 0, 4) == partition_for_key(b"", 4)
+    assert [new_partition(None, before, 4) for before in range(4)] == [0, 1, 2, 3]
+    assert new_partition(None, 5, 4) == 1
+    assert new_partition(b"", 0, 4) == partition_for_key(b"", 4)
 
 
 def test_of_a_changelog_the_last_value_of_each_key_moves() -> None:
@@ -54,9 +52,9 @@ def test_records_of_several_partitions_come_in_the_order_of_time() -> None:
     cluster.create("topic", 2)
     for partition, timestamp in ((0, 1), (0, 4), (0, 3), (1, 2), (1, 4), (1, 9)):
         cluster.produce("topic", b"", b"", partition=partition, timestamp=timestamp)
-    found = list(in_order_of_time(cluster, "topic", {0: (0, 3), 1: (0, 3)}))
+    found = list(records_by_time(cluster, "topic", {0: (0, 3), 1: (0, 3)}))
     assert [(one.timestamp, one.partition) for one in found] == [(1, 0), (2, 1), (4, 0), (3, 0), (4, 1), (9, 1)]
-    rest = list(in_order_of_time(cluster, "topic", {0: (1, 3), 1: (1, 3)}))
+    rest = list(records_by_time(cluster, "topic", {0: (1, 3), 1: (1, 3)}))
     assert rest == found[2:]  # taken up again it goes on alike
 
 
@@ -85,7 +83,7 @@ def test_letters_name_the_records_where_they_are_now() -> None:
     letter(b"0_1", (b"old", 1, 9), b"worse")  # by another operation
     letter(b"1_0", (b"app-repartition", 0, 2), b"of the second sub-topology")
     letter(b"0_1", (b"old", 1, 77), b"whose record is gone")
-    found = list(relocated(cluster, "letters", {"old": "new"}, 4))
+    found = list(relocated_dead_letters(cluster, "letters", {"old": "new"}, 4))
     told = [dict(one.record.headers) for one in found]
     offsets = [(t["streamplan.source.topic"], int(t["streamplan.source.offset"] or b"")) for t in told]
     assert offsets == [(b"new", 1), (b"new", 2), (b"new", 3), (b"new", 3), (b"app-repartition", 2), (b"old", 77)]
@@ -139,7 +137,7 @@ def test_what_was_not_approved_is_not_moved() -> None:
 
 
 def test_what_belongs_to_an_application_alone() -> None:
-    assert [spec.name for spec in internal_topics(PIPELINE)] == [
+    assert [spec.name for spec in PIPELINE.internal_topics()] == [
         "orders-aggregator-orders-products-quantities-repartition",
         "orders-aggregator-orders-products-quantities-changelog",
         "orders-aggregator-dead-letter",
