@@ -81,11 +81,6 @@ class ReportPaths:
         """What the aggregator says about itself every few seconds."""
         return self.directory / "aggregator.json"
 
-    @property
-    def task_migrations(self) -> Path:
-        """One line for each time that a stream task moved to another instance. It lies beside the status."""
-        return self.directory / "tasks.jsonl"
-
     def notification(self, check: str) -> Path:
         """Return the file that remembers which outcome of this check Airflow's callbacks were told last."""
         return self.directory / "announced" / f"{check}.json"

@@ -39,6 +39,6 @@ def test_a_secret_is_never_readable_by_others(tmp_path: Path) -> None:
 def test_state_files_are_those_that_exist_and_not_the_history(tmp_path: Path) -> None:
     paths = ReportPaths(tmp_path, "orders")
     state = [paths.verified_store, paths.aggregator_status, paths.recount("orders_health"), paths.check_result("lag")]
-    for path in (*state, paths.history, paths.task_migrations):
+    for path in (*state, paths.history):
         write_atomically(path, "")
     assert paths.state_files(["lag", "skew"]) == state
