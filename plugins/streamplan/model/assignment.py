@@ -1,4 +1,4 @@
-"""Stream tasks shared among the instances of an application, and the message in which a group is told of them.
+"""How stream tasks are assigned to the instances of an application, and the size of the message that tells a group.
 
 Source: ``HighAvailabilityTaskAssignor``, Kafka Streams' default, ``StreamsPartitionAssignor`` and ``AssignmentInfo`` of
 ``org.apache.kafka.streams.processor.internals``; tests/integration/model/test_oracle_assignment.py compares with them.
@@ -27,7 +27,7 @@ _NULL_STRING = 2
 
 @dataclass(frozen=True)
 class InstanceTasks:
-    """The stream tasks of an instance, in their order; none when it is idle."""
+    """The stream tasks of an instance, in the order of their ids; empty for an idle instance."""
 
     instance: str
     tasks: tuple[TaskId, ...]
@@ -42,16 +42,21 @@ class Assignment:
     @property
     def idle(self) -> tuple[str, ...]:
         """The instances without a stream task."""
-        return tuple(one.instance for one in self.instances if not one.tasks)
+        return tuple(assigned.instance for assigned in self.instances if not assigned.tasks)
 
 
 # -- which tasks an instance gets
 
 
 def topics_of_tasks(topology: Topology, partition_counts: Mapping[str, int]) -> dict[TaskId, tuple[str, ...]]:
-    """Every stream task in order, with the topics, named as in Kafka, of which it reads its own partition.
+    """Every stream task in order, with the topics of which it reads its own partition (``PartitionGrouper``).
 
-    ``partition_counts``  by the name in Kafka. (``PartitionGrouper``)
+    Args:
+        topology: The topology.
+        partition_counts: The partition count of each topic, by its name in Kafka.
+
+    Returns:
+        The names in Kafka of the topics, by stream task.
     """
     tasks: dict[TaskId, tuple[str, ...]] = {}
     for subtopology in topology.subtopologies:
@@ -63,54 +68,68 @@ def topics_of_tasks(topology: Topology, partition_counts: Mapping[str, int]) -> 
 
 
 def stateful_tasks(topology: Topology, tasks: Iterable[TaskId]) -> frozenset[TaskId]:
-    """Those of the sub-topologies with a changelog. (``ChangelogTopics.statefulTaskIds``)"""
+    """The stream tasks of the sub-topologies with a changelog (``ChangelogTopics.statefulTaskIds``)."""
     stateful = {subtopology.id for subtopology in topology.subtopologies if subtopology.stores}
     return frozenset(task for task in tasks if task.subtopology in stateful)
 
 
 def assign(tasks: Iterable[TaskId], instances: int | Sequence[str], *, stateful: Collection[TaskId]) -> Assignment:
-    """What each instance gets when all start afresh, with one thread each. (``HighAvailabilityTaskAssignor``)
+    """Assign stream tasks as Kafka Streams does when all instances start anew (``HighAvailabilityTaskAssignor``).
 
-    The stateful tasks are dealt one by one, in the order of their ids, to the instances in turn. Then each stateless
-    task goes to the instance that has the fewest tasks so far, of equals the first.
+    The stateful tasks are assigned one by one, in the order of their ids, to the instances in turn. Then each stateless
+    task goes to the instance that has the fewest tasks so far, and of equals to the first.
 
-    ``instances``  their names, or how many (``instance-1``, ...). The library takes them in the order of their process
-                   ids: random UUIDs, compared as ``java.util.UUID`` does, by two signed halves. So the first name
-                   here stands for the instance whose process id happens to be the least.
+    "Anew" means that no instance has state or owns a partition, that all have joined before the first assignment, and
+    that each has one thread. An instance that joins later takes over tasks gradually, and an instance that has the
+    state of a task keeps the task. Standby replicas and rack awareness are off, as by default.
 
-    "Afresh" means that no instance holds state or owns a partition, and that all have joined before the first
-    assignment; one that joins later takes over tasks by and by, and who had a task's state keeps it. Standby replicas
-    and rack awareness are off, as by default. Raises :class:`Refused` without instances.
+    Args:
+        tasks: All stream tasks.
+        instances: Their names, or their number (``instance-1``, ...). The library takes instances in the order of their
+            process ids: random UUIDs, which ``java.util.UUID`` compares by two signed halves. So the first name here
+            stands for the instance whose process id is the least.
+        stateful: The stream tasks with a changelog.
+
+    Raises:
+        Refused: There are no instances.
     """
     names, tasks, stateful = _names(instances), sorted(tasks), frozenset(stateful)
-    held: list[list[TaskId]] = [[] for _ in names]
+    assigned: list[list[TaskId]] = [[] for _ in names]
     for number, task in enumerate(task for task in tasks if task in stateful):
-        held[number % len(names)].append(task)
-    # Dealt in turn they differ by one task at most, which the library's next step, moving tasks, leaves alone.
-    queue = [(len(own), number) for number, own in enumerate(held)]
+        assigned[number % len(names)].append(task)
+    # The numbers of tasks differ by one at most now, so the library's next step, which moves tasks, moves none.
+    queue = [(len(of_instance), number) for number, of_instance in enumerate(assigned)]
     heapq.heapify(queue)
     for task in tasks:
         if task not in stateful:
             count, number = queue[0]
-            held[number].append(task)
+            assigned[number].append(task)
             heapq.heapreplace(queue, (count + 1, number))
-    return _assignment(names, held)
+    return _assignment(names, assigned)
 
 
 def assign_by_load(load: Mapping[TaskId, int], instances: int | Sequence[str]) -> Assignment:
-    """The tasks by their load, longest processing time first: each to the instance with the least load so far.
+    """Assign stream tasks by load, the largest first: each to the instance with the least load so far.
 
-    For comparison with :func:`assign`; Kafka Streams weighs nothing. The busiest instance has at most 4/3 of the least
-    load that any assignment could give it (Graham 1969). Of equal loads the one with fewer tasks, then the first.
+    For comparison with :func:`assign`: Kafka Streams weighs no load. The busiest instance has at most 4/3 of the least
+    load that any assignment could give it (Graham 1969). Of instances with equal loads, the one with fewer tasks gets
+    the task, and of equals the first.
+
+    Args:
+        load: The load of each stream task, in any unit.
+        instances: Their names, or their number.
+
+    Raises:
+        Refused: There are no instances.
     """
     names = _names(instances)
-    held: list[list[TaskId]] = [[] for _ in names]
+    assigned: list[list[TaskId]] = [[] for _ in names]
     queue = [(0, 0, number) for number in range(len(names))]
     for task in sorted(load, key=lambda task: (-load[task], task)):
         total, count, number = queue[0]
-        held[number].append(task)
+        assigned[number].append(task)
         heapq.heapreplace(queue, (total + load[task], count + 1, number))
-    return _assignment(names, held)
+    return _assignment(names, assigned)
 
 
 def _names(instances: int | Sequence[str]) -> tuple[str, ...]:
@@ -121,16 +140,18 @@ def _names(instances: int | Sequence[str]) -> tuple[str, ...]:
     return tuple(instances)
 
 
-def _assignment(names: Sequence[str], held: Sequence[Sequence[TaskId]]) -> Assignment:
-    return Assignment(tuple(InstanceTasks(name, tuple(sorted(own))) for name, own in zip(names, held, strict=True)))
+def _assignment(names: Sequence[str], assigned: Sequence[Sequence[TaskId]]) -> Assignment:
+    return Assignment(
+        tuple(InstanceTasks(name, tuple(sorted(tasks))) for name, tasks in zip(names, assigned, strict=True))
+    )
 
 
-# -- what that means in work
+# -- the load of an assignment
 
 
 @dataclass(frozen=True)
 class LoadShare:
-    """``load`` of an instance's tasks, in the unit of the measurement, and its ``share`` of all, 0 to 1."""
+    """The ``load`` of an instance's tasks, in the unit of the measurement, and its ``share`` of all load, 0 to 1."""
 
     instance: str
     tasks: tuple[TaskId, ...]
@@ -140,9 +161,12 @@ class LoadShare:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Kafka Streams' assignment, which counts tasks, beside one by measured load.
+    """Kafka Streams' assignment, which counts tasks, beside an assignment by measured load.
 
-    ``load``  records, or bytes, of each stream task over the same time
+    Attributes:
+        load: The records, or bytes, of each stream task in the same time.
+        by_count: Kafka Streams' assignment.
+        by_load: The assignment by load.
     """
 
     load: Mapping[TaskId, int]
@@ -150,44 +174,50 @@ class LoadPlan:
     by_load: Assignment
 
     def shares(self, assignment: Assignment) -> tuple[LoadShare, ...]:
-        """In the order of the instances. All 0 where there is no load."""
+        """The load of each instance, in their order. All shares are 0 if there is no load."""
         total = sum(self.load.values())
-        loads = [sum(self.load[task] for task in one.tasks) for one in assignment.instances]
+        loads = [sum(self.load[task] for task in assigned.tasks) for assigned in assignment.instances]
         return tuple(
-            LoadShare(one.instance, one.tasks, load, load / total if total else 0.0)
-            for one, load in zip(assignment.instances, loads, strict=True)
+            LoadShare(assigned.instance, assigned.tasks, load, load / total if total else 0.0)
+            for assigned, load in zip(assignment.instances, loads, strict=True)
         )
 
     def remarks(self) -> tuple[str, ...]:
-        """What to make of it, in sentences."""
+        """Sentences that compare the two assignments; none where there is nothing to compare."""
         total, count = sum(self.load.values()), len(self.by_count.instances)
         if not total or count == 1:
             return ()
         busiest = max(self.shares(self.by_count), key=lambda share: share.load)
         least = max(self.shares(self.by_load), key=lambda share: share.load)
         hottest = max(self.load, key=lambda task: self.load[task])
-        said = [
+        remarks = [
             f"By tasks, {busiest.instance} has {busiest.share:.0%} of the load, "
             f"{busiest.share * count:.1f} times an even share of {1 / count:.0%}."
         ]
         if least.load < busiest.load:
-            said.append(
+            remarks.append(
                 f"By load the busiest would have {least.share:.0%}. Kafka Streams does not assign by load; "
                 "that needs a task.assignor.class of your own."
             )
         else:
-            said.append("By load it would be no better.")
+            remarks.append("By load it would be no better.")
         if self.load[hottest] * count > total:
-            said.append(
+            remarks.append(
                 f"Stream task {hottest} alone is {self.load[hottest] / total:.0%}, and a stream task is not divided: "
                 "no assignment gives its instance less. More partitions help where many keys share this one; "
                 "a single hot key stays in one partition, and needs another key."
             )
-        return tuple(said)
+        return tuple(remarks)
 
 
 def plan_load(load: Mapping[TaskId, int], instances: int | Sequence[str], *, stateful: Collection[TaskId]) -> LoadPlan:
-    """``load`` names every stream task; one that had none has 0."""
+    """Compare Kafka Streams' assignment with one by load.
+
+    Args:
+        load: The load of every stream task; 0 for a task without any.
+        instances: Their names, or their number.
+        stateful: The stream tasks with a changelog.
+    """
     return LoadPlan(load, assign(load, instances, stateful=stateful), assign_by_load(load, instances))
 
 
@@ -195,10 +225,13 @@ def plan_load(load: Mapping[TaskId, int], instances: int | Sequence[str], *, sta
 
 
 def refuse_large_assignment(topology: Topology, partition_counts: Mapping[str, int]) -> None:
-    """Raise :class:`Refused` when the group could not grow to one instance a stream task.
+    """Refuse a topology whose group could not grow to one instance for each stream task, which is the most of use.
 
-    See :func:`group_metadata_size` for what is measured. One instance a stream task is the most that is of use. No
-    ``application.server`` is reckoned with, since it is not set by default; with one, the limit comes much earlier.
+    See :func:`metadata_size` for what is measured. The size is that without ``application.server``, which is not set by
+    default. With it the limit comes much earlier.
+
+    Raises:
+        Refused: The group's metadata would be larger than a broker takes.
     """
     count = len(topics_of_tasks(topology, partition_counts))
     size = group_metadata_size(topology, partition_counts, instances=count)
@@ -220,7 +253,7 @@ def group_metadata_size(
     application_server: str = "",
     first: bool = False,
 ) -> int:
-    """:func:`metadata_size` of a topology. ``partition_counts``: by the name in Kafka."""
+    """The :func:`metadata_size` of a topology. ``partition_counts`` has the names in Kafka."""
     topics = topics_of_tasks(topology, partition_counts)
     return metadata_size(
         topology.application_id,
@@ -241,28 +274,30 @@ def metadata_size(
     application_server: str = "",
     first: bool = False,
 ) -> int:
-    """Bytes of the batch with which the coordinator writes the group's metadata to ``__consumer_offsets``.
+    """The bytes of the batch in which the coordinator writes the group's metadata to ``__consumer_offsets``.
 
-    At the end of each rebalance the leader sends the coordinator every member's assignment, and the coordinator writes
-    them with every member's subscription into a single record (``GroupMetadataValue``), without compression by default.
-    Beyond ``max.message.bytes`` the log refuses it, and the rebalance fails for every member. Nothing before that is so
-    near its limit: a request may have 100 MB, and a member is told its own part alone.
+    At the end of each rebalance the leader sends every member's assignment to the coordinator. The coordinator writes
+    the assignments, with every member's subscription, into a single record (``GroupMetadataValue``), by default without
+    compression. Beyond ``max.message.bytes`` the log refuses the record, and the rebalance fails for every member. No
+    earlier message is so near its limit: a request may have 100 MB, and a member is told its own part alone.
 
-    ``topics``              by stream task those, named as in Kafka, of which it reads its partition
-    ``stateful``            tasks with a changelog
-    ``instances``           members of the group: instances of one thread each, or threads
-    ``application_server``  an example of the instances' ``application.server``, ``host:port``. With it each member is
-                            told the partitions of every other, and the size grows with the square of the instances
-    ``first``               after the first rebalance of all; by default of a group at work, where each member names
-                            the partitions that it owns and the tasks whose state it has
+    The size is that of members that connect by IPv4 and have no ``client.id``, ``group.instance.id`` or ``client.rack``
+    of their own, under ``group.protocol=classic``, the default.
 
-    Members connect by IPv4 and have no ``client.id``, ``group.instance.id`` or ``client.rack`` of their own. Only under
-    ``group.protocol=classic``, the default.
+    Args:
+        application_id: Kafka Streams' ``application.id``.
+        topics: By stream task the topics, by their names in Kafka, of which it reads its partition.
+        stateful: The stream tasks with a changelog.
+        instances: The members of the group: instances of one thread each, or threads.
+        application_server: An example of the instances' ``application.server``, as ``host:port``. With it each member
+            is told the partitions of every other, and the size grows with the square of the instances.
+        first: The size after the very first rebalance. By default it is that of a working group, where each member
+            names the partitions that it owns and the tasks whose state it has.
     """
     assignment = assign(topics, instances, stateful=stateful)
-    read = [Counter(topic for task in one.tasks for topic in topics[task]) for one in assignment.instances]
+    read = [Counter(topic for task in member.tasks for topic in topics[task]) for member in assignment.instances]
     hosts = _partitions_by_host(read, application_server) if application_server else _EMPTY_HOSTS
-    subscribed = {topic for own in topics.values() for topic in own}
+    subscribed = {topic for of_task in topics.values() for topic in of_task}
 
     # client.id defaults to <application.id>-<process id>; the coordinator appends another UUID for the member id.
     client_id = len(application_id) + 1 + _UUID + _THREAD
@@ -270,10 +305,10 @@ def metadata_size(
     named = _string(member_id) + _NULL_STRING + _string(client_id) + _string(_CLIENT_HOST)
     timeouts = 4 + 4
     members = 4
-    for one, own in zip(assignment.instances, read, strict=True):
-        stores = 0 if first else sum(task in stateful for task in one.tasks)
-        subscription = _subscription(subscribed, Counter() if first else own, stores, application_server)
-        assigned = 2 + _partitions(own) + 4 + assignment_info_size(own.total(), hosts)
+    for member, partitions in zip(assignment.instances, read, strict=True):
+        stores = 0 if first else sum(task in stateful for task in member.tasks)
+        subscription = _subscription(subscribed, Counter() if first else partitions, stores, application_server)
+        assigned = 2 + _partitions(partitions) + 4 + assignment_info_size(partitions.total(), hosts)
         members += named + timeouts + 4 + subscription + 4 + assigned
     generation, timestamp = 4, 8
     header = 2 + _string(len("consumer")) + generation + _string(len("stream")) + _string(member_id) + timestamp
@@ -281,20 +316,23 @@ def metadata_size(
 
 
 _EMPTY_HOSTS = 4 + 4 + 4
-"""Of ``AssignmentInfo``: a dictionary of topics, partitions by host, standby partitions by host, all empty."""
+"""Bytes in ``AssignmentInfo`` of a dictionary of topics, partitions by host, standby partitions by host, all empty."""
 
 
 def assignment_info_size(active_partitions: int, hosts: int = _EMPTY_HOSTS) -> int:
-    """Bytes of ``AssignmentInfo.encode()``, version 11: one task id for each partition that a member reads."""
+    """The bytes of ``AssignmentInfo.encode()``, version 11: a task id for each partition that a member reads."""
     versions, next_rebalance = 4 + 4, 8
     return versions + 4 + 12 * active_partitions + 4 + hosts + _ERROR_CODE + next_rebalance
 
 
 def _partitions_by_host(read: Sequence[Mapping[str, int]], application_server: str) -> int:
-    """``encodeActiveAndStandbyHostPartitions``: names once in a dictionary, then two numbers for each partition."""
+    """Bytes of partitions by host: each topic's name once, then two numbers for each partition.
+
+    Source: ``AssignmentInfo.encodeActiveAndStandbyHostPartitions``.
+    """
     host = _string(len(application_server.rpartition(":")[0])) + 4
-    dictionary = 4 + sum(4 + _string(len(topic)) for topic in {topic for own in read for topic in own})
-    active = 4 + sum(host + 4 + 8 * sum(own.values()) for own in read)
+    dictionary = 4 + sum(4 + _string(len(topic)) for topic in {topic for topics in read for topic in topics})
+    active = 4 + sum(host + 4 + 8 * sum(topics.values()) for topics in read)
     return dictionary + active + 4 + len(read) * (host + 4)
 
 

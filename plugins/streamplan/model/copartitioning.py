@@ -1,14 +1,13 @@
-"""Partition counts: resolved and enforced as Kafka Streams does.
+"""Partition counts, resolved and enforced as Kafka Streams does.
 
 Source: ``RepartitionTopics``, ``CopartitionedTopicsEnforcer`` and ``InternalTopologyBuilder`` of
-``org.apache.kafka.streams.processor.internals``, with their words;
-tests/integration/model/test_oracle_partitions.py compares with them. Stricter in
-two points, where the library goes on and joins wrongly, without a word:
+``org.apache.kafka.streams.processor.internals``, with their error messages. An integration test compares with the
+library. This module is stricter in two points, where the library joins wrongly and reports nothing:
 
-- it enforces co-partitioning only in a topology with a repartition topic; without one it joins a stream and a table of
-  different counts
-- where a topic is read twice, it forgets the second reading's joins; where a join links two groups of topics that were
-  joined before, it does not unite them wholly
+- The library enforces co-partitioning only in a topology with a repartition topic. Without one it joins a stream and a
+  table of different counts.
+- If a topic is read twice, the library forgets the joins of the second reading. If a join connects two groups of topics
+  that were joined before, it does not unite the groups wholly.
 """
 
 from __future__ import annotations
@@ -23,10 +22,18 @@ from streamplan.model.topology import Topology
 
 
 def resolve_partition_counts(topology: Topology, external: Mapping[str, int]) -> dict[str, int]:
-    """Partitions of every topic that the topology reads or writes, by its undecorated name.
+    """The partition count of every topic that the topology reads or writes.
 
-    ``external`` has those of the topics from outside. One that is only written may be left out: it gets as many
-    partitions as its writer has stream tasks. Raises :class:`Refused` naming every topic in question.
+    Args:
+        topology: The topology.
+        external: The partition counts of the topics from outside. A topic that is only written may be left out: it gets
+            as many partitions as its writer has stream tasks.
+
+    Returns:
+        The counts by the names of the declaration, so that internal topics have no prefix.
+
+    Raises:
+        Refused: A count is missing, or topics that are joined have different counts. The error names every such topic.
     """
     counts = _external_counts(topology, external)
     explicit = {
@@ -51,7 +58,7 @@ def resolve_partition_counts(topology: Topology, external: Mapping[str, int]) ->
 
 
 def copartition_groups(topology: Topology) -> tuple[frozenset[str], ...]:
-    """Sets of topics, undecorated, that are joined with each other, directly or by way of others."""
+    """Sets of topics that are joined with each other, directly or through others, by the names of the declaration."""
     topic_of = {node.name: node.topic for node in topology.processors.nodes if isinstance(node, Source)}
     groups: list[frozenset[str]] = []
     for sources in topology.processors.copartition_groups:
@@ -84,10 +91,11 @@ def _external_counts(topology: Topology, external: Mapping[str, int]) -> dict[st
 
 
 def _resolve_repartition_topics(topology: Topology, counts: dict[str, int]) -> None:
-    """A repartition topic takes the greatest count among the source topics of the sub-topologies that write it.
+    """Give each repartition topic the greatest count of the source topics of the sub-topologies that write it.
 
-    Among those whose count is known when its turn comes: where a writer reads another repartition topic, too, the
-    result depends on the order, and that is the order of hash codes. (``setRepartitionSourceTopicPartitionCount``)
+    Only the counts that are known when the topic is resolved are compared. If a writer also reads another repartition
+    topic, the result depends on the order of resolution, which is that of hash codes in the library
+    (``RepartitionTopics.setRepartitionSourceTopicPartitionCount``).
     """
     ordered = hash_order(topology.subtopologies, lambda subtopology: _hash(topology, subtopology))
     unresolved = [
@@ -100,39 +108,39 @@ def _resolve_repartition_topics(topology: Topology, counts: dict[str, int]) -> N
         if topic not in counts
     ]
     while unresolved:
-        left = []
+        still_unresolved = []
         for topic in unresolved:
             writers = [group for group in topology.subtopologies if topic in group.sink_topics]
             known = [counts[source] for group in writers for source in group.source_topics if source in counts]
             if known:
                 counts[topic] = max(known)
             else:
-                left.append(topic)
-        if left == unresolved:
+                still_unresolved.append(topic)
+        if still_unresolved == unresolved:
             raise Refused(
                 f"Failed to compute number of partitions for all repartition topics: {', '.join(unresolved)}",
                 remedy="Give one of them repartition(number_of_partitions=…).",
             )
-        unresolved = left
+        unresolved = still_unresolved
 
 
 def _hash(topology: Topology, subtopology: Subtopology) -> int:
-    """``TopicsInfo.hashCode``, which depends on the topics read and on the changelogs with their configs."""
+    """``TopicsInfo.hashCode`` of a sub-topology: it depends on its topics, and on its changelogs with their configs."""
     sources = sum(string_hash(topology.decorate(topic)) for topic in set(subtopology.source_topics))
     changelogs = 0
     for node in subtopology.processors:
         if node.writes_store and node.store is not None:
             topic = string_hash(topology.changelog_topic(node.store))
-            configs, not_enforced = 0, 1237  # of an empty map, of false
+            configs, not_enforced = 0, 1237  # The hash codes of an empty map and of false.
             match node.operation:
                 case Count(window=window) | Aggregate(window=window) if window is not None:
                     retention = window.retention_ms ^ window.retention_ms >> 32
                     changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
                 case _:
                     changelogs += topic ^ objects_hash(topic, configs, not_enforced)
-    both = _signed(sources, 32) << 32 | _signed(changelogs, 32)
-    remainder = abs(_signed(both, 64)) % 0xFFFFFFFF  # Java's has the sign of the dividend
-    return remainder if _signed(both, 64) >= 0 else -remainder
+    combined = _signed(sources, 32) << 32 | _signed(changelogs, 32)
+    remainder = abs(_signed(combined, 64)) % 0xFFFFFFFF  # A remainder in Java has the sign of the dividend.
+    return remainder if _signed(combined, 64) >= 0 else -remainder
 
 
 def _signed(value: int, bits: int) -> int:
@@ -143,7 +151,10 @@ def _signed(value: int, bits: int) -> int:
 def _enforce(
     topology: Topology, group: frozenset[str], counts: dict[str, int], explicit: Mapping[str, int]
 ) -> Iterable[str]:
-    """``CopartitionedTopicsEnforcer.enforce``: sets the counts of the group's repartition topics, yields faults."""
+    """Set the counts of a group's repartition topics, and yield the faults.
+
+    Source: ``CopartitionedTopicsEnforcer.enforce``.
+    """
     repartition = sorted(group & topology.internal_topics)
     outside = sorted(group - topology.internal_topics)
     if outside:

@@ -11,7 +11,7 @@ from pathlib import Path
 from streamplan.errors import Refused
 
 MAX_NAME_LENGTH = 249
-"""Of a topic (``org.apache.kafka.common.internals.Topic``) and of a ``Named``."""
+"""The most characters of a topic (``org.apache.kafka.common.internals.Topic``) and of a ``Named``."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _PACKAGE = Path(__file__).parent
@@ -19,7 +19,7 @@ _PACKAGE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """A line of a user's file."""
+    """A line of a declaration's file."""
 
     file: str
     line: int
@@ -41,24 +41,32 @@ class Diagnostic:
 
 
 def caller_location() -> SourceLocation:
-    """The line of the nearest caller that declares something: outside of the language's own modules."""
+    """The line of the nearest caller outside of this package, which is the line that declares something."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
+    while frame.f_back is not None and _is_in_this_package(frame.f_code.co_filename):
         frame = frame.f_back
     path = Path(frame.f_code.co_filename)
     parts = path.parts
-    # From the project's directory on: what a person opens, and the same on every machine.
+    # The path from plugins/ on is the same on every machine, and a person can open it.
     shown = Path(*parts[parts.index("plugins") :]) if "plugins" in parts else path
     return SourceLocation(str(shown), frame.f_lineno)
 
 
-def _is_ours(file: str) -> bool:
-    # A dataclass's __init__ has no file of its own.
+def _is_in_this_package(file: str) -> bool:
+    # The generated __init__ of a dataclass has no file.
     return file == "<string>" or Path(file).parent == _PACKAGE
 
 
 def refuse(subject: str, faults: Iterable[Diagnostic]) -> None:
-    """Raise :class:`Refused` naming every fault, one a line; nothing when there is none."""
+    """Refuse a declaration that has faults.
+
+    Args:
+        subject: What is refused, as ``pipeline 'orders'``.
+        faults: What is wrong with it.
+
+    Raises:
+        Refused: There is a fault. The error has a line for each.
+    """
     lines = [f"\n  {fault}" for fault in sorted(faults, key=lambda fault: (fault.location.file, fault.location.line))]
     if lines:
         count = "a fault" if len(lines) == 1 else f"{len(lines)} faults"
@@ -66,7 +74,7 @@ def refuse(subject: str, faults: Iterable[Diagnostic]) -> None:
 
 
 def name_fault(name: str) -> str | None:
-    """Why Kafka takes ``name`` neither for a topic nor for a processor (``Topic.validate``); None when it does."""
+    """The reason why Kafka refuses ``name`` for a topic or a processor (``Topic.validate``); None for a legal name."""
     if not name:
         return "a name cannot be empty"
     if name in (".", ".."):

@@ -1,7 +1,9 @@
-"""What the processors of a topology do. Expressions are Spark SQL.
+"""The operations of the processors of a topology. Their expressions are Spark SQL.
 
 An expression sees the fields of the record's value by their names, and ``record``: a struct of ``key`` (string),
-``timestamp``, ``topic``, ``partition``, ``offset`` and, behind a windowed aggregate, ``window`` (``start``, ``end``).
+``timestamp``, ``topic``, ``partition``, ``offset`` and, after a windowed aggregate, ``window`` (``start``, ``end``).
+
+The ``repr()`` of these classes is part of a checkpoint's identity, so neither they nor their fields may be renamed.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ Columns: TypeAlias = tuple[tuple[str, str], ...]
 """Field name and expression, in the order of declaration."""
 
 AGGREGATE_FUNCTIONS = ("sum", "count", "count_if", "min", "max", "avg", "min_by", "max_by", "bool_and", "bool_or")
-"""Those whose result can be continued from what a changelog holds of it."""
+"""The aggregate functions that can be continued from what a changelog has of their result."""
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 
@@ -73,7 +75,7 @@ class Peek:
 
 @dataclass(frozen=True)
 class NullKeyFilter:
-    """Keeps records without a key from a repartition topic, as Kafka Streams does; they are dead-lettered."""
+    """Keeps records without a key out of a repartition topic, as Kafka Streams does. They are dead-lettered."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,11 @@ class AggregateColumn:
 
     @classmethod
     def parse(cls, name: str, expression: str) -> AggregateColumn:
-        """Raises ValueError when the expression is not one call of a function that is known."""
+        """Read an expression such as ``sum(amount)``.
+
+        Raises:
+            ValueError: The expression is not one call of a function in :data:`AGGREGATE_FUNCTIONS`.
+        """
         call = _CALL.fullmatch(expression)
         function = call[1].lower() if call else ""
         if call is None or function not in AGGREGATE_FUNCTIONS or not _closes_last(call[2]):
@@ -113,7 +119,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Keeps one record's value of each key: the one with the greatest ``by``, or the least; of equals the latest."""
+    """Keeps the value of one record of each key: of the greatest ``by``, or of the least, and of equals the latest."""
 
     store: str
     by: str
@@ -122,9 +128,9 @@ class Reduce:
 
 @dataclass(frozen=True)
 class TableSource:
-    """Reads a topic as a table; the last value of a key counts, a null value deletes it.
+    """Reads a topic as a table: the last value of a key counts, and a null value deletes the key.
 
-    ``store`` is None where nothing looks anything up in it.
+    ``store`` is None if no join looks anything up in it.
     """
 
     store: str | None
@@ -132,7 +138,7 @@ class TableSource:
 
 @dataclass(frozen=True)
 class Join:
-    """Looks up the record's key in a table. ``left`` passes records without a match, too."""
+    """Looks up the record's key in a table. ``left`` also passes records without a match."""
 
     store: str
     value: Columns
@@ -163,7 +169,7 @@ Operation: TypeAlias = (
 
 
 def _closes_last(arguments: str) -> bool:
-    """Whether the parentheses are balanced, so that the last one of a call closes its first."""
+    """Whether the parentheses are balanced, so that the last one closes the first one of the call."""
     depth = 0
     for character in re.sub(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", "", arguments):
         depth += (character == "(") - (character == ")")

@@ -1,7 +1,7 @@
 """Kafka's default partitioner for records with a key.
 
 Source: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``BuiltInPartitioner.partitionForKey``.
-librdkafka calls the same thing ``murmur2_random``; its own default, ``consistent_random``, is CRC32.
+librdkafka calls this partitioner ``murmur2_random``. Its own default, ``consistent_random``, uses CRC32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition, 0 to ``partitions - 1``, in which Kafka puts a record with this key."""
+    """The partition, 0 to ``partitions - 1``, in which Kafka puts a record with this key.
+
+    Raises:
+        ValueError: There are no partitions.
+    """
     if partitions < 1:
         raise ValueError(f"a topic has at least 1 partition, not {partitions}")
     return (murmur2(key) & 0x7FFFFFFF) % partitions
