@@ -1,0 +1,1 @@
+"""Runs the sub-topologies of a pipeline on Spark, one streaming query each."""

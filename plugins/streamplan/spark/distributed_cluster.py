@@ -1,4 +1,4 @@
-"""A cluster whose records are read by Spark's executors: the checks as they are, for topics beyond one machine."""
+"""A cluster whose records are read by Spark's executors, for checks of topics that are too large for one machine."""
 
 from __future__ import annotations
 
@@ -7,30 +7,37 @@ from collections.abc import Callable, Iterator, Mapping
 from pyspark.sql import SparkSession
 
 from streamplan.checks.framework.cluster import RecordBatch, Result
-from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.parallel_read import divide
 
-SHARE = 5_000_000
-"""Offsets that one task of Spark reads: some ten seconds."""
+OFFSETS_PER_TASK = 5_000_000
+"""Offsets that one Spark task reads, at most: some ten seconds."""
 
 
 class DistributedCluster(KafkaCluster):
-    """Each share of a :meth:`map_batches` is a task of Spark, which reads it from Kafka by itself."""
+    """A Kafka cluster of which Spark tasks read shares of a topic, each from Kafka by itself."""
 
     def __init__(self, spark: SparkSession, brokers: Brokers) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            spark: Its executors need our package and reach the brokers.
+            brokers: The brokers.
+        """
         super().__init__(brokers)
         self._context = spark.sparkContext
 
     def map_batches(
         self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
+        """Call ``function`` in Spark tasks, each with the records of its share. See the protocol ``Cluster``."""
         offsets = sum(max(last - first, 0) for first, last in ranges.values())
-        count = max(self._context.defaultParallelism, -(-offsets // SHARE))
-        divided = [share for share in shares.divide(ranges, count) if share]
-        brokers, deadline = self._brokers, self.deadline_seconds
+        tasks = max(self._context.defaultParallelism, -(-offsets // OFFSETS_PER_TASK))
+        shares = [share for share in divide(ranges, tasks) if share]
+        brokers, deadline = self._brokers, self.deadline_seconds  # a function that names self could not be pickled
 
         def read(share: Mapping[int, tuple[int, int]]) -> Result:
             return function(KafkaCluster(brokers, deadline_seconds=deadline).read(topic, share))
 
-        yield from self._context.parallelize(divided, max(len(divided), 1)).map(read).toLocalIterator(True)
+        yield from self._context.parallelize(shares, max(len(shares), 1)).map(read).toLocalIterator(True)

@@ -1,6 +1,7 @@
-"""A little of everything that an aggregator does with Spark, so that its classes are loaded: a script of spark-submit.
+"""A script for spark-submit that loads the classes an aggregator needs, for ``class_archive.py``.
 
-Takes the directory of the checkpoint. Kafka's connector is not among the classes: it is no part of Spark's class path.
+It does a little of everything that an aggregator does with Spark. Its argument is the directory of a checkpoint. The
+classes of Spark's Kafka connector are not loaded: they are given by ``--jars``, and cannot be archived.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from streamplan.spark.sink.writers import identity
 
 
 def main(checkpoint: str) -> None:
+    """Run a stateful query twice, with its checkpoint in this directory."""
     spark = open_session("class archive")
     try:
         rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
@@ -28,7 +30,7 @@ def main(checkpoint: str) -> None:
 
         spark.conf.set("spark.sql.shuffle.partitions", 2)
         query = counts.writeStream.outputMode("update").option("checkpointLocation", checkpoint).foreachBatch(write)
-        for _ in range(2):  # the second one finds a checkpoint
+        for _ in range(2):  # the second run finds a checkpoint
             query.trigger(availableNow=True).start().awaitTermination()
     finally:
         spark.stop()

@@ -88,7 +88,7 @@ def test_spark(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streamplan.spark.distributed_cluster.SHARE", 10_000)
+    monkeypatch.setattr("streamplan.spark.distributed_cluster.OFFSETS_PER_TASK", 10_000)
     assert folded(DistributedCluster(spark, Brokers(bootstrap_servers)), topic, ranges) >= 1
 
 

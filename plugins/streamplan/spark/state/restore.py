@@ -1,15 +1,18 @@
-"""State rebuilt from the changelog topics, as Kafka Streams' restoration does (``StoreChangelogReader``).
+"""Rebuilds the state of a query from the changelog topics, as Kafka Streams does (``StoreChangelogReader``).
 
-A stateful query is a fold, and a changelog has each key's result so far. So the state of a query without a checkpoint
-is built by the same fold over those results: a query that has the same stateful operator, reads them once, and leaves
-its state and its one micro-batch where the real query then goes on, at the committed positions.
+A stateful operator adds each record to the state of the record's key, and a changelog topic holds the results. So a
+restoring query gives these results once more to the same operator. It leaves a checkpoint with the whole state and one
+micro-batch, from which the real query continues at the committed positions.
+
+The records are first copied from Kafka to files, in slices. Of an aggregation's changelog only the last record of each
+key is copied.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,37 +28,44 @@ from streamplan.spark.planning.plan import plan_restore
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch
 from streamplan.spark.state.checkpoint import Checkpoint
 
-SLICE = 1_000_000
-"""Offsets that are read at once: after so many there is progress to tell."""
+SLICE_OFFSETS = 1_000_000
+"""Offsets that are copied at a time. After each slice the progress is reported."""
 
 _STORED = "store string, key binary, value binary, partition int, offset bigint, timestamp timestamp"
 
-
-_STRANGE_VALUES = (
-    *("MALFORMED_RECORD_IN_PARSING", "USER_RAISED_EXCEPTION", "NUMERIC_VALUE_OUT_OF_RANGE", "CAST_OVERFLOW"),
+_UNREADABLE_VALUES = (
+    "MALFORMED_RECORD_IN_PARSING",
+    "USER_RAISED_EXCEPTION",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "CAST_OVERFLOW",
     "CAST_INVALID_INPUT",
 )
-"""Spark's error classes for a value that is not what it is read as."""
+"""Spark's error classes for a value that does not have the declared form."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """``rows`` of the changelogs that the state was built from."""
+    """A finished restoration.
+
+    Attributes:
+        rows: Number of changelog records that the state was built from.
+        seconds: How long it took.
+    """
 
     rows: int
     seconds: float
 
 
 @dataclass(frozen=True)
-class _Slice:
-    """Offsets ``first <= offset < until`` of one changelog, by partition."""
+class _ChangelogSlice:
+    """Offsets ``first <= offset < until`` of one changelog topic, by partition."""
 
     store: str
     topic: str
     ranges: Mapping[int, tuple[int, int]]
 
     @property
-    def size(self) -> int:
+    def offsets(self) -> int:
         return sum(until - first for first, until in self.ranges.values())
 
 
@@ -69,55 +79,82 @@ def restore(
     checkpoint: Checkpoint,
     report: Callable[[str], None],
 ) -> Restored:
-    """Build the state of ``subtopology`` in ``checkpoint``, which has none, and return when it is complete.
+    """Build the state of a sub-topology, and return when it is complete.
 
-    The changelogs must not be written meanwhile: every stream task has been claimed. ``schemas`` has the serdes of the
-    repartition topics. ``report`` is told how far it is: records, rate, time left.
+    Nobody may write to the changelogs meanwhile: every stream task has been claimed.
+
+    Args:
+        spark: The session; its number of shuffle partitions is the number of stream tasks.
+        pipeline: The pipeline of the sub-topology.
+        subtopology: The sub-topology.
+        schemas: The serdes of the repartition topics.
+        brokers: Where the changelog topics are.
+        checkpoint: A checkpoint that does not exist yet. It gets the state.
+        report: Is told the progress: offsets, rate, time left.
+
+    Raises:
+        Refused: A changelog holds values of another form than the declared one.
+        StreamplanError: Spark failed for another reason.
     """
     begun = time.monotonic()
-    slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
-    read = f"{checkpoint.location}.changelog"
-    # A record of a table may be asked for at any time since; of an aggregate only the last value counts.
-    every = bool(subtopology.joins)
-    records = 0
-    progress = _Progress(f"sub-topology {subtopology.id}", sum(one.size for one in slices), report)
+    directory = f"{checkpoint.location}.changelog"
     try:
-        # Nothing is left of a changelog whose windows are all over: the state is empty, and that is a state.
-        spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(f"{read}/read")
-        for one in slices:
-            found = _read(spark, brokers, one)
-            (found if every else _last(found)).write.mode("append").parquet(f"{read}/read")
-            records += one.size
-            progress(records)
-        directory = f"{read}/read"
-        if len(slices) > len(subtopology.stores) and not every:  # a key may be in several slices
-            directory = f"{read}/last"
-            _last(spark.read.schema(_STORED).parquet(f"{read}/read")).write.mode("overwrite").parquet(directory)
-        _fold(spark, pipeline, subtopology, schemas, directory, checkpoint)
-        rows = spark.read.schema(_STORED).parquet(directory).count()
+        records = _copy_changelogs(spark, pipeline, subtopology, brokers, directory, report)
+        _run_restoring_query(spark, pipeline, subtopology, schemas, records, checkpoint)
+        rows = spark.read.schema(_STORED).parquet(records).count()
     finally:
-        checkpoint.remove_beside(read)
+        checkpoint.remove_beside(directory)
     return Restored(rows, time.monotonic() - begun)
 
 
-def _fold(
+def _copy_changelogs(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    subtopology: Subtopology,
+    brokers: Brokers,
+    directory: str,
+    report: Callable[[str], None],
+) -> str:
+    """Copy the records that the state is built from to Parquet files; returns the directory of these files.
+
+    A join needs every record of a table: a record of the stream is joined with the row of its own time. An aggregation
+    only needs the last record of each key.
+    """
+    last_only = not subtopology.joins
+    slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
+    progress = _Progress(f"sub-topology {subtopology.id}", sum(part.offsets for part in slices), report)
+    copied = f"{directory}/read"
+    # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
+    spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
+    for part in slices:
+        records = _read_slice(spark, brokers, part)
+        (_last_of_each_key(records) if last_only else records).write.mode("append").parquet(copied)
+        progress.add(part.offsets)
+    if not last_only or len(slices) <= len(subtopology.stores):
+        return copied
+    # A store has several slices, and a key may be in more than one of them.
+    merged = f"{directory}/last"
+    _last_of_each_key(spark.read.schema(_STORED).parquet(copied)).write.mode("overwrite").parquet(merged)
+    return merged
+
+
+def _run_restoring_query(
     spark: SparkSession,
     pipeline: Pipeline,
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
-    directory: str,
+    records: str,
     checkpoint: Checkpoint,
 ) -> None:
-    stream = spark.readStream.schema(_STORED).parquet(directory)
+    stream = spark.readStream.schema(_STORED).parquet(records)
 
     def stored(node: Processor) -> DataFrame:
         rows = stream.where(F.col("store") == F.lit(node.store))
+        columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
         if not subtopology.joins:
-            rows = rows.where("value is not null")  # deleted
-        missing = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
-        if not subtopology.joins:
-            missing["offset"] = F.lit(-1).cast("bigint")  # older than any record that comes
-        return rows.select(*(missing.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
+            rows = rows.where("value is not null")  # a null value deletes the key
+            columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
+        return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
 
     def discard(batch: DataFrame, number: int) -> None:
         batch.write.format("noop").mode("overwrite").save()
@@ -134,53 +171,63 @@ def _fold(
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        what, text = f"sub-topology {subtopology.id} could not be restored from its changelogs", str(error)
-        if any(name in text for name in _STRANGE_VALUES):
-            raise Refused(
-                what,
-                expected=f"values of {', '.join(map(str, subtopology.stores))} as declared",
-                observed=next(line for line in text.splitlines() if any(name in line for name in _STRANGE_VALUES)),
-                remedy="They were written by another topology: declare it as it was, or reset the application.",
-            ) from error
-        raise StreamplanError(what, observed=text) from error
+        raise _restore_error(subtopology, str(error)) from error
 
 
-def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster) -> Iterator[_Slice]:
+def _restore_error(subtopology: Subtopology, text: str) -> StreamplanError:
+    subject = f"sub-topology {subtopology.id} could not be restored from its changelogs"
+    unreadable = [line for line in text.splitlines() if any(name in line for name in _UNREADABLE_VALUES)]
+    if unreadable:
+        return Refused(
+            subject,
+            expected=f"values of {', '.join(map(str, subtopology.stores))} as declared",
+            observed=unreadable[0],
+            remedy="They were written by another topology: declare it as it was, or reset the application.",
+        )
+    return StreamplanError(subject, observed=text)
+
+
+def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster) -> Iterator[_ChangelogSlice]:
+    """Divide the changelogs into slices of about :data:`SLICE_OFFSETS`, in the order of their offsets."""
     for store in subtopology.stores:
         topic = pipeline.topology.changelog_topic(store)
-        left = {number: (of.log_start, of.last_stable) for number, of in cluster.offsets(topic).items()}
-        step = max(1, SLICE // len(left))
+        left = {number: (extent.log_start, extent.last_stable) for number, extent in cluster.offsets(topic).items()}
+        step = max(1, SLICE_OFFSETS // len(left))
         while any(first < until for first, until in left.values()):
-            yield _Slice(store, topic, {n: (first, min(first + step, until)) for n, (first, until) in left.items()})
-            left = {n: (min(first + step, until), until) for n, (first, until) in left.items()}
+            ranges = {number: (first, min(first + step, until)) for number, (first, until) in left.items()}
+            yield _ChangelogSlice(store, topic, ranges)
+            left = {number: (ranges[number][1], until) for number, (_, until) in left.items()}
 
 
-def _read(spark: SparkSession, brokers: Brokers, one: _Slice) -> DataFrame:
-    starts = {partition: first for partition, (first, _) in one.ranges.items()}
-    ends = {partition: until for partition, (_, until) in one.ranges.items()}
-    records = read_batch(spark, brokers, one.topic, ends, starts)
-    return records.select(F.lit(one.store).alias("store"), "key", "value", "partition", "offset", "timestamp")
+def _read_slice(spark: SparkSession, brokers: Brokers, part: _ChangelogSlice) -> DataFrame:
+    starts = {partition: first for partition, (first, _) in part.ranges.items()}
+    ends = {partition: until for partition, (_, until) in part.ranges.items()}
+    records = read_batch(spark, brokers, part.topic, ends, starts)
+    return records.select(F.lit(part.store).alias("store"), "key", "value", "partition", "offset", "timestamp")
 
 
-def _last(rows: DataFrame) -> DataFrame:
-    """Of each key the record with the greatest offset."""
-    kept = F.struct("value", "timestamp", "offset")
-    last = rows.groupBy("store", "partition", "key").agg(F.max_by(kept, "offset").alias("kept"))
-    return last.select("store", "key", "kept.value", "partition", "kept.offset", "kept.timestamp")
+def _last_of_each_key(records: DataFrame) -> DataFrame:
+    last = F.max_by(F.struct("value", "timestamp", "offset"), "offset").alias("last")
+    by_key = records.groupBy("store", "partition", "key").agg(last)
+    return by_key.select("store", "key", "last.value", "partition", "last.offset", "last.timestamp")
 
 
 @dataclass
 class _Progress:
-    what: str
+    """Reports how far a restoration has come."""
+
+    subject: str
     total: int
     report: Callable[[str], None]
+    copied: int = 0
+    begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self._begun = time.monotonic()
-        self.report(f"{self.what}: restoring from {self.total:,} changelog offsets")
+        self.report(f"{self.subject}: restoring from {self.total:,} changelog offsets")
 
-    def __call__(self, read: int) -> None:
-        seconds = time.monotonic() - self._begun
-        rate = read / max(seconds, 0.001)
-        left = (self.total - read) / max(rate, 1)
-        self.report(f"{self.what}: read {read:,} of {self.total:,} changelog offsets, {rate:,.0f}/s, {left:.0f} s left")
+    def add(self, offsets: int) -> None:
+        self.copied += offsets
+        rate = self.copied / max(time.monotonic() - self.begun, 0.001)
+        left = (self.total - self.copied) / max(rate, 1)
+        read = f"read {self.copied:,} of {self.total:,} changelog offsets"
+        self.report(f"{self.subject}: {read}, {rate:,.0f}/s, {left:.0f} s left")
