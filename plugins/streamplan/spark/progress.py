@@ -1,0 +1,72 @@
+"""What an aggregator says in its log about its micro-batches: records written, peeks, and late records."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streamplan.spark.query import MicroBatchReport
+from streamplan.spark.status import Heartbeat
+
+
+@dataclass
+class Progress:
+    """Counts the records of all micro-batches, and reports them. The threads of the queries call it.
+
+    Attributes:
+        report: Gets lines for the log.
+        heartbeat: Is told of each micro-batch.
+        interval_seconds: The least time between two lines with the counts.
+        totals: Records written and dead-lettered so far, by the id of the sub-topology.
+    """
+
+    report: Callable[[str], None]
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    interval_seconds: float = 2.0
+    totals: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _reported_at: float = 0.0
+    _last_batches: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def record(self, batch: MicroBatchReport) -> None:
+        """Take in a micro-batch that was committed."""
+        self.heartbeat.record(batch.subtopology, batch.batch, batch.tasks)
+        with self._lock:
+            written, dead_lettered = self.totals.get(batch.subtopology, (0, 0))
+            self.totals[batch.subtopology] = (written + batch.written, dead_lettered + batch.dead_lettered)
+            for name, metrics in batch.peeked.items():
+                self.report(_peek_line(name, batch.batch, metrics))
+            if time.monotonic() - self._reported_at >= self.interval_seconds:
+                self._reported_at = time.monotonic()
+                self.report(self.line())
+
+    def record_query(self, query: StreamingQuery) -> None:
+        """Report what Spark alone knows of the query's last micro-batch: late records, and peeks before stateful work.
+
+        The thread that watches the queries calls this. A micro-batch that it has seen is not reported again.
+        """
+        progress = query.lastProgress
+        if progress is None or progress["batchId"] == self._last_batches.get(query.name):
+            return
+        number = self._last_batches[query.name] = progress["batchId"]
+        late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
+        if late:
+            self.report(f"{query.name}, micro-batch {number}: {late} records came later than grace, and were dropped")
+        for name, row in progress["observedMetrics"].items():
+            self.report(_peek_line(name, number, row.asDict()))
+
+    def line(self) -> str:
+        """Return the counts of all sub-topologies in one line; empty before the first micro-batch."""
+        return " · ".join(
+            f"sub-topology {number}: {written:,} records written, {dead_lettered:,} dead-lettered"
+            for number, (written, dead_lettered) in sorted(self.totals.items())
+        )
+
+
+def _peek_line(name: str, batch: int, metrics: Mapping[str, object]) -> str:
+    listed = ", ".join(f"{metric} {value}" for metric, value in metrics.items())
+    return f"peek {name}, micro-batch {batch}: {listed}"
