@@ -9,8 +9,14 @@ import sys
 import time
 
 from airflow.serialization.serialized_objects import DagSerialization
-from streamplan.airflow import dags as factory
-from streamplan.airflow import maintenance_dags
+from streamplan.airflow.dags import (
+    aggregator_dag,
+    deploy_dag,
+    health_dag,
+    producer_dag,
+    repartition_dag,
+    reset_dag,
+)
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
@@ -41,8 +47,7 @@ def main() -> None:
     pipelines = [declare(number) for number in range(count)]
     total = time.perf_counter() - begun
     print(f"{count} pipelines declared in {total:.3f} s")  # noqa: T201
-    makers = (factory.deploy_dag, factory.producer_dag, factory.aggregator_dag, factory.health_dag)
-    for make in (*makers, maintenance_dags.reset_dag, maintenance_dags.repartition_dag):
+    for make in (deploy_dag, producer_dag, aggregator_dag, health_dag, reset_dag, repartition_dag):
         begun = time.perf_counter()
         dags = [make(pipeline) for pipeline in pipelines]
         parsed = time.perf_counter() - begun

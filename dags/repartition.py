@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.airflow.maintenance_dags import repartition_dag
+from streamplan.airflow.dags import repartition_dag
 from streamplan.registry import registered_pipelines
 
 for pipeline in registered_pipelines():

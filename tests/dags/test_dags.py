@@ -14,7 +14,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
-from streamplan.airflow.check_operators import CheckOperator, ProcessedOperator
+from streamplan.airflow.check_operators import CheckOperator
+from streamplan.airflow.deploy_operators import ProcessedOperator
 from streamplan.airflow.supervised_job import SupervisedJobOperator
 from streamplan.checks import CHECKS
 from streamplan.model.pipeline import Pipeline
@@ -64,7 +65,7 @@ def test_deploy_verifies_last(dagbag: DagBag, pipeline) -> None:
         ("topics", "aggregator"),
         ("producer", "processed"),
         ("aggregator", "processed"),
-    }
+    } | {(check, "verify.data_docs") for check in checks}
     if pipeline.name in RECOUNTED_BY_SPARK:
         first = checks - {"verify.totals"} | {"verify.recount"}
         assert found == before | {("processed", check) for check in first} | {("verify.recount", "verify.totals")}
@@ -78,13 +79,27 @@ def test_the_other_dags(dagbag: DagBag, pipeline) -> None:
     assert edges(dagbag.dags[f"{pipeline.name}_producer"]) == {("plan", "produce")}
     assert set(dagbag.dags[f"{pipeline.name}_aggregator"].task_dict) == {"aggregate"}
     health = dagbag.dags[f"{pipeline.name}_health"]
+    page = {(check, "data_docs") for check in check_names(pipeline)}
     if pipeline.name in RECOUNTED_BY_SPARK:
         purge = {"purge"} if pipeline.topology.repartition_topics else set()
-        assert set(health.task_dict) == check_names(pipeline) | {"recount"} | purge
-        assert edges(health) == {("recount", "totals")} | {("totals", task) for task in purge}
+        assert set(health.task_dict) == check_names(pipeline) | {"recount", "data_docs"} | purge
+        assert edges(health) == page | {("recount", "totals")} | {("totals", task) for task in purge}
     else:
-        assert set(health.task_dict) == check_names(pipeline) | {"purge"}
-        assert edges(health) == {("totals", "purge")}  # one red check hides no other
+        assert set(health.task_dict) == check_names(pipeline) | {"purge", "data_docs"}
+        assert edges(health) == page | {("totals", "purge")}  # one red check hides no other
+
+
+@pytest.mark.parametrize(("kind", "task_id"), [("health", "data_docs"), ("deploy", "verify.data_docs")])
+@every_pipeline
+def test_the_page_is_written_whatever_the_checks_found_and_hides_none_of_it(
+    dagbag: DagBag, pipeline, kind: str, task_id: str
+) -> None:
+    """Airflow takes the state of a run from its leaves, and does not count a teardown task as one."""
+    task = dagbag.dags[f"{pipeline.name}_{kind}"].get_task(task_id)
+    assert task.is_teardown
+    assert not task.on_failure_fail_dagrun
+    assert task.trigger_rule == "all_done_setup_success"  # of a teardown without a setup: all done
+    assert {name.removeprefix("verify.") for name in task.upstream_task_ids} == check_names(pipeline)
 
 
 @pytest.mark.parametrize("kind", ["reset", "repartition"])

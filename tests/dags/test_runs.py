@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from streamplan.airflow import triggers
-from streamplan.airflow.check_operators import skip_when_passed_lately
+from streamplan.airflow.check_operators import LOG_COLUMNS, log_lines, skip_when_passed_lately
 from streamplan.airflow.dags import producer_dag
 from streamplan.checks import CHECKS, check_named, copartitioning
 from streamplan.checks.framework.application import Application, application_of
@@ -25,6 +25,7 @@ from streamplan.maintenance.purge import Purged
 from streamplan.model.pipeline import Pipeline
 from streamplan.registry import pipeline_named
 from streamplan.reports.results import write_result
+from streamplan.reports.run_page import RunPage
 from streamplan.settings import Settings
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -39,18 +40,28 @@ CHECK_NAMES = [check.name for check in CHECKS]
 
 
 class Answers:
-    """Stands in for ``run_check``: an outcome for each look at a check, the last one for all that follow."""
+    """Stands in for ``run_check``: an outcome for each look at a check, the last one for all that follow.
+
+    It keeps the results that would be on the page, too, and the rows of a failed check are ``rows``.
+    """
 
     def __init__(self, **outcomes: list[Outcome]) -> None:
         self.outcomes = outcomes
         self.looks: list[str] = []
+        self.rows: tuple[Observation, ...] = ()
+        self.pages: list[tuple[str, list[CheckResult]]] = []
 
-    def run_check(self, application: Application, check: Check, *, brokers: Brokers, **_: Any) -> CheckResult:
-        assert str(brokers) == "127.0.0.1:1"
+    def write_data_docs(self, reports: Path, page: RunPage, results: list[CheckResult]) -> None:
+        self.pages.append((page.path, results))
+
+    def run_check(self, application: Application, check: Check, cluster: str) -> CheckResult:
+        assert cluster == "the cluster at 127.0.0.1:1"
         outcomes = self.outcomes.get(check.name.replace("-", "_"), [Outcome.PASSED])
         outcome = outcomes[min(self.looks.count(check.name), len(outcomes) - 1)]
         self.looks.append(check.name)
-        return CheckResult(application.name, check.name, outcome, f"the reason of {check.name}", "2026-01-01", ())
+        return CheckResult(
+            application.name, check.name, outcome, f"the reason of {check.name}", "2026-01-01", self.rows
+        )
 
 
 @pytest.fixture
@@ -71,8 +82,12 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
         answers = Answers(**outcomes)
         # Not imported for real: Great Expectations takes seconds, and other tests ask it.
         monkeypatch.setitem(
-            sys.modules, "streamplan.reports.great_expectations", SimpleNamespace(run_check=answers.run_check)
+            sys.modules,
+            "streamplan.reports.great_expectations",
+            SimpleNamespace(write_data_docs=answers.write_data_docs),
         )
+        monkeypatch.setattr("streamplan.airflow.check_operators.run_check", answers.run_check)
+        monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", lambda servers: f"the cluster at {servers}")
         return answers
 
     return answer
@@ -105,6 +120,9 @@ def test_health_is_green_when_every_check_passed(health: DAG, answer: Callable[.
     for name in CHECK_NAMES:
         assert result(run, name)["outcome"] == "passed"
     assert result(run, "purge") == {"a-repartition": {"0": 5, "1": 7}}
+    ((page, results),) = answers.pages
+    assert [found.check for found in results] == CHECK_NAMES
+    assert {found.data_docs for found in results} == {page} == {result(run, "data_docs")}
 
 
 def test_what_is_not_to_be_purged_is_skipped_with_the_reason(
@@ -128,19 +146,21 @@ def test_a_failed_check_is_red_at_once_and_says_why(
     answers = answer(**{red.replace("-", "_"): [Outcome.FAILED, Outcome.PASSED]})
     run = health.test()
     assert run.state == "failed"
-    expected = {name: "failed" if name == red else "success" for name in CHECK_NAMES}
+    expected = {name: "failed" if name == red else "success" for name in [*CHECK_NAMES, "data_docs"]}
     assert states(run) == expected | {"purge": "upstream_failed" if red == "totals" else "success"}
+    ((page, results),) = answers.pages  # it is written, and the run is red all the same
+    assert [found.check for found in results] == CHECK_NAMES
     assert answers.looks.count(red) == 1
     assert tries(run, red) == 1
     assert result(run, red, "result") == {
         "outcome": "failed",
         "reason": f"the reason of {red}",
         "at": "2026-01-01",
-        "data_docs": None,
+        "data_docs": page,
     }
     told = "".join(capfd.readouterr())
     assert f"failed: the reason of {red}" in told
-    assert "AirflowFailException" in told
+    assert "Traceback" not in told
 
 
 def test_could_not_look_is_looked_at_again(health: DAG, answer: Callable[..., Answers]) -> None:
@@ -157,6 +177,48 @@ def test_could_not_look_twice_is_red_and_told_apart(health: DAG, answer: Callabl
     assert states(run)["totals"] == "failed"
     assert answers.looks.count("totals") == 2
     assert result(run, "totals", "result")["outcome"] == "could not look"
+    assert states(run)["data_docs"] == "success"
+    ((_, results),) = answers.pages
+    assert {found.check: str(found.outcome) for found in results}["totals"] == "could not look"
+
+
+def test_the_log_of_a_failed_check_begins_with_the_reason_and_shows_the_wrong_rows(
+    health: DAG, answer: Callable[..., Answers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = answer(lag=[Outcome.FAILED])
+    topic = "a-topic-with-a-name-that-is-long-and-takes-more-than-a-line-of-the-table-in-the-window-of-airflow"
+    answers.rows = (Observation(topic, 1, 1), Observation(f"{topic} [late]", 100, 7, "behind offset 12"))
+    lines: list[str] = []
+    task = health.get_task("lag")
+    monkeypatch.setattr(task.log, "error", lambda message, *values: lines.append(message % values))
+    run = health.test()
+    assert states(run)["lag"] == "failed"
+    assert lines[0] == "failed: the reason of lag"
+    assert lines[1].split() == ["Subject", "Expected", "Observed"]
+    assert lines[3].split()[1:] == ["100", "7"]
+    shown = "".join(line.split()[0] for line in lines[3:])
+    assert shown.startswith(f"{topic}[late](behind".replace(" ", ""))
+    assert max(map(len, lines)) <= LOG_COLUMNS
+
+
+def test_a_long_reason_is_wrapped() -> None:
+    reason = "3 of 9 wrong: " + "a reason of several words, " * 20
+    result = CheckResult("orders", "lag", Outcome.FAILED, reason.strip(), "2026-01-01", ())
+    lines = [*log_lines(result)]
+    assert lines[0].startswith("failed: 3 of 9 wrong: a reason")
+    assert max(map(len, lines)) <= LOG_COLUMNS
+    assert " ".join(" ".join(lines).split()) == f"failed: {reason.strip()}"
+
+
+def test_a_run_without_a_result_has_no_page(health: DAG, answer: Callable[..., Answers], home: Path) -> None:
+    """The checks of a run on a schedule may all be skipped."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    answers = answer()
+    run: Any = SimpleNamespace(dag_id="orders_health", run_after=datetime.now(UTC))
+    with pytest.raises(AirflowSkipException, match="no check of this run has looked"):
+        health.get_task("data_docs").execute({"dag_run": run})
+    assert answers.pages == []
 
 
 @pytest.fixture
@@ -237,8 +299,10 @@ def test_topics_that_disagree_stop_a_deployment(
     run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
     assert run.state == "failed"
     assert asked == [("127.0.0.1:1", "orders")]
-    assert set(states(run).values()) == {"failed", "upstream_failed"}
-    assert [name for name, state in states(run).items() if state == "failed"] == ["topics"]
+    assert states(run).pop("verify.data_docs") == "skipped"  # no check has looked
+    others = {name: state for name, state in states(run).items() if name != "verify.data_docs"}
+    assert set(others.values()) == {"failed", "upstream_failed"}
+    assert [name for name, state in others.items() if state == "failed"] == ["topics"]
     assert "Topic orders: expected 2 partitions, observed 3 partitions. Do this." in "".join(capfd.readouterr())
 
 
@@ -306,7 +370,7 @@ def test_all_of_a_large_topic_is_read_by_spark(
     monkeypatch.setattr(type(task), "_run", lambda self, *arguments: run(*arguments))
     context: Any = {"params": {"full": True}, "dag_run": SimpleNamespace(run_type="manual", conf={"full": True})}
     application = application_of(pipeline_named("orders"))
-    check = task._prepared(context, application, Settings.from_environment())
+    check = task._configured_check(context, application, Settings.from_environment())
     if large:
         assert list(check.observe(application, FakeCluster())) == [Observation("a row of Spark's", 1, 2)]
         assert [(job[0], job[job.index("--check") + 1]) for job in jobs] == [("check", "copartitioning")]

@@ -23,8 +23,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
 from streamplan import processes
-from streamplan.airflow import orphan_listener as strays
-from streamplan.airflow import triggers
+from streamplan.airflow import orphan_listener, triggers
 from streamplan.airflow.supervised_job import (
     AggregatorOperator,
     ProducerOperator,
@@ -325,13 +324,13 @@ def test_a_cancelled_trigger_leaves_the_process_alone(settings: Settings) -> Non
     assert processes.is_alive(trigger.process)
 
 
-@pytest.mark.parametrize("hook", [strays.on_dag_run_failed, strays.on_dag_run_success])
+@pytest.mark.parametrize("hook", [orphan_listener.on_dag_run_failed, orphan_listener.on_dag_run_success])
 def test_the_end_of_its_run_ends_the_family(settings: Settings, hook: Callable[..., None]) -> None:
     trigger = Run("manual__1").defer(script(FAMILY))
     child = child_of(settings)
     for other in (Owner("a_dag", "manual__2"), Owner("another_dag", "manual__1")):
         hook(SimpleNamespace(dag_id=other.dag_id, run_id=other.run_id), "")
-    assert strays.stop_processes_of(Owner("another_dag", "manual__1")) == []
+    assert orphan_listener.stop_processes_of(Owner("another_dag", "manual__1")) == []
     assert processes.is_alive(trigger.process)
     hook(SimpleNamespace(dag_id="a_dag", run_id="manual__1"), "")
     wait_for(lambda: is_gone(trigger.pid) and is_gone(child), "the family is gone")
@@ -342,7 +341,7 @@ def test_processes_of_nobody_are_let_be(settings: Settings) -> None:
     ref = processes.start(
         "kafka-1", [sys.executable, "-c", SLEEPER], env=os.environ, log_file=settings.logs / "x", run_dir=settings.run
     )
-    assert strays.stop_processes_of(Owner("a_dag", "manual__1")) == []
+    assert orphan_listener.stop_processes_of(Owner("a_dag", "manual__1")) == []
     assert processes.is_alive(ref)
 
 

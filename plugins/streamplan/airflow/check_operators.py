@@ -1,131 +1,77 @@
-"""The tasks of a deployment besides the supervised jobs."""
+"""The tasks that check a pipeline: the Spark jobs before a check, the checks, and the page with what they found."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import io
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk import BaseOperator, ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk.exceptions import AirflowSkipException
 
 from streamplan.airflow.connections import brokers
 from streamplan.airflow.data_docs import DataDocsLink
-from streamplan.airflow.supervised_job import job_environment, job_file, seconds_for, spark_hook
-from streamplan.airflow.triggers import ProcessedTrigger
+from streamplan.airflow.supervised_job import job_environment, job_file, spark_hook
 from streamplan.checks import check_named, scheduled_checks
 from streamplan.checks.framework.application import Application, application_of
-from streamplan.checks.framework.check import Check, CheckResult, Outcome, RecordedCheck, SparkJob
-from streamplan.errors import CouldNotLook, Refused
+from streamplan.checks.framework.check import (
+    Check,
+    CheckResult,
+    Observation,
+    Outcome,
+    RecordedCheck,
+    SparkJob,
+    run_check,
+)
+from streamplan.files import ReportPaths
 from streamplan.registry import pipeline_named
+from streamplan.reports.results import passed_lately, write_result
+from streamplan.reports.run_page import RunPage, results_on
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 RECOUNT_MINUTES = 60
-"""Totals that only Spark can compute anew are computed on a schedule not more often, once they have passed."""
+"""On a schedule, totals that only Spark can compute anew are left alone for so long once they have passed."""
 
-ACTIVE_STATES = ["queued", "running"]
+LOG_COLUMNS = 100
+"""A line of the log of a check that did not pass is not longer, so that it fits into Airflow's window."""
 
-
-class TopicsOperator(BaseOperator):
-    """Creates the topics of a pipeline, or refuses and lists every difference. Shows the plan first."""
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
-
-    def execute(self, context: Context) -> dict[str, int]:
-        from streamplan.kafka.topics import apply_topics
-
-        try:
-            plan = apply_topics(brokers(), pipeline_named(self.pipeline), show=self.log.info)
-        except Refused as error:
-            raise AirflowFailException(str(error)) from error
-        return {"created": len(plan.create), "agreed": len(plan.agree)}
+LOGGED_ROWS = 50
+"""The log of a failed check shows so many wrong rows. The Data Docs show more."""
 
 
-class PlanProductionOperator(BaseOperator):
-    """Decides, once for all tries of ``produce``, which record numbers this run writes."""
+class CheckFailed(SystemExit):
+    """Ends the task of a check that found something wrong.
 
-    template_fields = ("records", "rate")
+    Airflow's task runner logs any other exception with its traceback, which buries the reason. For an exit it logs one
+    line with the status. The statuses are those of ``python -m streamplan check``.
+    """
 
-    def __init__(self, *, pipeline: str, records: Any, rate: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
-        self.records = records
-        self.rate = rate
-
-    def execute(self, context: Context) -> dict[str, int | None]:
-        from streamplan.kafka.test_data import next_number
-
-        first = next_number(pipeline_named(self.pipeline), brokers())
-        until = None if self.records is None else first + int(self.records)
-        self.log.info("Records %s to %s", f"{first:,}", "without end" if until is None else f"{until - 1:,}")
-        return {"first": first, "until": until, "rate": int(self.rate or 0)}
+    def __init__(self) -> None:
+        super().__init__(1)
 
 
-class EnsureDagRunOperator(TriggerDagRunOperator):
-    """Triggers a run of a DAG unless one is active; does not wait for it."""
+class CheckCouldNotLook(SystemExit):
+    """Ends the task of a check that could not decide. Airflow tries the task again. See :class:`CheckFailed`."""
 
-    def execute(self, context: Context) -> None:
-        active = context["ti"].get_dr_count(dag_id=self.trigger_dag_id, states=ACTIVE_STATES)
-        if active:
-            self.log.info("%s has an active run: it goes on", self.trigger_dag_id)
-            return
-        super().execute(context)
+    def __init__(self) -> None:
+        super().__init__(2)
 
 
-class ProcessedOperator(BaseOperator):
-    """Waits until the aggregator has committed positions at the ends that the topics had when this task began."""
-
-    template_fields = ("records",)
-
-    def __init__(self, *, pipeline: str, records: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
-        self.records = records
-
-    def execute(self, context: Context) -> None:
-        from streamplan.kafka.cluster import KafkaCluster
-
-        pipeline = pipeline_named(self.pipeline)
-        topology = pipeline.topology
-        cluster = KafkaCluster(brokers())
-        targets: dict[str, Mapping[str, int] | None] = {
-            topic: {str(partition): found.last_stable for partition, found in cluster.offsets(topic).items()}
-            for topic in topology.source_topics
-        }
-        targets |= {topology.decorate(topic.name): None for topic in topology.repartition_topics}
-        seconds = seconds_for(int(self.records or 0))
-        group = topology.application_id
-        self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
-        self.defer(
-            trigger=ProcessedTrigger(
-                group=group,
-                targets=targets,
-                job=f"{self.pipeline}-aggregator",
-                run_dir=str(Settings.from_environment().run),
-                deadline=time.time() + seconds,
-            ),
-            method_name="resume",
-        )
-
-    def resume(self, context: Context, event: Mapping[str, Any]) -> None:
-        if not event["processed"]:
-            raise AirflowException(
-                f"{self.pipeline}: expected all records processed by now, observed {event['state']}. "
-                f"Look at the run of {self.pipeline}_aggregator and its log."
-            )
-        self.log.info("All processed")
+RETRY_POLICY = ExceptionRetryPolicy(
+    [RetryRule(CheckFailed, RetryAction.FAIL, reason="The check has decided: looking again would not change it.")]
+)
+"""A check that could not look is tried again. A check that failed is not."""
 
 
 class SparkJobOperator(BaseOperator):
-    """Runs a Spark job that ends and writes what it finds to a file."""
+    """Runs a Spark job that ends, and that writes its result to a file."""
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -133,6 +79,7 @@ class SparkJobOperator(BaseOperator):
         self._hook: SparkSubmitHook | None = None
 
     def on_kill(self) -> None:
+        """Stop the Spark job."""
         if self._hook is not None:
             self._hook.on_kill()
 
@@ -144,96 +91,78 @@ class SparkJobOperator(BaseOperator):
 
 
 class StateStoreOperator(SparkJobOperator):
-    """Reads what the state store holds, for the totals check to compare."""
+    """Reads what Spark's state store holds. The totals check compares it with the topics."""
 
     def execute(self, context: Context) -> None:
-        from streamplan.files import ReportPaths
-
+        """Run ``jobs/state_store.py``."""
         settings = Settings.from_environment()
         output = ReportPaths(settings.reports, self.pipeline).state_store
         self._run("state-store", output, "--checkpoints", settings.checkpoints)
 
 
 class RecountOperator(SparkJobOperator):
-    """Computes the pipeline anew from its input, for the totals check to judge.
+    """Computes the pipeline anew from its input. The totals check judges the result.
 
     On a schedule Spark is not started when nothing is new: the rows of the last time are judged again.
     """
 
     def execute(self, context: Context) -> None:
-        from streamplan.files import ReportPaths
+        """Run ``jobs/recount.py``, unless the rows of its last run still hold."""
         from streamplan.kafka.cluster import KafkaCluster
         from streamplan.reports.observations import reusable_recount
 
-        for check in scheduled_checks(application_of(pipeline_named(self.pipeline))):
-            if SparkJob.RECOUNT in check.spark_jobs(application_of(pipeline_named(self.pipeline))):
+        application = application_of(pipeline_named(self.pipeline))
+        for check in scheduled_checks(application):
+            if SparkJob.RECOUNT in check.spark_jobs(application):
                 skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
         output = ReportPaths(Settings.from_environment().reports, self.pipeline).recount(self.dag_id)
         if _is_on_schedule(context):
-            application = application_of(pipeline_named(self.pipeline))
             last = reusable_recount(output, application, KafkaCluster(brokers()))
             if last is not None:
-                self.log.info("Nothing has come, gone or been processed since %s: the recount of then holds.", last.at)
+                self.log.info(
+                    "The recount of %s still holds: no record came, went or was processed since then.", last.at
+                )
                 return
         self._run("recount", output, "--bootstrap-servers", str(brokers()))
 
 
-def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, minutes: int | None = None) -> None:
-    """On a schedule alone: who triggers a run wants to know. ``minutes`` stands in for ``check.every_minutes``."""
-    from streamplan.reports.results import passed_lately
-
-    minutes = check.every_minutes if minutes is None else minutes
-    passed = passed_lately(check.name, pipeline, Settings.from_environment().reports, minutes=minutes)
-    if _is_on_schedule(context) and passed is not None:
-        raise AirflowSkipException(f"{check.name} passed at {passed}: it is looked at every {minutes} min")
-
-
-def _is_on_schedule(context: Context) -> bool:
-    """And was not asked to look at everything."""
-    run = context["dag_run"]
-    return run.run_type == "scheduled" and not (run.conf or {}).get("full")
-
-
-def _is_large(application: Application) -> bool:
-    """Whether a topic has more records than are looked at in one place."""
-    from streamplan.kafka.cluster import KafkaCluster
-
-    cluster = KafkaCluster(brokers())
-    names = [spec.name for spec in application.topics]
-    return any(
-        sum(found.last_stable - found.log_start for found in cluster.offsets(topic).values())
-        > application.limits.scanned_records
-        for topic in cluster.topics(names)
-    )
-
-
 class CheckOperator(SparkJobOperator):
-    """Runs one check. Green only when it passed; failed and could not look are told apart.
+    """Runs one check and judges. The task is green only when the check passed.
 
-    The reason is the first line of the log and stands in XCom; all rows are in the Data Docs. ``with_state_store``
-    compares with what the state store held when it was last read, too. On a schedule a check that reads much is
-    skipped while its last pass is young. With the parameter ``full`` everything is looked at, by Spark where it is
-    more than one machine should read.
+    The log begins with the outcome and the reason; the wrong rows follow as a table. XCom ``result`` has outcome,
+    reason, time and the page in the Data Docs, which the task ``data_docs`` writes when all checks of the run are done.
+    On a schedule a check that reads much is skipped while its last pass is young. With the parameter ``full``
+    everything is looked at, by Spark where it is more than one machine should read.
     """
 
     operator_extra_links = (DataDocsLink(),)
 
     def __init__(self, *, pipeline: str, check: str, with_state_store: bool = False, **kwargs: Any) -> None:
-        super().__init__(pipeline=pipeline, **kwargs)
+        """Make the task.
+
+        Args:
+            pipeline: The name of a declared pipeline.
+            check: The name of the check.
+            with_state_store: Whether the check also compares with what the state store held when it was last read.
+            **kwargs: What every operator takes.
+        """
+        super().__init__(pipeline=pipeline, retry_policy=RETRY_POLICY, **kwargs)
         self.check = check
         self.with_state_store = with_state_store
 
     def execute(self, context: Context) -> dict[str, str | None]:
-        from streamplan.reports.great_expectations import run_check
+        """Run the check, write its result, and end the task with it."""
+        from streamplan.kafka.cluster import KafkaCluster
 
         application = application_of(pipeline_named(self.pipeline))
         settings = Settings.from_environment()
-        check = self._prepared(context, application, settings)
-        result = run_check(application, check, brokers=brokers(), settings=settings)
-        return self._tell(context, result)
+        check = self._configured_check(context, application, settings)
+        result = run_check(application, check, KafkaCluster(brokers()))
+        result = replace(result, data_docs=run_page(context, self.pipeline).path)
+        write_result(settings.reports, result)
+        return self._report(context, result)
 
-    def _prepared(self, context: Context, application: Application, settings: Settings) -> Check:
-        from streamplan.files import ReportPaths
+    def _configured_check(self, context: Context, application: Application, settings: Settings) -> Check:
         from streamplan.reports.check_context import check_context
         from streamplan.reports.observations import RecordedObservations
 
@@ -257,19 +186,121 @@ class CheckOperator(SparkJobOperator):
             )
         )
 
-    def _tell(self, context: Context, result: CheckResult) -> dict[str, str | None]:
-        line = f"{result.outcome}: {result.reason}"
-        told: dict[str, str | None] = {
+    def _report(self, context: Context, result: CheckResult) -> dict[str, str | None]:
+        summary: dict[str, str | None] = {
             "outcome": str(result.outcome),
             "reason": result.reason,
             "at": result.at,
             "data_docs": result.data_docs,
         }
-        context["ti"].xcom_push(key="result", value=told)
+        context["ti"].xcom_push(key="result", value=summary)
         if result.outcome is Outcome.PASSED:
-            self.log.info("%s", line)
-            return told
-        self.log.error("%s", line)
-        if result.outcome is Outcome.FAILED:
-            raise AirflowFailException(line)
-        raise CouldNotLook(line)
+            self.log.info("%s: %s", result.outcome, result.reason)
+            return summary
+        for line in log_lines(result):
+            self.log.error("%s", line)
+        raise CheckFailed if result.outcome is Outcome.FAILED else CheckCouldNotLook
+
+
+class DataDocsOperator(BaseOperator):
+    """Writes the page of the run in the Data Docs: what all of its checks found.
+
+    It runs after the checks whatever their outcome was, as a teardown task: Airflow takes the state of the run from
+    the checks before it, so that a page that was written does not make a run green. Only this task loads Great
+    Expectations, which takes several CPU seconds.
+    """
+
+    operator_extra_links = (DataDocsLink(),)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> str:
+        """Write the page.
+
+        Returns:
+            The page, relative to the directory of all reports.
+
+        Raises:
+            AirflowSkipException: No check of this run has looked.
+        """
+        from streamplan.reports.great_expectations import write_data_docs
+
+        reports = Settings.from_environment().reports
+        page = run_page(context, self.pipeline)
+        results = results_on(reports, page)
+        if not results:
+            raise AirflowSkipException("no check of this run has looked: there is nothing to show")
+        write_data_docs(reports, page, results)
+        self.log.info("%d checks are on the page %s", len(results), reports / page.path)
+        return page.path
+
+
+def run_page(context: Context, pipeline: str) -> RunPage:
+    """Return the page of the DAG run that this task belongs to. All tasks of the run return the same page."""
+    run = context["dag_run"]
+    return RunPage(pipeline, run.dag_id, run.run_after)
+
+
+def log_lines(result: CheckResult) -> Iterator[str]:
+    """Yield what the log says of a check that did not pass: outcome and reason, then the wrong rows as a table."""
+    yield from textwrap.wrap(f"{result.outcome}: {result.reason}", LOG_COLUMNS, subsequent_indent="  ")
+    wrong_rows = [row for row in result.observations if not row.agrees]
+    if wrong_rows:
+        yield from _table_lines(wrong_rows[:LOGGED_ROWS])
+    if len(wrong_rows) > LOGGED_ROWS:
+        yield f"{len(wrong_rows) - LOGGED_ROWS:,} more wrong rows are not shown here: see the Data Docs of this run."
+
+
+def _table_lines(rows: Sequence[Observation]) -> list[str]:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("Subject", "Expected", "Observed", box=box.SIMPLE_HEAD, show_lines=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in rows:
+        where = f"\n({row.where})" if row.where else ""
+        table.add_row(f"{row.subject}{where}", str(row.expected), str(row.observed))
+    text = io.StringIO()
+    Console(file=text, width=LOG_COLUMNS, color_system=None, markup=False, emoji=False, highlight=False).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+
+
+def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, minutes: int | None = None) -> None:
+    """Skip the task on a schedule when the check passed a short time ago. Who triggers a run wants to know.
+
+    Args:
+        context: The context of the task.
+        check: The check.
+        pipeline: The name of the pipeline.
+        minutes: How long the check is left alone once it has passed; ``check.every_minutes`` where None.
+
+    Raises:
+        AirflowSkipException: The check is not due yet.
+    """
+    minutes = check.every_minutes if minutes is None else minutes
+    passed_at = passed_lately(check.name, pipeline, Settings.from_environment().reports, minutes=minutes)
+    if _is_on_schedule(context) and passed_at is not None:
+        raise AirflowSkipException(f"{check.name} passed at {passed_at}: it is looked at every {minutes} min")
+
+
+def _is_on_schedule(context: Context) -> bool:
+    """Return whether the schedule started this run, and nobody asked it to look at everything."""
+    run = context["dag_run"]
+    return run.run_type == "scheduled" and not (run.conf or {}).get("full")
+
+
+def _is_large(application: Application) -> bool:
+    """Return whether a topic of the application has more records than one process should read."""
+    from streamplan.kafka.cluster import KafkaCluster
+
+    cluster = KafkaCluster(brokers())
+    names = [spec.name for spec in application.topics]
+    return any(
+        sum(offsets.last_stable - offsets.log_start for offsets in cluster.offsets(topic).values())
+        > application.limits.scanned_records
+        for topic in cluster.topics(names)
+    )

@@ -1,4 +1,4 @@
-"""What the tasks read of Airflow's connections. No host stands in the code."""
+"""Airflow's connections, as the tasks read them. They are the only place where hosts stand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ SPARK_CONNECTION = "spark_default"
 
 
 def connection(name: str) -> Connection:
-    """The connection, or :class:`Refused`: trying again does not define it."""
+    """Return the connection of this name.
+
+    Raises:
+        Refused: There is no such connection. A retry would not define it.
+    """
     try:
         return BaseHook.get_connection(name)
     except AirflowNotFoundException as error:

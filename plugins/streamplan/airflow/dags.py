@@ -1,42 +1,84 @@
-"""The four DAGs of a declared pipeline."""
+"""The DAGs of a declared pipeline: one function for each of the six.
+
+The text of a DAG or a task is what people read in Airflow: the module is long because these pages are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup
 
-from streamplan.airflow.check_operators import (
-    CheckOperator,
+from streamplan.airflow.check_operators import CheckOperator, DataDocsOperator, RecountOperator, StateStoreOperator
+from streamplan.airflow.deploy_operators import (
     EnsureDagRunOperator,
     PlanProductionOperator,
     ProcessedOperator,
-    RecountOperator,
-    StateStoreOperator,
     TopicsOperator,
 )
-from streamplan.airflow.maintenance_operators import PurgeOperator
-from streamplan.airflow.notifications import Announcement, Notifier
-from streamplan.airflow.pipeline_dag import dag_of
+from streamplan.airflow.maintenance_operators import (
+    PlanRepartitionOperator,
+    PlanResetOperator,
+    PurgeOperator,
+    RepartitionOperator,
+    ResetOperator,
+)
+from streamplan.airflow.notifications import Notifier, OutcomeNotification
 from streamplan.airflow.supervised_job import AggregatorOperator, ProducerOperator
 from streamplan.checks import scheduled_checks
 from streamplan.checks.framework.application import aggregations, application_of
 from streamplan.checks.framework.check import SparkJob
 from streamplan.model.pipeline import Pipeline
 
-_OPINION = {
-    True: "`state_store` reads the totals Spark holds; the checks in `verify` compare them with the topics.",
-    False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
-}
+OWNER = "streamplan"
+"""The owner that Airflow shows for every task."""
+
 MAX_RECORDS = 1_000_000_000
+"""One run of the producer writes at most so many records."""
+
 RESTARTS = 10_000
 """An aggregator is meant to run for ever: Airflow's retries are its restarts."""
 
+APPROVAL_TIMEOUT = timedelta(days=1)
+"""Without an answer by then nothing is done."""
+
+REPARTITION_TIMEOUT = timedelta(hours=12)
+"""Enough for some hundred million records. The next run goes on with a copy that was cut short."""
+
+_VERIFICATION = {
+    True: "`state_store` reads the totals that Spark holds. The checks in `verify` compare them with the topics.",
+    False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
+}
+"""The last step of a deployment, by whether the pipeline has aggregations."""
+
+
+def pipeline_dag(pipeline: Pipeline, kind: str, doc: str, **arguments: Any) -> DAG:
+    """Make the DAG ``<name>_<kind>`` with what every DAG of a pipeline has: id, tags, owner and page.
+
+    Args:
+        pipeline: The pipeline.
+        kind: What the DAG does, in a word.
+        doc: The page in Airflow, in Markdown. Its first sentence is the description of the DAG.
+        **arguments: More arguments of ``DAG``. They win over what every DAG has.
+    """
+    return DAG(
+        dag_id=f"{pipeline.name}_{kind}",
+        dag_display_name=f"{pipeline.name}_{kind}",
+        description=" ".join(doc.split(".")[0].replace("**", "").split()) + ".",
+        doc_md="\n".join(line.strip() for line in doc.strip().splitlines()),
+        catchup=False,
+        tags=["streamplan", pipeline.name, kind],
+        default_args={"owner": OWNER, "retries": 0},
+        **({"schedule": None, "is_paused_upon_creation": False, "render_template_as_native_obj": True} | arguments),
+    )
+
 
 def records_asset(pipeline: Pipeline) -> Asset:
-    """Updated when a producer run has finished."""
+    """Return the asset that a producer run updates when it has finished."""
     return Asset(
         name=f"{pipeline.topology.application_id} records",
         uri=f"streamplan://{pipeline.topology.application_id}/records",
@@ -44,7 +86,7 @@ def records_asset(pipeline: Pipeline) -> Asset:
 
 
 def totals_asset(pipeline: Pipeline) -> Asset:
-    """Updated whenever the totals were verified; a DAG of a user's own can be scheduled on it."""
+    """Return the asset that is updated whenever the totals were verified. Other DAGs can be scheduled on it."""
     return Asset(
         name=f"{pipeline.topology.application_id} verified totals",
         uri=f"streamplan://{pipeline.topology.application_id}/totals",
@@ -52,8 +94,8 @@ def totals_asset(pipeline: Pipeline) -> Asset:
 
 
 def deploy_dag(pipeline: Pipeline) -> DAG:
-    """``<name>_deploy``: topics, then producer and aggregator, then verification."""
-    with dag_of(
+    """Make ``<name>_deploy``: topics, then producer and aggregator, then verification."""
+    with pipeline_dag(
         pipeline,
         "deploy",
         f"""
@@ -62,7 +104,7 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
         1. `topics` creates what does not exist; when something is not as declared it refuses and lists all differences.
         2. `producer` writes the records asked for; `aggregator` sees to it that one streaming aggregator runs.
         3. `processed` waits until everything written so far is aggregated.
-        4. {_OPINION[bool(aggregations(pipeline))]}
+        4. {_VERIFICATION[bool(aggregations(pipeline))]}
 
         Run it as often as you like: it leaves alone what is there and adds as many records again.
         """,
@@ -113,9 +155,9 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
 
 
 def producer_dag(pipeline: Pipeline) -> DAG:
-    """``<name>_producer``: writes test data, each record once across kills and retries."""
+    """Make ``<name>_producer``: it writes test data, each record exactly once across kills and retries."""
     topics = " and ".join(f"`{topic}`" for topic in pipeline.test_data.topics)
-    with dag_of(
+    with pipeline_dag(
         pipeline,
         "producer",
         f"""
@@ -149,8 +191,8 @@ def producer_dag(pipeline: Pipeline) -> DAG:
 
 
 def aggregator_dag(pipeline: Pipeline) -> DAG:
-    """``<name>_aggregator``: one supervised streaming aggregator."""
-    with dag_of(
+    """Make ``<name>_aggregator``: one supervised streaming aggregator."""
+    with pipeline_dag(
         pipeline,
         "aggregator",
         f"""
@@ -173,16 +215,21 @@ def aggregator_dag(pipeline: Pipeline) -> DAG:
 
 
 def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
-    """``<name>_health``: the checks, each a task of its own.
+    """Make ``<name>_health``: the checks, each a task of its own, and the page with what they found.
 
-    ``notifiers``  are told when the outcome of a check changes: :class:`Announcement` says what their templates find
+    Args:
+        pipeline: The pipeline.
+        notifiers: They are called when the outcome of a check changes. :class:`OutcomeNotification` says what their
+            templates can use.
     """
-    with dag_of(
+    with pipeline_dag(
         pipeline,
         "health",
         f"""
         Checks **{pipeline.name}** on a schedule and after each run of its producer. A task is green only when its check
-        passed; *failed* and *could not look* are told apart in its first log line and in XCom.
+        passed. The first line of its log says the outcome, *failed* or *could not look*, and the reason; the wrong rows
+        follow as a table. The button *Data Docs* of a task leads to the page of the run, which `data_docs` writes when
+        all checks are done. A page that was written does not make a run green.
 
         The checks are read-only. When the totals agree, `purge` deletes the records of repartition topics that are
         counted and verified (`Pipeline(purge=False)` keeps them).
@@ -224,11 +271,17 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
 def _check_tasks(
     pipeline: Pipeline, *, with_state_store: bool, notifiers: Sequence[Notifier] = ()
 ) -> dict[str, CheckOperator]:
-    """A task for each check, by its name; behind a task ``recount`` where only Spark can compute the totals anew."""
+    """Make a task for each check, and the task that writes the page with what all of them found.
+
+    Where only Spark can compute the totals anew, a task ``recount`` comes before the check that judges them.
+
+    Returns:
+        The tasks of the checks, by the name of the check.
+    """
     application = application_of(pipeline)
     tasks = {}
     for check in scheduled_checks(application):
-        announce = [Announcement(pipeline.name, check.name, notifiers)] if notifiers else None
+        notify = [OutcomeNotification(pipeline.name, check.name, notifiers)] if notifiers else None
         jobs = check.spark_jobs(application)
         task = CheckOperator(
             task_id=check.name,
@@ -239,8 +292,8 @@ def _check_tasks(
             retry_delay=timedelta(seconds=10),
             execution_timeout=timedelta(minutes=15),
             outlets=[totals_asset(pipeline)] if check.stores_verified_cut else [],
-            on_success_callback=announce,
-            on_failure_callback=announce,
+            on_success_callback=notify,
+            on_failure_callback=notify,
             doc_md=f"**{check.title}.** {check.healthy}",
         )
         tasks[check.name] = task
@@ -254,7 +307,107 @@ def _check_tasks(
                 doc_md="Computes every sub-topology anew from its input, with a Spark job of its own.",
             )
             recount >> task
+    data_docs = DataDocsOperator(
+        task_id="data_docs",
+        pipeline=pipeline.name,
+        execution_timeout=timedelta(minutes=5),
+        doc_md="Writes the page of this run in the Data Docs, whatever the checks found. It judges nothing: the state"
+        " of the run is that of the checks.",
+    )
+    [*tasks.values()] >> data_docs.as_teardown()
     return tasks
+
+
+def reset_dag(pipeline: Pipeline) -> DAG:
+    """Make ``<name>_reset``: what Kafka Streams' application reset tool does, behind an approval."""
+    application_id = pipeline.topology.application_id
+    with pipeline_dag(
+        pipeline,
+        "reset",
+        f"""
+        Deletes all that **{pipeline.name}** has made of its input, so that it begins again at the start of its input.
+
+        Deleted are the positions of the consumer group `{application_id}`, the repartition topics, changelogs and dead
+        letters of exactly this application, its checkpoints, and what the checks kept of the old state. Topics from
+        outside are left alone.
+
+        1. `plan` refuses while the application runs, and shows what would be deleted. It deletes nothing.
+        2. `approval` waits for a person.
+        3. `apply` looks once more, deletes, and creates the internal topics anew.
+
+        Stop the run of {pipeline.name}_aggregator first. A reset that died halfway is completed by another run.
+        """,
+        max_active_runs=1,
+    ) as dag:
+        plan = PlanResetOperator(
+            task_id="plan",
+            pipeline=pipeline.name,
+            execution_timeout=timedelta(minutes=5),
+            doc_md="What would be deleted, with record counts. Refused while the application runs.",
+        )
+        apply = ResetOperator(
+            task_id="apply",
+            pipeline=pipeline.name,
+            plan_task_id="plan",
+            execution_timeout=timedelta(minutes=10),
+            doc_md="Refused when there is more to delete than was approved.",
+        )
+        plan >> _approval(f"Reset {application_id}?") >> apply
+    return dag
+
+
+def repartition_dag(pipeline: Pipeline) -> DAG:
+    """Make ``<name>_repartition``: it moves records to a new topic with more partitions, behind an approval."""
+    application_id = pipeline.topology.application_id
+    with pipeline_dag(
+        pipeline,
+        "repartition",
+        f"""
+        Moves the records of **{pipeline.name}** to a new topic with more partitions, totals unchanged.
+
+        A key lies in partition murmur2(key) modulo the number of partitions, so partitions cannot be added in place.
+        Declare the new topic in place of the old one, and `repartition_from={{"new": "old"}}`; then run this.
+
+        1. `plan` refuses while aggregator or producer run, and where records of the old topic are not processed. It
+           shows what moves, and changes nothing.
+        2. `approval` waits for a person.
+        3. `apply` copies the records, each exactly once, moves changelogs and dead letters to the new partitions, and
+           sets the positions of group `{application_id}` behind them.
+
+        A run that died halfway is completed by another one. The old topic is left in place.
+        """,
+        max_active_runs=1,
+    ) as dag:
+        plan = PlanRepartitionOperator(
+            task_id="plan",
+            pipeline=pipeline.name,
+            execution_timeout=timedelta(minutes=15),
+            doc_md="What moves where, with record counts. Where nothing is declared it says what to declare.",
+        )
+        apply = RepartitionOperator(
+            task_id="apply",
+            pipeline=pipeline.name,
+            plan_task_id="plan",
+            execution_timeout=REPARTITION_TIMEOUT,
+            doc_md="Cleared or run again it goes on from where it stopped.",
+        )
+        plan >> _approval(f"More partitions for {application_id}?") >> apply
+    return dag
+
+
+def _approval(subject: str) -> ApprovalOperator:
+    return ApprovalOperator(
+        task_id="approval",
+        subject=subject,
+        body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",
+        defaults=ApprovalOperator.REJECT,
+        response_timeout=APPROVAL_TIMEOUT,
+        # An answer within a moment of the question can reach the scheduler before the news that the question was
+        # asked; it then takes the task for failed. Asking again beats a failed run.
+        retries=2,
+        retry_delay=timedelta(seconds=5),
+        doc_md="Waits for a person, under Required Actions. Rejected, or not answered within a day: nothing is done.",
+    )
 
 
 def _production_params(*, endless: bool) -> dict[str, Param]:

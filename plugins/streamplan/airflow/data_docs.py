@@ -1,4 +1,4 @@
-"""The Data Docs in Airflow's UI: a button on each check's task, and its page, for those who may see the DAG."""
+"""The Data Docs in Airflow: a button on each check's task, and the pages, for those who may see the health DAG."""
 
 from __future__ import annotations
 
@@ -16,38 +16,54 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 URL_PREFIX = "/streamplan"
+"""The pages have the addresses ``/streamplan/<pipeline>/data_docs/...`` on Airflow's API server."""
 
 
 class DataDocsLink(BaseOperatorLink):
-    """To the page of the run's result, or to all of the pipeline where a check could not look."""
+    """The button of a task: to the page of the run whose result the check has, else to the index of all runs.
+
+    The last task of the run writes the page. Until then the address answers 404 and says so.
+    """
 
     name = "Data Docs"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        latest = read_latest(Settings.from_environment().reports, operator.pipeline).get(operator.check)
-        page = latest.data_docs if latest is not None else None
+        """Return the address. A task that belongs to no check leads to the index."""
+        latest = read_latest(Settings.from_environment().reports, operator.pipeline)
+        result = latest.get(getattr(operator, "check", ""))
+        page = result.data_docs if result is not None else None
         prefix = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
         return f"{prefix}{URL_PREFIX}/{quote(page or f'{operator.pipeline}/data_docs/index.html')}"
 
 
 class DataDocsApp:
-    """The ASGI application, made when the API server is first asked: other processes load the plugin, too."""
+    """The ASGI application that serves the pages.
+
+    It is made with the first request: other processes of Airflow load the plugin, too, and need no application.
+    """
 
     def __init__(self) -> None:
         self._app: FastAPI | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
         if self._app is None:
             self._app = _make_app()
         await self._app(scope, receive, send)
 
 
 def page_file(reports: Path, path: str) -> Path | None:
-    """The file of ``<pipeline>/data_docs/...``; None for one that is not there, or is something else."""
+    """Return the file of a page, or None where there is none.
+
+    Args:
+        reports: The directory of all reports.
+        path: The page, ``<pipeline>/data_docs/...``. Any other path has no page, so that nothing else is served.
+    """
     pipeline, _, page = path.partition("/")
     root = (reports / pipeline / "data_docs").resolve()
     file = (reports / pipeline / page).resolve()
-    return file if root.parent.parent == reports.resolve() and file.is_relative_to(root) and file.is_file() else None
+    is_page = root.parent.parent == reports.resolve() and file.is_relative_to(root) and file.is_file()
+    return file if is_page else None
 
 
 def _make_app() -> FastAPI:
@@ -59,13 +75,17 @@ def _make_app() -> FastAPI:
 
     app = FastAPI(title="Streamplan", openapi_url=None)
 
-    def page(path: str, user: Any = Depends(get_user)) -> Any:  # noqa: B008  # so FastAPI is told
+    def page(path: str, user: Any = Depends(get_user)) -> Any:  # noqa: B008  # FastAPI's way to ask for the user
         dag = DagDetails(id=f"{path.partition('/')[0]}_health")
         if not get_auth_manager().is_authorized_dag(method="GET", details=dag, user=user):
             raise HTTPException(403, "Not allowed to see this pipeline")
         file = page_file(Settings.from_environment().reports, path)
         if file is None:
-            raise HTTPException(404, "No such page. Has a check run, and does this server see STREAMPLAN_REPORTS?")
+            raise HTTPException(
+                404,
+                "No such page. The task data_docs writes it when all checks of the run are done. If it is done, look"
+                " whether this server sees the directory STREAMPLAN_REPORTS of the workers.",
+            )
         return FileResponse(file)
 
     app.get("/{path:path}", response_class=FileResponse)(page)

@@ -1,4 +1,4 @@
-"""The tasks that change what an application has left in Kafka: purging, reset, more partitions."""
+"""The tasks that delete or move records of an application in Kafka: purge, reset, and more partitions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from streamplan.airflow.check_operators import ACTIVE_STATES
 from streamplan.airflow.connections import brokers
+from streamplan.airflow.deploy_operators import ACTIVE_STATES
 from streamplan.errors import Refused
 from streamplan.maintenance.repartition_plan import MOVED_ALONE
 from streamplan.maintenance.reset_plan import RESET_ALONE, ResetPlan
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def active_runs(context: Context, pipeline: str, kinds: Iterable[str]) -> list[str]:
-    """The DAGs of these kinds that have an active run."""
+    """Return the ids of those DAGs of a pipeline that have an active run, among DAGs of these kinds."""
     dag_ids = [f"{pipeline}_{kind}" for kind in kinds]
     return [dag_id for dag_id in dag_ids if context["ti"].get_dr_count(dag_id=dag_id, states=ACTIVE_STATES)]
 
@@ -29,7 +29,7 @@ def active_runs(context: Context, pipeline: str, kinds: Iterable[str]) -> list[s
 class PurgeOperator(BaseOperator):
     """Deletes the records of repartition topics that are counted and verified. Skipped when there are none.
 
-    Not beside a deployment: that compares with what the state store held a while ago.
+    It is also skipped during a deployment, which compares with what the state store held a while ago.
     """
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
@@ -37,10 +37,11 @@ class PurgeOperator(BaseOperator):
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, dict[str, int]]:
+        """Delete, and return the offset up to which each partition of each topic was purged."""
         from streamplan.maintenance.purge import purge
 
         if busy := active_runs(context, self.pipeline, ("deploy", "reset", "repartition")):
-            raise AirflowSkipException(f"{', '.join(busy)} at work: the next run purges")
+            raise AirflowSkipException(f"{', '.join(busy)} is active: the next run purges")
         purged = purge(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         if not purged.until:
             raise AirflowSkipException(purged.line)
@@ -52,13 +53,17 @@ class PurgeOperator(BaseOperator):
 
 
 class PlanResetOperator(BaseOperator):
-    """Shows what a reset would delete, for a person to approve. Refuses while the application runs; deletes nothing."""
+    """Shows what a reset would delete, for a person to approve. It deletes nothing.
+
+    It refuses while the application runs.
+    """
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Return the plan: as text, and as the task ``apply`` reads it."""
         from streamplan.maintenance.reset import observe_reset
 
         try:
@@ -69,14 +74,14 @@ class PlanResetOperator(BaseOperator):
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
             )
         except Refused as error:
-            self.log.error("%s", error)  # the reason in a line, above the traceback
+            self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error
         self.log.info("%s", plan.text)
         return {"text": plan.text, "plan": plan.written()}
 
 
 class ResetOperator(BaseOperator):
-    """Deletes what was approved, and creates the internal topics again."""
+    """Deletes what a person has approved, and creates the internal topics again."""
 
     def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -84,6 +89,7 @@ class ResetOperator(BaseOperator):
         self.plan_task_id = plan_task_id
 
     def execute(self, context: Context) -> None:
+        """Carry out the plan that was approved."""
         from streamplan.maintenance.reset import apply_reset
 
         try:
@@ -96,32 +102,33 @@ class ResetOperator(BaseOperator):
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
             )
         except Refused as error:
-            self.log.error("%s", error)  # the reason in a line, above the traceback
+            self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error
 
 
-class PlanMoveOperator(BaseOperator):
-    """Shows what moving to another number of partitions does, for a person to approve. Changes nothing."""
+class PlanRepartitionOperator(BaseOperator):
+    """Shows which records would move to a topic with more partitions, for a person to approve. It changes nothing."""
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Return the plan: as text, and as the task ``apply`` reads it."""
         from streamplan.maintenance.repartition import Move
 
         move = Move(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         try:
             plan = move.observe(runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
-            self.log.error("%s", error)  # the reason in a line, above the traceback
+            self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error
         self.log.info("%s", plan.text)
         return {"text": plan.text, "plan": plan.written()}
 
 
-class MoveOperator(BaseOperator):
-    """Moves what was approved. A run that died halfway is completed by the next one."""
+class RepartitionOperator(BaseOperator):
+    """Moves the records that a person has approved. The next run completes a run that died halfway."""
 
     def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -129,6 +136,7 @@ class MoveOperator(BaseOperator):
         self.plan_task_id = plan_task_id
 
     def execute(self, context: Context) -> None:
+        """Carry out the plan that was approved."""
         from streamplan.maintenance.repartition import Move
 
         move = Move(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
@@ -136,5 +144,5 @@ class MoveOperator(BaseOperator):
         try:
             move.apply(approved, say=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
-            self.log.error("%s", error)  # the reason in a line, above the traceback
+            self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error

@@ -1,15 +1,15 @@
-"""Telling people of a check's outcome when it changes, through Airflow's notifiers: Slack, e-mail, webhooks."""
+"""Notifies people when the outcome of a check changes, through Airflow's notifiers: Slack, e-mail, webhooks."""
 
 from __future__ import annotations
 
 import copy
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.files import ReportPaths, write_atomically
 from streamplan.reports.results import read_latest
 from streamplan.settings import Settings
 
@@ -22,11 +22,12 @@ Notifier = Callable[[Any], None]
 log = logging.getLogger(__name__)
 
 
-class Announcement:
-    """A callback for success and failure of a check's task. Once per change of state, not once per run.
+class OutcomeNotification:
+    """A callback for success and failure of a check's task. It notifies once per change, not once per run.
 
-    Each notifier finds in its templates ``check``: ``pipeline``, ``check``, ``outcome``, ``before`` (the one that it
-    was told last), ``reason``, ``at``, ``data_docs``. A check that passes for the first time is no news.
+    The templates of a notifier can use ``check`` with ``pipeline``, ``check``, ``outcome``, ``before`` (the outcome
+    that this notifier was given last), ``reason``, ``at`` and ``data_docs``. A check that passes for the first time
+    is no news. A notifier that raises an error is called again after the next run.
     """
 
     def __init__(self, pipeline: str, check: str, notifiers: Sequence[Notifier]) -> None:
@@ -35,26 +36,27 @@ class Announcement:
         self.notifiers = tuple(notifiers)
 
     def __call__(self, context: Context) -> None:
+        """Call each notifier whose last outcome is another one than that of the check's last result."""
         reports = Settings.from_environment().reports
         result = read_latest(reports, self.pipeline).get(self.check)
         if result is None:
             return  # the task failed before it had looked
-        file = reports / self.pipeline / "announced" / f"{self.check}.json"
-        told: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+        file = ReportPaths(reports, self.pipeline).notification(self.check)
+        last_outcomes: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
         for number, notifier in enumerate(self.notifiers):
-            before = told.get(str(number), str(Outcome.PASSED))
+            before = last_outcomes.get(str(number), str(Outcome.PASSED))
             if result.outcome == before:
                 continue
             try:
-                copy.deepcopy(notifier)({**context, "check": _shown(result, before)})  # it renders itself in place
+                copy.deepcopy(notifier)({**context, "check": _template_values(result, before)})  # it renders itself
             except Exception:  # a notifier is anybody's code: whatever it raises must not turn a check red
-                log.exception("%s was not told: it is tried again after the next run", notifier)
+                log.exception("The notifier %s failed. It is called again after the next run.", notifier)
             else:
-                told[str(number)] = str(result.outcome)
-                _write(file, told)
+                last_outcomes[str(number)] = str(result.outcome)
+                write_atomically(file, json.dumps(last_outcomes))
 
 
-def _shown(result: CheckResult, before: str) -> dict[str, str | None]:
+def _template_values(result: CheckResult, before: str) -> dict[str, str | None]:
     return {
         "pipeline": result.pipeline,
         "check": result.check,
@@ -64,10 +66,3 @@ def _shown(result: CheckResult, before: str) -> dict[str, str | None]:
         "at": result.at,
         "data_docs": result.data_docs,
     }
-
-
-def _write(file: Path, told: Mapping[str, str]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(told))
-    part.replace(file)

@@ -1,12 +1,13 @@
-"""A long process, supervised: started by the worker, watched by the triggerer, restarted by Airflow's retries.
+"""A supervised process: the worker starts it, the triggerer watches it, and Airflow's retries restart it.
 
-It holds no worker slot, survives restarts of Airflow's processes, and ends when its run is stopped in the UI.
-The triggerer watches pids, so it must see the worker's processes (one machine, or one PID namespace); and so should the
-API server, which stops them when nobody watches (see strays).
+The process holds no worker slot, survives restarts of Airflow's processes, and ends when its run is stopped in Airflow.
+The triggerer watches process ids, so it must see the worker's processes: both run on one machine or in one PID
+namespace. So should the API server, which stops processes that nobody watches (see ``orphan_listener``).
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -24,6 +25,7 @@ from streamplan import processes
 from streamplan.airflow.connections import SPARK_CONNECTION, brokers, connection
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
+from streamplan.files import write_atomically
 from streamplan.jobs import EX_CONFIG
 from streamplan.processes import Owner
 from streamplan.registry import pipeline_named
@@ -35,27 +37,39 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 DEADLINE_SECONDS = 300.0
+"""The part of a deadline that does not depend on the number of records."""
+
 RECORDS_PER_SECOND = 5_000
-"""Far below what producer and aggregator do; only deadlines are reckoned with it."""
+"""Deadlines are computed with this rate. Producer and aggregator are far faster."""
 
 _TAIL_LINES = 20
+"""The error of a process that ended shows so many last lines of its log."""
 
 # Leaves the exit status in a file: the triggerer that reads it is not the parent of the process.
 _WRAPPER = '"$@"; status=$?; echo $status > "$0.part" && mv "$0.part" "$0"; exit $status'
 
 
 def seconds_for(records: int, rate: int = 0) -> float:
-    """How long so many records may take; ``rate`` is the limit in records a second that was asked for, 0 for none."""
+    """Return how many seconds so many records may take.
+
+    Args:
+        records: The number of records.
+        rate: The limit that was asked for, in records a second; 0 for none.
+    """
     return DEADLINE_SECONDS + records / min(rate or RECORDS_PER_SECOND, RECORDS_PER_SECOND)
 
 
 class SupervisedJobOperator(BaseOperator):
     """Runs :meth:`command` as a process in a process group of its own and defers until it has ended.
 
-    Exit status 0 is success when nothing is :meth:`unfinished`, 78 a failure without retry, anything else (a kill too)
-    a failure that Airflow retries.
-    ``job`` names the process in the deployment's ``run/``: while one of that name is alive no second is started. One
-    that this dag run started is watched on; one that another left behind is stopped first, for it does other work.
+    Exit status 0 is a success when nothing is :meth:`unfinished`. Status 78 is a failure without a retry. Airflow
+    retries after any other status, and after a kill.
+
+    Attributes:
+        job: The name of the process in the deployment's directory ``run/``. While a process of this name is alive, no
+            second one is started. The operator goes on to watch a process that this DAG run started. It stops a process
+            that another DAG run left behind, because that one does other work.
+        poll_seconds: How often the triggerer looks whether the process is alive.
     """
 
     def __init__(self, *, job: str, poll_seconds: float = 0.5, **kwargs: Any) -> None:
@@ -64,31 +78,34 @@ class SupervisedJobOperator(BaseOperator):
         self.poll_seconds = poll_seconds
 
     def command(self, context: Context, settings: Settings) -> list[str]:
-        """The program and its arguments."""
+        """Return the program and its arguments."""
         raise NotImplementedError
 
     def unfinished(self, context: Context) -> str:
-        """What is left to do after exit status 0, for a retry to go on with; empty when the job is done.
+        """Say what is left to do after exit status 0; a retry goes on with it. Empty when the job is done.
 
-        Our jobs end with 0 when a signal stops them, too, and a signal may come from anybody.
+        Our jobs also end with status 0 when a signal stops them, and anybody may have sent the signal.
         """
         return ""
 
     def execute(self, context: Context) -> None:
+        """Start the process, unless this DAG run has started it already, and defer."""
         settings = Settings.from_environment()
         owner = Owner(context["ti"].dag_id, context["ti"].run_id)
         process = processes.find(settings.run, self.job)
         if process is not None and process.owner == owner:
-            self.log.info("%s is alive already (pid %d): watching it", self.job, process.pid)
+            self.log.info("%s (pid %d) is alive already. It is watched again.", self.job, process.pid)
         else:
             if process is not None:
-                self.log.warning("%s of an earlier run is still alive (pid %d): stopping it", self.job, process.pid)
+                self.log.warning(
+                    "%s (pid %d) of an earlier run is still alive. It is stopped first.", self.job, process.pid
+                )
                 processes.stop(process, grace_seconds=GRACE_SECONDS)
             try:
                 process = self._start(context, settings, owner)
             except Refused as error:
                 raise AirflowFailException(str(error)) from error
-            self.log.info("%s runs as pid %d; its log is %s", self.job, process.pid, self._log_file(settings))
+            self.log.info("%s runs as pid %d. Its log is %s", self.job, process.pid, self._log_file(settings))
         context["task_state_store"].set(
             "process", {"pid": process.pid, "started": process.started}, retention=NEVER_EXPIRE
         )
@@ -105,21 +122,30 @@ class SupervisedJobOperator(BaseOperator):
         )
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
-        """Called when the process has ended."""
+        """Decide on the outcome of the task when the process has ended.
+
+        Args:
+            context: The context of the task.
+            event: The event of :class:`ProcessTrigger`.
+
+        Raises:
+            AirflowFailException: The job refused (status 78): a retry would not help.
+            AirflowException: The process ended before it was done: Airflow restarts it by a retry.
+        """
         log_file = self._log_file(Settings.from_environment())
         status = event["status"]
-        left = self.unfinished(context) if status == 0 else ""
-        if status == 0 and not left:
-            self.log.info("%s is done; its log is %s", self.job, log_file)
+        remaining = self.unfinished(context) if status == 0 else ""
+        if status == 0 and not remaining:
+            self.log.info("%s is done. Its log is %s", self.job, log_file)
             return
-        how = "was killed" if status is None else f"ended with exit status {status}"
-        if left:
-            how += f", but {left}"
-        message = f"{self.job} {how}. Its log is {log_file} and ends:\n{_tail(log_file)}"
+        ending = "was killed" if status is None else f"ended with exit status {status}"
+        if remaining:
+            ending += f", but {remaining}"
+        message = f"{self.job} {ending}. Its log is {log_file} and ends:\n{_tail(log_file)}"
         raise AirflowFailException(message) if status == EX_CONFIG else AirflowException(message)
 
     def on_kill(self) -> None:
-        """Called while the task runs on a worker; once it is deferred the trigger's own is."""
+        """Stop the process. Airflow calls this while a worker runs the task, and the trigger's while it is deferred."""
         process = processes.find(Settings.from_environment().run, self.job)
         if process is not None:
             processes.stop(process, grace_seconds=GRACE_SECONDS)
@@ -145,10 +171,10 @@ class SupervisedJobOperator(BaseOperator):
 
 
 class ProducerOperator(SupervisedJobOperator):
-    """The producer of a pipeline's test data, as far as the task ``plan`` says.
+    """Runs the producer of a pipeline's test data, up to the record that the task ``plan`` decided.
 
-    What has an end has a deadline, too, for a deployment waits for it: a producer that fails later than
-    :func:`seconds_for` after the run began is not tried again. One that is alive goes on.
+    A deployment waits for a producer with an end, so such a producer has a deadline: when it fails later than
+    :func:`seconds_for` after the run began, it is not tried again. A producer that is alive goes on.
     """
 
     def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
@@ -157,6 +183,7 @@ class ProducerOperator(SupervisedJobOperator):
         self.plan_task_id = plan_task_id
 
     def command(self, context: Context, settings: Settings) -> list[str]:
+        """Return the call of ``jobs/producer.py``."""
         plan = context["ti"].xcom_pull(task_ids=self.plan_task_id)
         extent = ["--endless"] if plan["until"] is None else ["--until", str(plan["until"])]
         rate = ["--rate", str(plan["rate"])] if plan["rate"] else []
@@ -166,24 +193,26 @@ class ProducerOperator(SupervisedJobOperator):
         ]
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
+        """Decide on the outcome; beyond the deadline there is no further try."""
         try:
             super().resume(context, event)
         except AirflowFailException:
             raise
         except AirflowException as error:
             plan = context["ti"].xcom_pull(task_ids=self.plan_task_id)
-            began = context["dag_run"].start_date
-            if plan["until"] is None or began is None:
+            started_at = context["dag_run"].start_date
+            if plan["until"] is None or started_at is None:
                 raise
             seconds = seconds_for(plan["until"] - plan["first"], plan["rate"])
-            if time.time() < began.timestamp() + seconds:
+            if time.time() < started_at.timestamp() + seconds:
                 raise
             raise AirflowFailException(
-                f"Not tried again, for it was to be done within {seconds:.0f} s. "
-                f"Mend what the log tells and clear this task: it goes on where the topic ends. {error}"
+                f"There is no further try, because the producer had to be done within {seconds:.0f} s. "
+                f"Correct what its log says, then clear this task: it goes on where the topic ends. {error}"
             ) from error
 
     def unfinished(self, context: Context) -> str:
+        """Say which records are missing in the topic."""
         from streamplan.kafka.test_data import next_number
 
         until = context["ti"].xcom_pull(task_ids=self.plan_task_id)["until"]
@@ -194,13 +223,14 @@ class ProducerOperator(SupervisedJobOperator):
 
 
 class AggregatorOperator(SupervisedJobOperator):
-    """The streaming aggregator of a pipeline, submitted to the Spark of the connection ``spark_default``."""
+    """Runs the streaming aggregator of a pipeline on the Spark of the connection ``spark_default``."""
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(job=f"{pipeline}-aggregator", **kwargs)
         self.pipeline = pipeline
 
     def command(self, context: Context, settings: Settings) -> list[str]:
+        """Return the call of spark-submit."""
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers())]
         arguments += ["--checkpoints", settings.checkpoints]
         arguments += ["--heartbeat", str(status_file(settings.reports, self.pipeline))]
@@ -209,16 +239,21 @@ class AggregatorOperator(SupervisedJobOperator):
         return hook._build_spark_submit_command(job_file("aggregator.py"))
 
     def unfinished(self, context: Context) -> str:
+        """Say that an aggregator never ends by itself."""
         return "it was to go on without end"
 
 
 def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances: int | None = None) -> SparkSubmitHook:
-    """The Spark provider's hook: it resolves the connection and builds the spark-submit call.
+    """Make the Spark provider's hook, which reads the connection and builds the call of spark-submit.
 
-    ``instances``  executors of one core each; cores of the cluster beyond them stay free. A master that is no cluster
-                   takes no notice of it.
+    Args:
+        settings: The directories of the deployment.
+        name: The name of the Spark application.
+        arguments: The arguments of the job.
+        instances: The number of executors, of one core each. Other cores of the cluster stay free. A local master
+            ignores it.
     """
-    master = connection(SPARK_CONNECTION).host or ""  # the hook takes yarn for a connection that is missing
+    master = connection(SPARK_CONNECTION).host or ""  # without a connection the hook would take yarn
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
     return SparkSubmitHook(
         conn_id=SPARK_CONNECTION,
@@ -234,7 +269,7 @@ def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances
 
 
 def job_file(name: str) -> str:
-    """The path of a file in ``jobs/``."""
+    """Return the path of a file in ``jobs/``."""
     return str(PROJECT / "jobs" / name)
 
 
@@ -248,19 +283,19 @@ def job_environment() -> dict[str, str]:
 
 
 def _zipped_package(settings: Settings) -> Path:
-    """The package as a zip for ``--py-files``, so that executors elsewhere run the code of this driver."""
+    """Write the package as a zip for ``--py-files``, so that executors on other hosts run the code of this driver."""
     target = settings.run / "streamplan.zip"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{os.getpid()}-{target.name}")
     package = PROJECT / "plugins" / "streamplan"
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(package.rglob("*.py")):
             archive.write(file, file.relative_to(package.parent))
-    part.replace(target)
+    write_atomically(target, content.getvalue())
     return target
 
 
 def _tail(log_file: Path) -> str:
+    """Return the last lines of a log."""
     try:
         lines = log_file.read_text(errors="replace").splitlines()
     except FileNotFoundError:

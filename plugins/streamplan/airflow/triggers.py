@@ -1,4 +1,4 @@
-"""What the triggerer waits for: the end of a supervised process, and positions that reach an end."""
+"""The triggers: one waits for the end of a supervised process, one for a consumer group to reach an end."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from streamplan.airflow.connections import brokers_in_trigger
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 
 GRACE_SECONDS = 20.0
+"""A process that is stopped has so long to end by itself."""
 
 SETTLE_SECONDS = 3.0
 """No trigger fires sooner. The worker reports a deferred task a moment after it was deferred (at most
-``workers.min_heartbeat_interval``); were it resumed by then, the scheduler would take that report for the end of the
-resumed one and fail it."""
+``workers.min_heartbeat_interval``). If the task were resumed by then, the scheduler would take that report for the end
+of the resumed task and fail it."""
+
+STALLED_SECONDS = 300.0
+"""An aggregator that commits nothing for so long will not commit any more. One that starts needs less."""
 
 
 class ProcessTrigger(BaseTrigger):
-    """Fires when a supervised process has ended, with its exit status; ends the process when the task is stopped.
+    """Fires when a supervised process has ended. When the task is stopped, the trigger stops the process.
 
-    The event is ``{"status": int | None}``, None for a process that was killed. The process is known by pid and
-    start time: a restarted triggerer goes on watching the same one.
+    The event is ``{"status": int | None}``: the exit status, None for a process that was killed. The process is known
+    by its id and its start time, so that a triggerer that was restarted watches the same process.
     """
 
     def __init__(
@@ -41,43 +45,44 @@ class ProcessTrigger(BaseTrigger):
         self.poll_seconds = poll_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
         fields = ("name", "pid", "started", "run_dir", "status_file", "poll_seconds")
         return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     @property
     def process(self) -> processes.ProcessRef:
+        """The process that is watched."""
         return processes.ProcessRef(self.name, self.pid, self.started, Path(self.run_dir) / f"{self.name}.json")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait until the process has ended."""
         await asyncio.sleep(SETTLE_SECONDS)
         while processes.is_alive(self.process):
             await asyncio.sleep(self.poll_seconds)
-        # It may have been killed alone. A run that is stopped between two tries has no trigger: leave nothing to it.
+        # Perhaps the process was killed without its children. They would survive a run that is stopped between two
+        # tries, because such a run has no trigger.
         await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
         yield TriggerEvent({"status": read_status(Path(self.status_file))})
 
     async def on_kill(self) -> None:
-        """Called when a person stops, clears or deletes the run; not when the triggerer restarts."""
+        """Stop the process. Airflow calls this when a person stops, clears or deletes the run, not at a restart."""
         await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
 
 
 def read_status(file: Path) -> int | None:
-    """The exit status that the wrapper of a supervised process left; None when it was killed before it could."""
+    """Return the exit status that the wrapper of a supervised process wrote; None when it was killed before."""
     try:
         return int(file.read_text())
     except FileNotFoundError:
         return None
 
 
-STALLED_SECONDS = 300.0
-"""An aggregator that starts needs less; one that commits nothing for so long is not going to."""
-
-
 class ProcessedTrigger(BaseTrigger):
     """Fires when a consumer group's positions have reached ``targets``, or when that took too long.
 
-    ``targets`` is ``{topic: {partition: offset}}``. Topics are looked at in their order: an internal topic's own
-    target is its end once the topics before it are processed. The event is ``{"processed": bool, "state": str}``.
+    ``targets`` is ``{topic: {partition: offset}}``. The topics are waited for in their order. An internal topic has no
+    target of its own (None): its target is its end once the topics before it are processed. The event is
+    ``{"processed": bool, "state": str}``.
     """
 
     def __init__(
@@ -100,10 +105,12 @@ class ProcessedTrigger(BaseTrigger):
         self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
         fields = ("group", "targets", "job", "run_dir", "deadline")
         return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Ask Kafka for the positions until they have reached the targets."""
         from streamplan.kafka.cluster import KafkaCluster
 
         await asyncio.sleep(SETTLE_SECONDS)
@@ -116,7 +123,7 @@ class ProcessedTrigger(BaseTrigger):
                 try:
                     if target is None:
                         offsets = await asyncio.to_thread(cluster.offsets, topic)
-                        target = {partition: found.last_stable for partition, found in offsets.items()}
+                        target = {partition: end.last_stable for partition, end in offsets.items()}
                     positions = await asyncio.to_thread(cluster.positions, self.group, topic)
                     before = behind
                     behind = sum(max(0, end - positions.get(partition, 0)) for partition, end in target.items())

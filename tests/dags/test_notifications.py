@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier
-from streamplan.airflow.notifications import Announcement
+from streamplan.airflow.notifications import OutcomeNotification
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.reports.results import write_result
 from streamplan.settings import Settings
@@ -38,7 +38,7 @@ TEMPLATE = "{{ check.pipeline }}/{{ check.check }} {{ check.before }} > {{ check
 def run(home: Path) -> Callable[..., list[str]]:
     """One look after the other, each followed by the callback; returns what was told."""
     TOLD.clear()
-    announcement = Announcement("orders", "totals", [Spoken(TEMPLATE)])
+    announcement = OutcomeNotification("orders", "totals", [Spoken(TEMPLATE)])
     reports = Settings.from_environment().reports
 
     def run(*outcomes: Outcome) -> list[str]:
@@ -79,7 +79,7 @@ def test_a_notifier_that_fails_is_asked_again_and_keeps_no_other_from_being_told
         if len(calls) == 1:
             raise ConnectionError("no route")
 
-    announcement = Announcement("orders", "lag", [fails, Spoken("{{ check.outcome }}")])
+    announcement = OutcomeNotification("orders", "lag", [fails, Spoken("{{ check.outcome }}")])
     for _ in range(3):
         result = CheckResult("orders", "lag", FAILED, "stalled", "2026-01-01T00:00:00+00:00", ())
         write_result(Settings.from_environment().reports, result)

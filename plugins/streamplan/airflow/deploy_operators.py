@@ -1,0 +1,121 @@
+"""The tasks of a deployment besides the supervised jobs and the checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from streamplan.airflow.connections import brokers
+from streamplan.airflow.supervised_job import seconds_for
+from streamplan.airflow.triggers import ProcessedTrigger
+from streamplan.errors import Refused
+from streamplan.registry import pipeline_named
+from streamplan.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+ACTIVE_STATES = ["queued", "running"]
+"""The states of a DAG run that has not ended."""
+
+
+class TopicsOperator(BaseOperator):
+    """Creates the topics of a pipeline, or refuses and lists every difference from the declaration."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Log the plan, then carry it out."""
+        from streamplan.kafka.topics import apply_topics
+
+        try:
+            plan = apply_topics(brokers(), pipeline_named(self.pipeline), show=self.log.info)
+        except Refused as error:
+            raise AirflowFailException(str(error)) from error
+        return {"created": len(plan.create), "agreed": len(plan.agree)}
+
+
+class PlanProductionOperator(BaseOperator):
+    """Decides which record numbers this run writes, once for all tries of ``produce``."""
+
+    template_fields = ("records", "rate")
+
+    def __init__(self, *, pipeline: str, records: Any, rate: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.records = records
+        self.rate = rate
+
+    def execute(self, context: Context) -> dict[str, int | None]:
+        """Return the first number, the number to stop before (None: without end), and the rate in records a second."""
+        from streamplan.kafka.test_data import next_number
+
+        first = next_number(pipeline_named(self.pipeline), brokers())
+        until = None if self.records is None else first + int(self.records)
+        self.log.info("Records %s to %s", f"{first:,}", "without end" if until is None else f"{until - 1:,}")
+        return {"first": first, "until": until, "rate": int(self.rate or 0)}
+
+
+class EnsureDagRunOperator(TriggerDagRunOperator):
+    """Triggers a run of a DAG, unless one is active. It does not wait for the run."""
+
+    def execute(self, context: Context) -> None:
+        """Count the active runs, and trigger one where there is none."""
+        active = context["ti"].get_dr_count(dag_id=self.trigger_dag_id, states=ACTIVE_STATES)
+        if active:
+            self.log.info("%s has an active run, which goes on.", self.trigger_dag_id)
+            return
+        super().execute(context)
+
+
+class ProcessedOperator(BaseOperator):
+    """Waits until the aggregator has processed all records that the topics had when this task began."""
+
+    template_fields = ("records",)
+
+    def __init__(self, *, pipeline: str, records: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.records = records
+
+    def execute(self, context: Context) -> None:
+        """Read the ends of the topics, and defer until the consumer group's positions have reached them."""
+        from streamplan.kafka.cluster import KafkaCluster
+
+        pipeline = pipeline_named(self.pipeline)
+        topology = pipeline.topology
+        cluster = KafkaCluster(brokers())
+        targets: dict[str, Mapping[str, int] | None] = {
+            topic: {str(partition): offsets.last_stable for partition, offsets in cluster.offsets(topic).items()}
+            for topic in topology.source_topics
+        }
+        targets |= {topology.decorate(topic.name): None for topic in topology.repartition_topics}
+        seconds = seconds_for(int(self.records or 0))
+        group = topology.application_id
+        self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
+        self.defer(
+            trigger=ProcessedTrigger(
+                group=group,
+                targets=targets,
+                job=f"{self.pipeline}-aggregator",
+                run_dir=str(Settings.from_environment().run),
+                deadline=time.time() + seconds,
+            ),
+            method_name="resume",
+        )
+
+    def resume(self, context: Context, event: Mapping[str, Any]) -> None:
+        """End the task with what :class:`ProcessedTrigger` saw."""
+        if not event["processed"]:
+            raise AirflowException(
+                f"{self.pipeline}: expected all records processed by now, observed {event['state']}. "
+                f"Look at the run of {self.pipeline}_aggregator and its log."
+            )
+        self.log.info("All records are processed.")
