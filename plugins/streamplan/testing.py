@@ -1,14 +1,14 @@
 """For users' tests: an application is well, or the test fails with every wrong row.
 
-In pytest, behind whatever starts the application and gives it records::
+Start the application and give it records; then, in pytest::
 
     from streamplan.testing import assert_healthy
 
     def test_topics_are_right(brokers):
         assert_healthy(brokers, "my-app", topology=Path("my-app.txt").read_text())
 
-``CouldNotLook`` is raised as it is, so that it is not taken for a failed assertion: brokers away, no such application,
-nothing there yet. To wait until there is something is the test's own business.
+``CouldNotLook`` is no failed assertion: Kafka does not answer, there is no such application, or there is nothing to
+look at yet. The test itself has to wait until there is something.
 """
 
 from __future__ import annotations

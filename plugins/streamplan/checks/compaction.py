@@ -1,4 +1,4 @@
-"""Compaction: is it the policy that the store needs, and does it happen?"""
+"""Compaction: does each changelog have the policy that its store needs, and does compaction happen?"""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, same_value, words
 
 CLEANER_DEADLINE = Deadline(seconds=60.0, interval=5.0)
-"""The cleaner wakes every ``log.cleaner.backoff.ms`` (15 s): what is due is overdue when it is still due after this."""
+"""The cleaner wakes every ``log.cleaner.backoff.ms`` (15 s). What is still due after this time is overdue."""
 
 CONFIGS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes", "min.compaction.lag.ms"})
-"""Configs of the topics it looks at that are this check's; the others are the check `topics`'s."""
+"""The configs of compacted topics that belong to this check. The others belong to the check `topics`."""
 
 MINIMA = frozenset({"retention.ms", "min.compaction.lag.ms"})
-"""Of these more is as good (``InternalTopicManager.validateCleanupPolicyFor…Changelogs``); -1 is for ever."""
+"""Of these a greater value is as good (``InternalTopicManager.validateCleanupPolicyFor…Changelogs``). -1: for ever."""
 
-_OTHERWISE = {
+_CONSEQUENCES = {
     "cleanup.policy": "another policy loses what a restore needs, or keeps what nobody does; kafka-configs sets it",
     "retention.ms": "windows that are still open can be deleted; kafka-configs sets it",
     "retention.bytes": "windows that are still open can be deleted; kafka-configs sets it",
@@ -36,7 +36,7 @@ _STOPPED = "has the log cleaner stopped? The leader's log-cleaner.log tells; unc
 
 
 def is_compacted(spec: TopicSpec) -> bool:
-    """Changelogs, and topics that were declared to be tables."""
+    """Whether a topic is a changelog, or was declared to be a table."""
     compacted = "compact" in words(spec.configs.get("cleanup.policy", ""))
     return spec.role is TopicRole.CHANGELOG or (spec.role is TopicRole.SOURCE and compacted)
 
@@ -48,9 +48,8 @@ class CompactionCheck(Check):
     name = "compaction"
     title = "Changelog compaction"
     healthy = (
-        "Every changelog has the cleanup policy that its store needs, a table's topic is compacted, and superseded"
-        " records go when the topic's own configs say so: those outside the active segment, once they are more than"
-        " min.cleanable.dirty.ratio of it or older than max.compaction.lag.ms."
+        "Every changelog has the cleanup policy that its store needs, the topic of a table is compacted, and Kafka"
+        " removes superseded records when min.cleanable.dirty.ratio and max.compaction.lag.ms of the topic say so."
     )
     every_minutes = 60
 
@@ -86,11 +85,11 @@ class CompactionCheck(Check):
             configs = list(_configs(topic, expected))
             rows += configs
             offsets = cluster.offsets(spec.name)
-            if any(found.high_watermark for found in offsets.values()):
+            if any(partition.high_watermark for partition in offsets.values()):
                 written = True
                 if "compact" in words(expected["cleanup.policy"]) and configs[0].agrees:
                     most = max(application.limits.scanned_records // len(offsets), 1)
-                    rows += _piles(cluster, topic, sorted(offsets), most, self.deadline, self.now)
+                    rows += _backlogs(cluster, topic, sorted(offsets), most, self.deadline, self.now)
         if not written and all(row.agrees for row in rows):
             listed = ", ".join(observed)
             raise CouldNotLook(f"the compaction of {listed}", expected="at least 1 record", observed="none")
@@ -98,7 +97,7 @@ class CompactionCheck(Check):
 
 
 def _expected(application: Application, cluster: Cluster, spec: TopicSpec, topic: ObservedTopic) -> Mapping[str, str]:
-    """Of :data:`CONFIGS`, the policy first."""
+    """Return the expected values of :data:`CONFIGS`, the policy first."""
     if application.declared:
         policy = spec.configs["cleanup.policy"]
         declared = {config: value for config, value in spec.configs.items() if config in CONFIGS}
@@ -111,17 +110,17 @@ def _expected(application: Application, cluster: Cluster, spec: TopicSpec, topic
 
 def _configs(topic: ObservedTopic, expected: Mapping[str, str]) -> Iterable[Observation]:
     for config, value in expected.items():
-        found = topic.configs.get(config, "not set")
+        observed = topic.configs.get(config, "not set")
         subject = f"{topic.name}: {config}"
         if config in MINIMA:
             value = f"at least {value}"
-            agrees = found == "-1" or (found != "not set" and int(found) >= int(expected[config]))
+            agrees = observed == "-1" or (observed != "not set" and int(observed) >= int(expected[config]))
         else:
-            agrees = same_value(found, value)
-        yield Observation(subject, value, value if agrees else found, "" if agrees else _OTHERWISE[config])
+            agrees = same_value(observed, value)
+        yield Observation(subject, value, value if agrees else observed, "" if agrees else _CONSEQUENCES[config])
 
 
-def _piles(
+def _backlogs(
     cluster: Cluster,
     topic: ObservedTopic,
     partitions: Sequence[int],
@@ -129,55 +128,55 @@ def _piles(
     deadline: Deadline,
     now: Callable[[], float],
 ) -> Iterable[Observation]:
-    """Of each partition the first ``most`` records: the oldest are what must have been compacted."""
+    """Read the first ``most`` records of each partition: the oldest ones must have been compacted."""
     rules = CompactionRules.of(topic.configs)
-    piles: dict[int, CleanerBacklog] = {}
+    backlogs: dict[int, CleanerBacklog] = {}
     complete: dict[int, bool] = {}
     for partition in partitions:
         columns = attempt(partial(_read, cluster, topic.name, partition, most))
-        piles[partition] = assess(columns, rules, int(now() * 1000))
+        backlogs[partition] = assess(columns, rules, int(now() * 1000))
         complete[partition] = columns.complete
     # The cleaner may be about to begin, or at work: then what is due becomes less.
-    waiting = {partition for partition, pile in piles.items() if pile.due}
+    waiting = {partition for partition, backlog in backlogs.items() if backlog.due}
     if waiting:
         for _ in deadline.waits():
             for partition in tuple(waiting):
-                pile = piles[partition]
-                left = attempt(partial(_read, cluster, topic.name, partition, most, pile.due_until))
-                if left.superseded_below(pile.due_until) < pile.due:
-                    piles[partition] = replace(pile, due=0, being_cleaned=pile.due)
+                backlog = backlogs[partition]
+                left = attempt(partial(_read, cluster, topic.name, partition, most, backlog.due_until))
+                if left.superseded_below(backlog.due_until) < backlog.due:
+                    backlogs[partition] = replace(backlog, due=0, being_cleaned=backlog.due)
                     waiting.remove(partition)
             if not waiting:
                 break
-    for partition, pile in piles.items():
-        described = _described(pile, rules, complete=complete[partition])
+    for partition, backlog in backlogs.items():
+        described = _described(backlog, rules, complete=complete[partition])
         subject = f"{topic.name}-{partition}: superseded records overdue for compaction ({described})"
-        yield Observation(subject, 0, pile.due, _STOPPED if pile.due else "")
+        yield Observation(subject, 0, backlog.due, _STOPPED if backlog.due else "")
 
 
-def _described(pile: CleanerBacklog, rules: CompactionRules, *, complete: bool) -> str:
-    records = f"{pile.records:,} records" if complete else f"the first {pile.records:,} records"
-    parts = [records, f"{pile.live_keys:,} live keys"]
-    parts += [f"{pile.tombstones:,} tombstones"] if pile.tombstones else []
-    ratio = f"min.cleanable.dirty.ratio={rules.dirty_ratio:g}, at least {pile.dirty_percent}% is dirty"
+def _described(backlog: CleanerBacklog, rules: CompactionRules, *, complete: bool) -> str:
+    records = f"{backlog.records:,} records" if complete else f"the first {backlog.records:,} records"
+    parts = [records, f"{backlog.live_keys:,} live keys"]
+    parts += [f"{backlog.tombstones:,} tombstones"] if backlog.tombstones else []
+    ratio = f"min.cleanable.dirty.ratio={rules.dirty_ratio:g}, at least {backlog.dirty_percent}% is dirty"
     why = {
-        "perhaps in the active segment": pile.active,
-        f"perhaps within min.compaction.lag.ms={rules.min_lag_ms}": pile.lagging,
-        f"perhaps clean enough: {ratio}": pile.clean_enough,
-        "being compacted": pile.being_cleaned,
-        f"overdue below offset {pile.due_until:,}: {ratio}": pile.due,
+        "perhaps in the active segment": backlog.active,
+        f"perhaps within min.compaction.lag.ms={rules.min_lag_ms}": backlog.lagging,
+        f"perhaps clean enough: {ratio}": backlog.clean_enough,
+        "being compacted": backlog.being_cleaned,
+        f"overdue below offset {backlog.due_until:,}: {ratio}": backlog.due,
     }
     kept = [f"{count:,} {reason}" for reason, count in why.items() if count]
-    superseded = f"{pile.superseded:,} superseded"
+    superseded = f"{backlog.superseded:,} superseded"
     parts.append(f"{superseded}: {'; '.join(kept)}" if kept else superseded)
     return ", ".join(parts)
 
 
 def _read(cluster: Cluster, topic: str, partition: int, most: int, until: int | None = None) -> Columns:
-    found = cluster.offsets(topic)[partition]
-    last = found.last_stable if until is None else min(found.last_stable, until)
-    columns = Columns(found.log_start)
-    for batch in cluster.read(topic, {partition: (found.log_start, last)}):
+    offsets = cluster.offsets(topic)[partition]
+    last = offsets.last_stable if until is None else min(offsets.last_stable, until)
+    columns = Columns(offsets.log_start)
+    for batch in cluster.read(topic, {partition: (offsets.log_start, last)}):
         columns.add(batch)
         if len(columns) >= most and batch.offsets[-1] + 1 < last:
             columns.complete = False

@@ -76,8 +76,8 @@ class CopartitioningCheck(Check):
     name = "copartitioning"
     title = "Co-partitioning"
     healthy = (
-        "Topics that are read together, and a store's changelog, have the declared number of partitions, and every"
-        " record of a repartition topic or changelog lies in the partition that murmur2 gives its key."
+        "Topics that are read together, and the changelogs of their stores, have the declared number of partitions, and"
+        " every record of a repartition topic or changelog lies in the partition that murmur2 gives its key."
     )
     every_minutes = 60
     distributed = True

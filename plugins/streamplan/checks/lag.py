@@ -114,8 +114,8 @@ class LagCheck(Check):
     name = "lag"
     title = "Lag and liveness"
     healthy = (
-        "Every stream task has processed all records, or its position moves. No position is missing, beyond the end"
-        " of its partition or before its start; no transaction hangs; and an aggregator that says that it runs does."
+        "Every stream task has processed all records, or its position moves; no position is missing or out of range, no"
+        " transaction hangs, and an aggregator that says it runs sends heartbeats."
     )
 
     aggregator: AggregatorStatus | None = None

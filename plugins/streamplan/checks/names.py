@@ -28,8 +28,8 @@ class NamesCheck(Check):
     name = "names"
     title = "Names and assignment size"
     healthy = (
-        "The names of internal topics and the group's metadata are below 95% of what Kafka takes, and no topic has"
-        " a name that Kafka takes for another's."
+        "The names of internal topics and the group's metadata are below 95% of Kafka's limits, and no topic has a name"
+        " that Kafka takes for the name of another topic."
     )
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:

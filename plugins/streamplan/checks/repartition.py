@@ -40,8 +40,8 @@ class RepartitionCheck(Check):
     name = "repartition"
     title = "Repartition topics fit for use"
     healthy = (
-        "Every repartition topic keeps each record until it is consumed: cleanup.policy=delete, no retention by"
-        " time or size, and as many replicas as the topics the application reads."
+        "Every repartition topic keeps each record until it is consumed: cleanup.policy=delete, no retention by time or"
+        " size, and as many replicas as the topics that the application reads."
     )
 
     def applies_to(self, application: Application) -> NotApplicable | None:

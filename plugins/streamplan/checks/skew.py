@@ -87,8 +87,8 @@ class SkewCheck(Check):
     name = "skew"
     title = "Skew"
     healthy = (
-        "No partition of a topic that is read has more of its records, or of their bytes, than the declared share"
-        " (80% unless declared otherwise): else one stream task has most of the work."
+        "No partition of a topic that is read has more than the declared share (80% by default) of its records or"
+        " bytes, so that no stream task has most of the work."
     )
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:

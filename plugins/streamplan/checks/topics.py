@@ -51,8 +51,8 @@ class TopicsCheck(Check):
     name = "topics"
     title = "Topics as declared"
     healthy = (
-        "Every topic exists with the declared partitions, replicas and configs, and every partition has a leader"
-        " and all of its replicas in sync."
+        "Every topic exists with the declared partitions, replicas and configs, and every partition has a leader and"
+        " all of its replicas in sync."
     )
 
     deadline: Deadline = REPLICA_DEADLINE

@@ -28,8 +28,8 @@ class TotalsCheck(Check):
     name = "totals"
     title = "Totals"
     healthy = (
-        "Every record that was processed has its effect exactly once in what the pipeline holds and writes, or"
-        " stands in the dead-letter topic. Recounted from the input up to the committed positions."
+        "Every record up to the committed positions has its effect exactly once in what the pipeline holds and writes,"
+        " or stands in the dead-letter topic."
     )
     distributed = True
     stores_verified_cut = True

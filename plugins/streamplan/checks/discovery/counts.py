@@ -1,4 +1,4 @@
-"""Counts of an application that is not declared: what a user says of one, completed by what is there."""
+"""Counts of a discovered application: what the user says about a count, completed by what Kafka has."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from streamplan.serdes.serde import KEY_FIELD_TYPES, Serde
 
 @dataclass(frozen=True)
 class CountOf:
-    """Where a count begins, and how a record gets the key by which it is counted.
+    """A count that a user describes.
 
-    ``field``  of the value, which ``value`` declares; None for the record's own key
-    ``store``  None where there is only one that it can be
+    Attributes:
+        source: The topic whose records are counted.
+        field: The field of the value by which records are counted; None for the record's own key.
+        value: The serde of the values; necessary for ``field``.
+        store: The store that holds the counts; None where there is only one possible store.
+
+    Raises:
+        Refused: ``value`` does not declare ``field`` with a type that a key can have.
     """
 
     source: str
@@ -27,12 +33,12 @@ class CountOf:
     def __post_init__(self) -> None:
         if self.field is None:
             return
-        found = self.value.fields.get(self.field) if self.value else None
-        if found not in KEY_FIELD_TYPES:
+        field_type = self.value.fields.get(self.field) if self.value else None
+        if field_type not in KEY_FIELD_TYPES:
             raise Refused(
                 f"the count of {self.source} by {self.field}",
                 expected=f"a declared field of type {', '.join(KEY_FIELD_TYPES)}",
-                observed=f"{self.field} {found}" if found else f"{self.field} is not declared",
+                observed=f"{self.field} {field_type}" if field_type else f"{self.field} is not declared",
                 remedy=f'Declare the fields of the values, as in "{self.field} string, Amount double".',
             )
 
@@ -40,34 +46,50 @@ class CountOf:
 def resolve_aggregation(
     count: CountOf,
     application_id: str,
-    tasks: Iterable[SubtopologyTopics],
+    subtopologies: Iterable[SubtopologyTopics],
     roles: Mapping[str, TopicRole],
     key_types: Mapping[str, str],
 ) -> Aggregation:
-    """With the repartition topic and the changelog that are between the source and the store; or :class:`Refused`."""
-    tasks, subject = tuple(tasks), f"the count of {count.source}"
-    upstream = [one for one in tasks if count.source in one.sources]
+    """Complete a count with the repartition topic and the changelog between its source and its store.
+
+    Args:
+        count: What the user said.
+        application_id: The ``application.id``.
+        subtopologies: The topics of each sub-topology.
+        roles: The role of each topic.
+        key_types: The types of keys, of topics whose keys are not text.
+
+    Raises:
+        Refused: The application does not read the source, there is no such store or more than one, or keys are no text.
+    """
+    subtopologies, subject = tuple(subtopologies), f"the count of {count.source}"
+    upstream = [subtopology for subtopology in subtopologies if count.source in subtopology.sources]
     if not upstream:
-        read = [topic for one in tasks for topic in one.sources if roles[topic] is TopicRole.SOURCE]
-        raise Refused(subject, expected=f"a topic that {application_id} reads: {' or '.join(read) or 'it reads none'}")
-    ways = {
+        sources = [
+            topic for subtopology in subtopologies for topic in subtopology.sources if roles[topic] is TopicRole.SOURCE
+        ]
+        read = " or ".join(sources) or "it reads none"
+        raise Refused(subject, expected=f"a topic that {application_id} reads: {read}")
+    candidates = {
         _store(application_id, changelog): (topic, changelog)
-        for one in tasks
-        for changelog in one.changelogs
-        for topic in one.sources
-        if roles[topic] is TopicRole.REPARTITION and _leads(upstream[0], one, topic)
+        for subtopology in subtopologies
+        for changelog in subtopology.changelogs
+        for topic in subtopology.sources
+        if roles[topic] is TopicRole.REPARTITION and _leads(upstream[0], subtopology, topic)
     }
     if count.store is not None:
-        ways = {store: way for store, way in ways.items() if store == count.store}
-    if len(ways) != 1:
-        listed = " or ".join(sorted(ways))
+        candidates = {store: topics for store, topics in candidates.items() if store == count.store}
+    if len(candidates) != 1:
+        listed = " or ".join(sorted(candidates))
         raise Refused(
             subject,
             expected="a store behind a repartition topic" + (f", called {count.store}" if count.store else ""),
-            observed=f"{len(ways)} of them" if ways else "none that is known to be",
-            remedy=f"Name the store: {listed}." if ways else "The text of Topology.describe() tells which there are.",
+            observed=f"{len(candidates)} of them" if candidates else "none that is known to be",
+            remedy=f"Name the store: {listed}."
+            if candidates
+            else "The text of Topology.describe() tells which there are.",
         )
-    ((store, (repartition, changelog)),) = ways.items()
+    ((store, (repartition, changelog)),) = candidates.items()
     for topic in (repartition, changelog):
         if key_types.get(topic, "string") != "string":
             raise Refused(subject, expected="keys of text", observed=f"{topic} has keys of type {key_types[topic]}")
@@ -85,7 +107,7 @@ def resolve_aggregation(
 
 
 def _leads(upstream: SubtopologyTopics, downstream: SubtopologyTopics, topic: str) -> bool:
-    """Whether it writes the topic, as far as is known."""
+    """Whether ``upstream`` writes a topic that ``downstream`` reads, as far as is known."""
     return upstream.id is None or (topic in upstream.outputs and topic in downstream.sources)
 
 

@@ -1,9 +1,9 @@
-"""What lies in a partition of a compacted topic, and what the log cleaner must have removed from it by now.
+"""Counts what lies in a partition of a compacted topic, and what Kafka's log cleaner must have removed by now.
 
 What is due follows from the topic's own configs, by the rules of Kafka's ``LogCleanerManager`` and ``LocalLog``
 (``LogSegment.shouldRoll``). The cleaner's checkpoint, the borders of segments, the sizes of batches on disk and the
-markers of transactions cannot be seen from outside, so each rule is turned to the side that never accuses a healthy
-topic; see :func:`assess`.
+markers of transactions cannot be seen from outside. So each rule is applied in favour of the topic: a healthy topic is
+never accused. See :func:`assess`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from itertools import accumulate, pairwise
 from streamplan.checks.framework.cluster import RecordBatch
 
 MOST_COMPRESSION = 10
-"""What is read is uncompressed, and segments and batches are limited by what is stored: at most so much smaller."""
+"""Records are read uncompressed, but limits of segments and batches hold for stored bytes: at most so much smaller."""
 
 RECORD_OVERHEAD = 7
-"""Bytes that a record takes at least beside its key and value (``org.apache.kafka.common.record.DefaultRecord``)."""
+"""The least bytes of a record besides its key and value (``org.apache.kafka.common.record.DefaultRecord``)."""
 
 BATCH_OVERHEAD = 61
-"""Bytes of a batch beside its records, never compressed (``DefaultRecordBatch.RECORD_BATCH_OVERHEAD``)."""
+"""The bytes of a batch besides its records, never compressed (``DefaultRecordBatch.RECORD_BATCH_OVERHEAD``)."""
 
 MARKER_BYTES = 78
-"""Of the batch with which a transaction ends (``ControlRecordType``, ``EndTransactionMarker``)."""
+"""The bytes of the batch that ends a transaction (``ControlRecordType``, ``EndTransactionMarker``)."""
 
 LONG = 3
-"""So many times as long as the cleaner leaves markers a stretch must be to tell how frequent transactions are."""
+"""Records of so many times the time for which the cleaner leaves markers tell how frequent transactions are."""
 
 _FOREVER = 2**63 - 1
 
@@ -38,7 +38,15 @@ _FOREVER = 2**63 - 1
 class CompactionRules:
     """The configs of a compacted topic that decide when a superseded record must go. Bytes are uncompressed.
 
-    ``compression``  so much smaller what is stored may be
+    Attributes:
+        segment_bytes: A segment is closed at this size.
+        segment_ms: A segment is closed at this age.
+        batch_bytes: The greatest size of a batch.
+        dirty_ratio: ``min.cleanable.dirty.ratio``.
+        min_lag_ms: ``min.compaction.lag.ms``.
+        max_lag_ms: ``max.compaction.lag.ms``.
+        delete_retention_ms: ``delete.retention.ms``.
+        compression: Stored bytes may be so many times fewer than those that are read.
     """
 
     segment_bytes: int
@@ -52,7 +60,7 @@ class CompactionRules:
 
     @classmethod
     def of(cls, configs: Mapping[str, str]) -> CompactionRules:
-        """From a topic's effective configs; where one is not shown, Kafka's default."""
+        """Return the rules of a topic with these effective configs. Kafka's default stands for a missing one."""
         max_lag_ms = int(configs.get("max.compaction.lag.ms", _FOREVER))
         compression = 1 if configs.get("compression.type") == "uncompressed" else MOST_COMPRESSION
         return cls(
@@ -71,8 +79,14 @@ class CompactionRules:
 class Columns:
     """The records of a partition in the order of offsets, as columns.
 
-    ``start``     the first offset of the partition, where a record lay before the first that is there
-    ``complete``  whether these are all of its records, or the first of them
+    Attributes:
+        start: The first offset of the partition, where a record may have been before the first one that is there.
+        complete: Whether these are all records of the partition, and not only the first ones.
+        offsets: The offset of each record.
+        timestamps: The timestamp of each record, in ms since the epoch.
+        sizes: The bytes of each record.
+        repetitions: The indexes of the records that supersede an earlier one.
+        tombstones: By key whether its last record is a tombstone.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -82,15 +96,13 @@ class Columns:
         self.timestamps = array("q")
         self.sizes = array("i")
         self.repetitions = array("q")
-        """Indexes of the records that supersede an earlier one."""
         self.tombstones: dict[bytes | None, bool] = {}
-        """By key whether its last record is one."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def add(self, batch: RecordBatch) -> None:
-        """Records that follow those that are here."""
+        """Add records that follow those that are here."""
         keys, values = batch.keys, batch.values
         known, repetitions = self.tombstones, self.repetitions
         for index, (key, value) in enumerate(zip(keys, values, strict=True), len(self)):
@@ -104,24 +116,27 @@ class Columns:
         self.timestamps.extend(batch.timestamps)
 
     def superseded_below(self, until: int) -> int:
-        """Records that another one below the offset ``until`` supersedes."""
+        """Return the number of records that another one below the offset ``until`` supersedes."""
         return bisect_left(self.repetitions, bisect_left(self.offsets, until))
 
 
 @dataclass(frozen=True)
 class CleanerBacklog:
-    """The records of one partition of a compacted topic.
+    """The records of one partition of a compacted topic, and what the log cleaner has to do.
 
-    Superseded ones by what keeps them, where it cannot be ruled out:
+    Superseded records are counted by what may still keep them.
 
-    ``active``        the active segment
-    ``lagging``       ``min.compaction.lag.ms``
-    ``clean_enough``  ``min.cleanable.dirty.ratio``
-    ``due``           nothing: the cleaner must have removed them by now
-    ``being_cleaned`` nothing: they were due, and then became less
-
-    ``due_until``      the offset below which it must have
-    ``dirty_percent``  of what it may clean, at least
+    Attributes:
+        records: The number of records.
+        live_keys: The number of keys whose last record has a value.
+        tombstones: The number of keys whose last record is a tombstone.
+        active: Superseded records that may be in the active segment.
+        lagging: Superseded records that ``min.compaction.lag.ms`` may keep.
+        clean_enough: Superseded records that ``min.cleanable.dirty.ratio`` may keep.
+        due: Superseded records that nothing keeps: the cleaner must have removed them by now.
+        due_until: The offset below which they lie.
+        dirty_percent: At least so much of the cleanable bytes is dirty.
+        being_cleaned: Superseded records that were due, and became fewer meanwhile.
     """
 
     records: int
@@ -137,21 +152,27 @@ class CleanerBacklog:
 
     @property
     def superseded(self) -> int:
+        """The number of all superseded records."""
         return self.active + self.lagging + self.clean_enough + self.due + self.being_cleaned
 
 
 def assess(columns: Columns, rules: CompactionRules, now_ms: int) -> CleanerBacklog:
     """Count what is there, and what is due.
 
-    1. A record has left the active segment, which is never compacted, when a later one is more than ``segment.ms``
-       younger than it, all before it and all that may share its batch (``max.message.bytes``), since a segment is
-       closed between batches; or when more than ``segment.bytes`` follow it.
+    1. The active segment is never compacted. A segment is closed between batches. So a record has left the active
+       segment when a later record is more than ``segment.ms`` younger than the record, than all before it and than all
+       that may share its batch (``max.message.bytes``). It has also left it when more than ``segment.bytes`` follow.
     2. It may be removed when it has been there for ``min.compaction.lag.ms``.
-    3. In what was cleaned each key stands once. So the cleaned part reaches at most to the first repetition of a key,
-       and all after it is dirty. It must be cleaned when its share of the bytes exceeds ``min.cleanable.dirty.ratio``,
-       whatever cannot be seen of them, or when ``max.compaction.lag.ms`` is over.
+    3. In the part that was cleaned, each key stands once. So this part reaches at most to the first repetition of a
+       key, and all after it is dirty. The dirty part must be cleaned when its share of the bytes exceeds
+       ``min.cleanable.dirty.ratio``, whatever cannot be seen of them, or when ``max.compaction.lag.ms`` is over.
 
-    Where only the first records of the partition are known, the same holds: what follows can only be dirty.
+    The same holds where only the first records of the partition are known: what follows can only be dirty.
+
+    Args:
+        columns: The records.
+        rules: The configs of the topic.
+        now_ms: The time, in ms since the epoch.
     """
     log = _Log(columns, rules)
     left = _first_without(len(columns), lambda index: log.has_left_active_segment(index))
@@ -179,12 +200,12 @@ def assess(columns: Columns, rules: CompactionRules, now_ms: int) -> CleanerBack
 
 
 def _first_without(count: int, has: Callable[[int], bool]) -> int:
-    """The first index below ``count`` that has it not, where each that has it comes before all that have not."""
+    """Return the first index below ``count`` for which ``has`` is false; ``has`` must be monotonic."""
     return bisect_left(range(count), True, key=lambda index: not has(index))
 
 
 class _Log:
-    """What can be told of the log on disk: sums and extremes of the columns, each made once."""
+    """What the records tell about the log on disk: sums and extremes of the columns, each computed once."""
 
     def __init__(self, columns: Columns, rules: CompactionRules) -> None:
         self.columns = columns
@@ -196,9 +217,9 @@ class _Log:
         self.newest_from = newest_from
 
     def newest_before_next_batch(self, index: int) -> int:
-        """The latest time of all up to the record and of all that may share its batch.
+        """Return the latest time of all records up to this one and of all that may share its batch.
 
-        The segment's first batch, to which later ones are compared, is no younger.
+        The first batch of the segment, to which Kafka compares later ones, is no younger.
         """
         fitting = bisect_right(self.bytes_before, self.bytes_before[index] + self.rules.batch_bytes) - 1
         return self.newest_until[max(fitting - 1, index)]
@@ -214,11 +235,11 @@ class _Log:
         return self.newest_before_next_batch(index) + self.rules.segment_ms + self.rules.min_lag_ms < now_ms
 
     def least_dirty_share(self, first_dirty: int, closed: int) -> float:
-        """Of the bytes on disk before ``closed`` those from ``first_dirty`` on.
+        """Return the least possible share that the records from ``first_dirty`` on have of the bytes before ``closed``.
 
-        Of what is dirty the least: compressed as far as may be, and as few batches as there can be. Two records with
-        a gap between them are of two batches, and in the gap is a marker or what was aborted: nothing was compacted
-        there. Of what is clean the most: nothing compressed, and each record in a batch of its own.
+        The dirty bytes are the fewest possible: compressed as far as possible, in as few batches as possible. Two
+        records with a gap between them are in two batches; in the gap is a marker, or records that were aborted, since
+        nothing was compacted there. The clean bytes are the most possible: uncompressed, a batch for each record.
         """
         offsets, sums = self.columns.offsets[first_dirty:closed], self.bytes_before
         missing = offsets[-1] - offsets[0] + 1 - len(offsets)
@@ -230,12 +251,12 @@ class _Log:
         return dirty / (dirty + clean)
 
     def _most_markers(self, first_dirty: int) -> int:
-        """Of transactions in the cleaned part. They are in gaps there, among what was compacted.
+        """Return the greatest possible number of transaction markers in the cleaned part.
 
-        The cleaner takes them when it comes by ``delete.retention.ms`` after it first did (KIP-534); it comes by when
-        a segment was closed and enough is dirty. So it left those of that time, of ``segment.ms`` and of as long as
-        it took to get as dirty as it is. How frequent transactions were is seen in the dirty part, once that is so
-        long that bursts and pauses even out.
+        They lie in its gaps, among records that were compacted. The cleaner removes a marker on its first visit that is
+        ``delete.retention.ms`` after its first one (KIP-534). It visits when a segment was closed and enough is dirty.
+        So it left the markers of that time, of ``segment.ms``, and of the time in which the dirty part came. The dirty
+        part tells how frequent transactions are, once it is so long that bursts and pauses even out.
         """
         columns = self.columns
         offsets, timestamps = columns.offsets, columns.timestamps[first_dirty:]
