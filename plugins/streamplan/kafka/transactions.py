@@ -43,7 +43,8 @@ def open_producer(
     producer = brokers.producer(
         client_id=transactional_id,
         transactional_id=transactional_id,
-        socket_timeout_ms=60_000,  # librdkafka's default
+        # librdkafka's default, and no more than its producer accepts beside the timeout of its transactions.
+        socket_timeout_ms=min(60_000, configs.get("transaction_timeout_ms", 60_000)),
         # librdkafka waits half of this (50 ms by default) between its first connection and the next one.
         reconnect_backoff_ms=20,
         **configs,
