@@ -30,6 +30,12 @@ class DecodedColumn:
     fields: pa.StructArray
     rejected: Mapping[int, str]
 
+    def reasons(self) -> pa.Array:
+        """The reason of each row as a string array, null where the value was read."""
+        if not self.rejected:
+            return pa.nulls(len(self.fields), pa.string())
+        return pa.array([self.rejected.get(row) for row in range(len(self.fields))], pa.string())
+
 
 @dataclass(frozen=True)
 class KeyColumn:

@@ -168,3 +168,9 @@ def test_mutated_rows_are_read_as_the_reference_reads_them() -> None:
             at = chosen.randrange(len(value) + 1)
             value[at : at + chosen.randint(0, 1)] = bytes([chosen.choice(b'{}[]",:\\01eE+-. \n\t\x00\xff tfnulrsxv')])
         assert rows(EVERY, [bytes(value)]) == [row(EVERY, bytes(value))], bytes(value)
+
+
+def test_each_row_has_its_reason() -> None:
+    column = ORDER.decode_column([b'{"ProductType":0}', b"x", None])
+    assert column.reasons().to_pylist() == [None, "the value is not JSON", "the value is null"]
+    assert ORDER.decode_column([b'{"ProductType":0}'] * 2).reasons().to_pylist() == [None, None]

@@ -235,7 +235,7 @@ def _reader(serde: Serde, table: bool) -> ArrowFunction:
         for batch in batches:
             values = batch["value"]
             decoded = serde.decode_column(values)
-            reasons = pa.array([decoded.rejected.get(row) for row in range(batch.num_rows)], pa.string())
+            reasons = decoded.reasons()
             if table:  # a null value deletes its key
                 reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), reasons)
                 reasons = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), reasons)
