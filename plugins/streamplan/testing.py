@@ -30,14 +30,22 @@ from streamplan.model.pipeline import Pipeline
 def assert_healthy(
     brokers: Brokers | str, application: str | Pipeline, *, checks: Sequence[str] = (), **more: Any
 ) -> list[CheckResult]:
-    """Look once, with all checks that the application has a subject for, or those of these names.
+    """Run checks once, and fail where an application is not healthy.
 
-    ``brokers``      the brokers, or their addresses as in ``bootstrap.servers``
-    ``application``  an application id, or a declared pipeline
-    ``more``         of an application id what ``checks.discovery.discover`` takes: sources, topology, counts, ...
+    Args:
+        brokers: The brokers, or their addresses as in ``bootstrap.servers``.
+        application: An application id, or a declared pipeline.
+        checks: The names of the checks to run; by default all checks that apply to the application.
+        more: For an application id, what :func:`streamplan.checks.discovery.discover.discover` takes besides: sources,
+            topology, counts and so on.
 
-    Raises ``AssertionError``; or :class:`CouldNotLook` when nothing is wrong and a check could not look. Returns what
-    was seen.
+    Returns:
+        The result of each check.
+
+    Raises:
+        AssertionError: A check failed; the message has every wrong row.
+        CouldNotLook: No check failed, and one could not look.
+        TypeError: A declared pipeline needs no further arguments.
     """
     if more and isinstance(application, Pipeline):
         raise TypeError(f"{', '.join(more)}: a pipeline declares that itself")
