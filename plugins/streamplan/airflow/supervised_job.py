@@ -25,11 +25,10 @@ from streamplan import processes
 from streamplan.airflow.connections import SPARK_CONNECTION, brokers, connection
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
-from streamplan.files import write_atomically
+from streamplan.files import ReportPaths, write_atomically
 from streamplan.jobs import EX_CONFIG
 from streamplan.processes import Owner
 from streamplan.registry import pipeline_named
-from streamplan.reports.status import status_file
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment
 
@@ -233,7 +232,7 @@ class AggregatorOperator(SupervisedJobOperator):
         """Return the call of spark-submit."""
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers())]
         arguments += ["--checkpoints", settings.checkpoints]
-        arguments += ["--heartbeat", str(status_file(settings.reports, self.pipeline))]
+        arguments += ["--heartbeat", str(ReportPaths(settings.reports, self.pipeline).aggregator_status)]
         arguments += settings.aggregator_options
         hook = spark_hook(settings, self.job, arguments, instances=settings.instances)
         return hook._build_spark_submit_command(job_file("aggregator.py"))

@@ -16,12 +16,13 @@ from rich.text import Text
 from streamplan.cli.brokers import chosen_brokers
 from streamplan.cli.tables import table_of
 from streamplan.errors import Refused, StreamplanError
+from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus, TaskMigration
 from streamplan.registry import pipeline_named, registered_pipelines
-from streamplan.reports.status import read_migrations, read_status, status_file
+from streamplan.reports.status import read_migrations, read_status
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.history < 0:
         raise Refused("--history", expected="0 or more", observed=str(options.history))
     settings = Settings.from_environment()
-    file = status_file(settings.reports, pipeline.name)
+    file = ReportPaths(settings.reports, pipeline.name).aggregator_status
     console = Console(markup=False, emoji=False, highlight=False)
     cluster = KafkaCluster(chosen_brokers(options.bootstrap_servers))
 

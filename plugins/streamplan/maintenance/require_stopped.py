@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from streamplan import processes
 from streamplan.errors import Refused
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
 from streamplan.kafka.requests import require_reachable
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS
-from streamplan.reports.status import read_status, status_file
+from streamplan.reports.status import read_status
 from streamplan.settings import Settings
 
 WATCHED_SECONDS = 3.0
@@ -64,7 +65,7 @@ def _processes(pipeline: Pipeline, settings: Settings, jobs: Sequence[str]) -> I
 
 
 def _heartbeats(pipeline: Pipeline, settings: Settings) -> Iterable[str]:
-    status = read_status(status_file(settings.reports, pipeline.name))
+    status = read_status(ReportPaths(settings.reports, pipeline.name).aggregator_status)
     if status is None or not status.state.is_live:
         return
     age = status.age(time.time())

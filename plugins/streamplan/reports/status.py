@@ -1,7 +1,8 @@
 """Files in which an aggregator reports about itself. They are read without Spark and without Airflow's database.
 
-``reports/<pipeline>/aggregator.json`` holds its last status. ``reports/<pipeline>/tasks.jsonl`` (and, before it,
-``tasks.1.jsonl``) holds one line for each stream task that went from one instance to another.
+``reports/<pipeline>/aggregator.json`` holds its last status (:attr:`streamplan.files.ReportPaths.aggregator_status`).
+``tasks.jsonl`` beside it (and ``tasks.1.jsonl``, with older lines) holds one line for each stream task that went from
+one instance to another.
 """
 
 from __future__ import annotations
@@ -11,16 +12,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from streamplan.files import ReportPaths, write_atomically
+from streamplan.files import write_atomically
 from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch, TaskMigration, TaskPlacement
 
 MIGRATIONS_BYTES = 4 * 1024 * 1024
 """Bound of each of the two files with migrations of stream tasks: some 30,000 migrations."""
-
-
-def status_file(reports: Path, pipeline: str) -> Path:
-    """Return the file in which the aggregator of a pipeline reports its status every few seconds."""
-    return ReportPaths(reports, pipeline).aggregator_status
 
 
 def write_status(path: Path, status: AggregatorStatus) -> None:

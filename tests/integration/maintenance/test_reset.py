@@ -28,7 +28,7 @@ from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.reports.check_context import check_context
 from streamplan.reports.results import state_files
-from streamplan.reports.status import status_file, write_status
+from streamplan.reports.status import write_status
 from streamplan.settings import Settings
 
 from tests.support.records import read_committed
@@ -204,7 +204,7 @@ def test_refused_while_a_registered_aggregator_lives(app: TransactionalApplicati
 
 
 def test_refused_while_an_aggregator_says_that_it_runs(app: TransactionalApplication, settings: Settings) -> None:
-    file = status_file(settings.reports, app.pipeline.name)
+    file = ReportPaths(settings.reports, app.pipeline.name).aggregator_status
     now = datetime.now(UTC).isoformat()
     status = AggregatorStatus(AggregatorState.RUNNING, 4711, "elsewhere", now)
     write_status(file, status)

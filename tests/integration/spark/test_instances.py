@@ -23,12 +23,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.local.ports import Ports
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskMigration
 from streamplan.pipelines.orders import order
-from streamplan.reports.status import read_migrations, read_status, status_file
+from streamplan.reports.status import read_migrations, read_status
 from streamplan.settings import PROJECT, Settings
 
 from tests.support.aggregator_process import CHANGELOG, ORDERS, REPARTITION, Aggregator, await_condition
@@ -80,7 +81,7 @@ class OnCluster:
     def __init__(self, base: Aggregator, home: Path, master: str, *more: str) -> None:
         self.base = base
         self.reports = home / "reports"
-        self.status_file = status_file(self.reports, "orders")
+        self.status_file = ReportPaths(self.reports, "orders").aggregator_status
         package = shutil.make_archive(str(home / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
         argv = base.argv
         argv[argv.index("--master") + 1] = master

@@ -10,7 +10,7 @@ from streamplan.files import ReportPaths
 from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch
 from streamplan.reports.check_context import read_state_store
 from streamplan.reports.results import read_history, read_latest, write_result
-from streamplan.reports.status import read_status, status_file, write_status
+from streamplan.reports.status import read_status, write_status
 
 GOOD, BAD = Observation("a topic: partitions", 2, 2), Observation("the other: policy", "compact", "delete")
 RESULT = CheckResult(
@@ -72,7 +72,7 @@ def test_the_reason_is_one_line(rows: tuple[Observation, ...], line: str) -> Non
 
 
 def test_the_status_of_an_aggregator(tmp_path: Path) -> None:
-    path = status_file(tmp_path, "orders")
+    path = ReportPaths(tmp_path, "orders").aggregator_status
     assert read_status(path) is None
     for state in AggregatorState:
         batches = {0: MicroBatch(3, "2026-01-01T00:00:00Z")}

@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 from streamplan.cli import tasks
 from streamplan.errors import Refused
+from streamplan.files import ReportPaths
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlacement
 from streamplan.registry import pipeline_named
-from streamplan.reports.status import append_migrations, migrations_file, read_migrations, status_file
+from streamplan.reports.status import append_migrations, migrations_file, read_migrations
 from streamplan.settings import Settings
 from streamplan.spark import status as spark_status
 from streamplan.spark.sink.instance import Instance, this_instance
@@ -74,7 +75,7 @@ def test_the_log_tells_where_a_task_is_by_now_and_the_history_each_move() -> Non
 
 
 def test_the_heartbeat_keeps_tasks_and_their_history(tmp_path: Path) -> None:
-    file = status_file(tmp_path, "orders")
+    file = ReportPaths(tmp_path, "orders").aggregator_status
     said: list[str] = []
     with Heartbeat(file, report=said.append) as heart:
         heart.record(0, 1, [TaskReport(0, "1", "host", 3)])
@@ -86,7 +87,7 @@ def test_the_heartbeat_keeps_tasks_and_their_history(tmp_path: Path) -> None:
 
 
 def test_the_history_is_bounded(tmp_path: Path) -> None:
-    file = status_file(tmp_path, "orders")
+    file = ReportPaths(tmp_path, "orders").aggregator_status
     assert read_migrations(file, last=5) == []
     kept = TaskPlacements()
     for number in range(100):
