@@ -15,6 +15,7 @@ from streamplan.kafka.topics import apply_topics
 from streamplan.local.airflow import PROCESSES
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
+from streamplan.processes import ProcessRef
 from streamplan.registry import pipeline_named
 
 from tests.support.airflow_rest import patient_rest
@@ -51,7 +52,7 @@ class Supervised:
     def groups(self) -> set[int]:
         return {ref.pid for ref in self.registered()}
 
-    def registered(self) -> list[processes.ProcessRef]:
+    def registered(self) -> list[ProcessRef]:
         return [ref for ref in processes.registered(self.stack.settings.run) if ref.name == JOB]
 
     def leaders(self) -> set[int]:
