@@ -1,12 +1,18 @@
-"""Errors that name the thing, what was expected, what was observed and what to do next."""
+"""Errors that name a subject, what was expected, what was observed and what to do next."""
 
 from __future__ import annotations
 
 
 class StreamplanError(Exception):
-    """A fault that a person can act on.
+    """An error that a person can act on.
 
-    ``str()`` is one sentence a part: ``<subject>: expected <expected>, observed <observed>. <remedy>``.
+    ``str()`` is ``<subject>: expected <expected>, observed <observed>. <remedy>``.
+
+    Args:
+        subject: What the error is about.
+        expected: What should be.
+        observed: What is.
+        remedy: What to do next, as sentences.
     """
 
     def __init__(self, subject: str, *, expected: str = "", observed: str = "", remedy: str = "") -> None:
@@ -14,9 +20,9 @@ class StreamplanError(Exception):
         self.expected = expected
         self.observed = observed
         self.remedy = remedy
-        found = [f"expected {expected}"] if expected else []
-        found += [f"observed {observed}"] if observed else []
-        text = f"{subject}: {', '.join(found)}" if found else subject
+        parts = [f"expected {expected}"] if expected else []
+        parts += [f"observed {observed}"] if observed else []
+        text = f"{subject}: {', '.join(parts)}" if parts else subject
         super().__init__(f"{text}. {remedy}" if remedy else text)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -24,8 +30,10 @@ class StreamplanError(Exception):
         return (_restore, (type(self), self.subject, self.expected, self.observed, self.remedy))
 
 
-def _restore(kind: type[StreamplanError], subject: str, expected: str, observed: str, remedy: str) -> StreamplanError:
-    return kind(subject, expected=expected, observed=observed, remedy=remedy)
+def _restore(
+    error_type: type[StreamplanError], subject: str, expected: str, observed: str, remedy: str
+) -> StreamplanError:
+    return error_type(subject, expected=expected, observed=observed, remedy=remedy)
 
 
 class CouldNotLook(StreamplanError):
@@ -37,4 +45,4 @@ class BrokersUnavailable(StreamplanError):
 
 
 class Refused(StreamplanError):
-    """A request that would be wrong however often it is tried again (exit status 78, no retry in Airflow)."""
+    """A request that stays wrong however often it is tried (exit status 78; Airflow does not retry)."""

@@ -36,7 +36,7 @@ class TopicsOperator(BaseOperator):
         from streamplan.kafka.topics import apply_topics
 
         try:
-            plan = apply_topics(brokers(), pipeline_named(self.pipeline), show=self.log.info)
+            plan = apply_topics(brokers(), pipeline_named(self.pipeline), report=self.log.info)
         except Refused as error:
             raise AirflowFailException(str(error)) from error
         return {"created": len(plan.create), "agreed": len(plan.agree)}

@@ -98,7 +98,7 @@ class ResetOperator(BaseOperator):
                 brokers(),
                 Settings.from_environment(),
                 ResetPlan.read(context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]),
-                say=self.log.info,
+                report=self.log.info,
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
             )
         except Refused as error:
@@ -115,11 +115,11 @@ class PlanRepartitionOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return the plan: as text, and as the task ``apply`` reads it."""
-        from streamplan.maintenance.repartition import Move
+        from streamplan.maintenance.repartition import Repartitioner
 
-        move = Move(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
+        repartitioner = Repartitioner(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         try:
-            plan = move.observe(runs=active_runs(context, self.pipeline, MOVED_ALONE))
+            plan = repartitioner.observe(runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
             self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error
@@ -137,12 +137,12 @@ class RepartitionOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Carry out the plan that was approved."""
-        from streamplan.maintenance.repartition import Move
+        from streamplan.maintenance.repartition import Repartitioner
 
-        move = Move(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
+        repartitioner = Repartitioner(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         approved = context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]
         try:
-            move.apply(approved, say=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
+            repartitioner.apply(approved, report=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
             self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error

@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
         console.print("Nothing was deleted.")
         return 1
     runs = _active_runs(pipeline.name, settings)
-    apply_reset(pipeline, brokers, settings, plan, say=console.print, runs=runs)
+    apply_reset(pipeline, brokers, settings, plan, report=console.print, runs=runs)
     return 0
 
 

@@ -1,0 +1,1 @@
+"""Everything that talks to Kafka: clients, reads, topics, groups, transactions and copies."""

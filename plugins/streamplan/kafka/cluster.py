@@ -1,4 +1,4 @@
-"""Kafka as the checks see it (``checks.port.Cluster``), through confluent-kafka. Reads, and nothing else."""
+"""Kafka as the checks see it (``checks.framework.cluster.Cluster``), through confluent-kafka. It only reads."""
 
 from __future__ import annotations
 
@@ -30,19 +30,27 @@ from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.topics import broker_ids, observe_topics
 from streamplan.model.topics import ObservedTopic
 
-_CHUNK = 20_000
+_BATCH_RECORDS = 20_000
 _POLL_SECONDS = 0.1
-_GRACE_SECONDS = 1.0  # a request's own deadline comes first and says more
+_GRACE_SECONDS = 1.0  # the request's own deadline comes first, and its error says more
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""Of the brokers themselves, with many partitions."""
+_BROKERS_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Topics of the brokers themselves, with many partitions."""
 
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class KafkaCluster:
-    """One Kafka cluster. Opens its connections when first asked; every answer has the same deadline."""
+    """One Kafka cluster. It connects when it is first asked, and every answer has the same deadline.
+
+    Each method raises :class:`streamplan.errors.BrokersUnavailable` when the brokers do not answer, and
+    :class:`CouldNotLook` when a topic does not exist.
+
+    Args:
+        brokers: The brokers.
+        deadline_seconds: The deadline of each answer.
+    """
 
     def __init__(self, brokers: Brokers, *, deadline_seconds: float = ANSWER_SECONDS) -> None:
         self._brokers = brokers
@@ -52,31 +60,39 @@ class KafkaCluster:
         self._partition_counts: dict[str, int] = {}
 
     def names(self) -> Sequence[str]:
-        return sorted(self._ask(lambda left: self._admin.list_topics(timeout=left), "its topics").topics)
+        """Return the names of all topics."""
+        return sorted(self._request(lambda left: self._admin.list_topics(timeout=left), "its topics").topics)
 
     def groups(self) -> Sequence[str]:
-        def question(left: float) -> list[str]:
+        """Return the ids of all consumer groups."""
+
+        def request(left: float) -> list[str]:
             # list_consumer_groups leaves out those of Kafka Streams' own protocol (group.protocol=streams, KIP-1071).
             with catch_warnings():
                 simplefilter("ignore", DeprecationWarning)
                 return sorted(str(group.id) for group in self._admin.list_groups(timeout=left))
 
-        return self._ask(question, "its consumer groups")
+        return self._request(request, "its consumer groups")
 
     def broker_ids(self) -> frozenset[int]:
-        return broker_ids(self._ask(lambda left: self._admin.list_topics(timeout=left), "its brokers"))
+        """Return the ids of all brokers, up or not."""
+        return broker_ids(self._request(lambda left: self._admin.list_topics(timeout=left), "its brokers"))
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
+        """Describe those of ``names`` that exist."""
         return observe_topics(self._brokers, names, admin=self._admin, deadline_seconds=self.deadline_seconds)
 
     def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]:
-        def question(left: float) -> dict[str, str]:
+        """Return the ids of topics, which tell a topic from an earlier one of the same name."""
+
+        def request(left: float) -> dict[str, str]:
             futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=left)
             return {name: str(future.result(left + _GRACE_SECONDS).topic_id) for name, future in futures.items()}
 
-        return self._ask(question, f"the ids of {', '.join(names)}")
+        return self._request(request, f"the ids of {', '.join(names)}")
 
     def offsets(self, topic: str) -> Mapping[int, Offsets]:
+        """Return the offsets of each partition."""
         partitions = range(self._partitions(topic))
         starts = self._list_offsets(topic, partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         # In this order: end >= stable then holds, and end == stable means that no transaction was open in between.
@@ -85,13 +101,18 @@ class KafkaCluster:
         return {number: Offsets(starts[number], stable[number], ends[number]) for number in partitions}
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the committed offsets of a group in one topic, by partition."""
         return self._committed(group, {topic: self._partitions(topic)}).get(topic, {})
 
     def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        """Return the committed offsets of a group in all topics, by topic and partition."""
         self._learn_partitions()
-        return self._committed(group, {name: n for name, n in self._partition_counts.items() if name not in _OWN})
+        return self._committed(
+            group, {name: n for name, n in self._partition_counts.items() if name not in _BROKERS_TOPICS}
+        )
 
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
+        """Read committed records, see :meth:`checks.framework.cluster.Cluster.read`."""
         until = {partition: last for partition, (first, last) in ranges.items() if first < last}
         if not until:
             return
@@ -116,6 +137,7 @@ class KafkaCluster:
     def map_batches(
         self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
+        """Apply a function to committed records, in several processes where there are many."""
         first, *others = shares.divide(ranges, shares.processes_for(ranges))
         read = partial(_read_share, self._brokers, self.deadline_seconds, topic)
         with shares.running(read, others, function) as running:
@@ -124,11 +146,11 @@ class KafkaCluster:
                 yield share.result()
 
     def _consume(self, consumer: Consumer, topic: str, until: dict[int, int]) -> Iterator[RecordBatch]:
-        """Until every partition has reached its end; ``until`` loses those that have."""
+        """Read until every partition has reached its end. Partitions that have are removed from ``until``."""
         deadline = time.monotonic() + self.deadline_seconds
         while until:
             # Any: the stubs take every field for optional
-            messages: list[Any] = consumer.consume(_CHUNK, _POLL_SECONDS)
+            messages: list[Any] = consumer.consume(_BATCH_RECORDS, _POLL_SECONDS)
             reached: set[int] = set()
             moved = False
             for partition, run in _runs(messages):
@@ -146,7 +168,7 @@ class KafkaCluster:
                     run = run[: bisect_left(run, last, key=_offset)]
                 if run:
                     moved = True
-                    yield _Messages(partition, run)
+                    yield _MessageBatch(partition, run)
             finished = reached & until.keys()
             for partition in finished:
                 del until[partition]
@@ -176,7 +198,7 @@ class KafkaCluster:
         return self._admin_client
 
     def _partitions(self, topic: str) -> int:
-        """Asked once: the checks ask for offsets and positions many times over."""
+        """Return the number of partitions of a topic. Kafka is asked once, for the checks ask many times."""
         if topic not in self._partition_counts:
             self._learn_partitions()
         if not self._partition_counts.get(topic):
@@ -184,8 +206,8 @@ class KafkaCluster:
         return self._partition_counts[topic]
 
     def _learn_partitions(self) -> None:
-        metadata = self._ask(lambda left: self._admin.list_topics(timeout=left), "its topics")
-        self._partition_counts |= {name: len(found.partitions) for name, found in metadata.topics.items()}
+        metadata = self._request(lambda left: self._admin.list_topics(timeout=left), "its topics")
+        self._partition_counts |= {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def _committed(self, group: str, counts: Mapping[str, int]) -> dict[str, dict[int, int]]:
         partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
@@ -198,7 +220,7 @@ class KafkaCluster:
     def _list_offsets(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[int, int]:
-        def question(left: float) -> dict[int, int]:
+        def request(left: float) -> dict[int, int]:
             futures: Mapping[TopicPartition, Future[ListOffsetsResultInfo]] = self._admin.list_offsets(
                 {TopicPartition(topic, partition): spec for partition in partitions},
                 isolation_level=isolation,
@@ -206,17 +228,17 @@ class KafkaCluster:
             )
             return {at.partition: future.result(left + _GRACE_SECONDS).offset for at, future in futures.items()}
 
-        return self._ask(question, f"the offsets of {topic}")
+        return self._request(request, f"the offsets of {topic}")
 
-    def _ask(self, question: Callable[[float], Answer], about: str) -> Answer:
-        return call_with_retry(question, about, self._brokers, self.deadline_seconds, reopen=self._reopen)
+    def _request(self, request: Callable[[float], Answer], about: str) -> Answer:
+        return call_with_retry(request, about, self._brokers, self.deadline_seconds, reopen=self._reopen)
 
     def _reopen(self) -> None:
         self._admin_client = None
 
 
 def _runs(messages: list[Any]) -> Iterator[tuple[int, list[Any]]]:
-    """Messages that follow each other in one partition; one that is an error is alone."""
+    """Divide messages into runs of one partition. A message that is an error is a run of its own."""
     partitions = [message.partition() for message in messages]
     errors = [index for index, message in enumerate(messages) if message.error() is not None]
     begin = 0
@@ -230,8 +252,8 @@ def _runs(messages: list[Any]) -> Iterator[tuple[int, list[Any]]]:
             begin = stop + 1
 
 
-class _Messages:
-    """A ``RecordBatch`` of what the consumer delivered."""
+class _MessageBatch:
+    """A ``RecordBatch`` of messages that the consumer delivered."""
 
     def __init__(self, partition: int, messages: list[Any]) -> None:
         self.partition = partition

@@ -1,7 +1,7 @@
-"""Writes a pipeline's test data: record numbers 0 to N-1, each exactly once, across kills and retries.
+"""Writes a pipeline's test data: the records of number 0 to N-1, each exactly once, across kills and retries.
 
-One transaction holds one contiguous range of numbers. Opening the producer fences an older one and settles what that
-left; then the topic itself tells which number comes next, so there is no second place that could disagree with it.
+One transaction holds one contiguous range of numbers. A new producer fences an older one and ends its transaction. Then
+the topics themselves tell which number comes next, so there is no second place that could disagree with them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,22 @@ from streamplan.model.pipeline import Pipeline
 
 TRANSACTION_RECORDS = 100_000
 TRANSACTION_SECONDS = 0.2
-"""With a rate, so much of a second goes into one transaction: records are seen when theirs is committed."""
+"""With a rate, how many seconds of records one transaction holds: readers see records when it is committed."""
 
 _COMMIT_SECONDS = 60.0
-_CHUNK = 5_000
-_TAIL = 1_000
+_BATCH_RECORDS = 5_000
+_TAIL_OFFSETS = 1_000
 
 
 @dataclass(frozen=True)
 class Produced:
-    """The numbers ``first`` to ``until - 1`` were written, in ``seconds`` once the producer was open.
+    """What one run has written.
 
-    ``partitions``  how many of them each partition holds, as the brokers acknowledged them
+    Attributes:
+        first: The first number.
+        until: The number after the last.
+        seconds: How long it took once the producer was open.
+        partitions: How many records each partition holds, as the brokers acknowledged them.
     """
 
     first: int
@@ -46,23 +50,25 @@ class Produced:
 
     @property
     def records(self) -> int:
+        """How many records were written."""
         return self.until - self.first
 
     @property
     def rate(self) -> float:
+        """Records a second."""
         return self.records / self.seconds if self.seconds else 0.0
 
 
 @dataclass
 class Pace:
-    """``rate`` records a second by the clock; 0 is without limit. Does not make up for time it could not keep."""
+    """A pace of ``rate`` records a second; 0 is without limit. Time that was lost is not made up for."""
 
     rate: int
     clock: Callable[[], float] = time.monotonic
     _due: float | None = field(default=None, init=False)
 
     def delay(self, records: int) -> float:
-        """Seconds to wait before the next transaction, after one of ``records``."""
+        """Return the seconds to wait after a transaction of so many records."""
         if not self.rate:
             return 0.0
         now = self.clock()
@@ -73,10 +79,14 @@ class Pace:
 
 
 def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
-    """The number after the greatest that is committed in the topics; 0 where there is no record of ours.
+    """Return the number after the greatest one that is committed in the topics; 0 where there is none.
 
-    Within a partition numbers rise, so the last of ours in each partition is enough. Records of others may lie behind
-    it: the look goes back, twice as far each time, until one of ours is found or the partition begins.
+    Numbers rise within a partition, so the last of our records in each partition is enough. Records of others may
+    follow it. So the search goes back, twice as far each time, until it finds one of ours or the partition begins.
+
+    Raises:
+        Refused: A topic does not exist.
+        BrokersUnavailable: The brokers did not answer.
     """
     topics = pipeline.test_data.topics
     cluster = KafkaCluster(brokers)
@@ -88,9 +98,9 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
             remedy=f"The task topics of {pipeline.name}_deploy creates it.",
         )
     greatest = -1
-    partitions = [(topic, *found) for topic in topics for found in cluster.offsets(topic).items()]
+    partitions = [(topic, *partition) for topic in topics for partition in cluster.offsets(topic).items()]
     for topic, partition, offsets in partitions:
-        window, end = _TAIL, offsets.last_stable
+        window, end = _TAIL_OFFSETS, offsets.last_stable
         while end > offsets.log_start:
             first = max(offsets.log_start, end - window)
             numbers = [
@@ -116,11 +126,20 @@ def produce(
     stop: threading.Event,
     progress: Callable[[int, int | None], None],
 ) -> Produced:
-    """Write ``records`` more, or up to number ``until - 1``, or with neither until ``stop`` is set.
+    """Write records until a number is reached, or until ``stop`` is set.
 
-    ``progress`` is told the next number and the one that is not written any more: at first, and after each
-    transaction. Raises
-    :class:`Refused` when a newer producer has fenced this one.
+    Args:
+        pipeline: The pipeline whose test data are written.
+        brokers: The brokers.
+        records: How many more records to write.
+        until: The first number that is not written. Without ``records`` and ``until`` the run has no end.
+        rate: Records a second; 0 is without limit.
+        stop: Ends the run after the current transaction.
+        progress: Is told the next number and the first that is not written, at first and after each transaction.
+
+    Raises:
+        Refused: A newer producer has fenced this one, or a topic does not exist.
+        BrokersUnavailable: The brokers did not answer.
     """
     next_number(pipeline, brokers)  # tells in its own words when the brokers or a topic are missing
     with transactional_producer(
@@ -151,7 +170,7 @@ def produce(
 
 
 def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Counter[int]:
-    """One transaction; how many records went into each partition."""
+    """Write one transaction. Returns how many records went into each partition."""
     record = pipeline.test_data.record
     partitions: Counter[int] = Counter()
 
@@ -160,9 +179,9 @@ def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Coun
             partitions[message.partition()] += 1
 
     producer.begin_transaction()
-    for at in range(first, end, _CHUNK):  # while one is made, librdkafka sends the one before
+    for at in range(first, end, _BATCH_RECORDS):  # librdkafka sends one batch while the next is made
         by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in pipeline.test_data.topics}
-        for topic, key, value in map(record, range(at, min(at + _CHUNK, end))):
+        for topic, key, value in map(record, range(at, min(at + _BATCH_RECORDS, end))):
             by_topic[topic].append({"key": key, "value": value})
         for topic, messages in by_topic.items():
             queued = producer.produce_batch(topic, messages, on_delivery=acknowledged)

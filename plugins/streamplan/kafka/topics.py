@@ -30,7 +30,13 @@ AGREEMENT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """``brokers``  ids of the brokers that are up and of those that hold a replica of any topic, up or not."""
+    """The topics at one moment.
+
+    Attributes:
+        brokers: The ids of all brokers, up or not.
+        topics: The topics that exist.
+        leaderless: Topics of which a partition has no leader.
+    """
 
     brokers: frozenset[int]
     topics: Mapping[str, ObservedTopic]
@@ -44,19 +50,26 @@ def observe_topics(
     admin: AdminClient | None = None,
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ObservedTopic]:
-    """Those of ``names`` that exist. Creates nothing.
+    """Describe those of ``names`` that exist. Creates nothing.
 
-    Raises :class:`streamplan.errors.BrokersUnavailable` when the brokers do not answer within the deadline.
+    Args:
+        brokers: The brokers.
+        names: The topics.
+        admin: An admin client that is open already.
+        deadline_seconds: Deadline of each answer.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
     """
     client = admin if admin is not None else brokers.admin()
     return dict(_observe(client, brokers, names, deadline_seconds).topics)
 
 
 def broker_ids(metadata: ClusterMetadata) -> frozenset[int]:
-    """Ids of the brokers, up or not.
+    """Return the ids of all brokers, up or not.
 
-    A broker that is down is not in the metadata, but its replicas are: to take it for gone would create topics with
-    too few replicas and refuse those that have enough.
+    A broker that is down is not in the metadata, but its replicas are. Without it, topics would be created with too few
+    replicas, and topics that have enough would be refused.
     """
     replicas = {
         replica
@@ -71,27 +84,44 @@ def apply_topics(
     brokers: Brokers,
     pipeline: Pipeline,
     *,
-    show: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> TopicPlan:
-    """Create the topics of ``pipeline`` that do not exist, and wait until all agree and have leaders.
+    """Create the topics of a pipeline that do not exist, and wait until all brokers know them with leaders.
 
-    ``show`` receives the plan as text before anything is created. Returns the plan that was applied. Raises
-    :class:`Refused` when a topic disagrees with its declaration: every difference is listed and nothing is created.
+    Args:
+        brokers: The brokers.
+        pipeline: The pipeline.
+        report: Is told the plan before anything is created.
+        deadline_seconds: Deadline of each answer.
+
+    Returns:
+        The plan that was applied.
+
+    Raises:
+        Refused: A topic differs from its declaration. The error lists every difference, and nothing was created.
+        BrokersUnavailable: The brokers did not answer.
     """
     specs = pipeline.topics()
-    refuse_unfinished_move(brokers, pipeline, deadline_seconds=deadline_seconds)
-    return apply_specs(brokers, pipeline.name, specs, show=show, deadline_seconds=deadline_seconds)
+    refuse_unfinished_repartition(brokers, pipeline, deadline_seconds=deadline_seconds)
+    return apply_specs(brokers, pipeline.name, specs, report=report, deadline_seconds=deadline_seconds)
 
 
-def refuse_unfinished_move(brokers: Brokers, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS) -> None:
-    """Topics that are missing while a move is under way hold records elsewhere: created here, they would be empty."""
+def refuse_unfinished_repartition(
+    brokers: Brokers, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS
+) -> None:
+    """Refuse to create topics while a repartition is under way: their records are in staging topics.
+
+    Raises:
+        Refused: A staging topic of the pipeline exists.
+        BrokersUnavailable: The brokers did not answer.
+    """
     names = [staging_topic(spec).name for spec in pipeline.internal_topics()]
-    if found := observe_topics(brokers, names, deadline_seconds=deadline_seconds):
+    if staging := observe_topics(brokers, names, deadline_seconds=deadline_seconds):
         raise Refused(
             f"the topics of {pipeline.name} are being moved to another number of partitions",
             expected="no move under way",
-            observed=f"{', '.join(sorted(found))}, which hold records meanwhile",
+            observed=f"{', '.join(sorted(staging))}, which hold records meanwhile",
             remedy=f"Run {pipeline.name}_repartition: it goes on from where it stopped. Nothing was created.",
         )
 
@@ -101,10 +131,22 @@ def apply_specs(
     subject: str,
     specs: Sequence[TopicSpec],
     *,
-    show: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> TopicPlan:
-    """The same for some topics of ``subject``, the name of a pipeline."""
+    """Create topics that do not exist, as :func:`apply_topics` does.
+
+    Args:
+        brokers: The brokers.
+        subject: The name of the pipeline, for errors.
+        specs: The topics.
+        report: Is told the plan before anything is created.
+        deadline_seconds: Deadline of each answer.
+
+    Raises:
+        Refused: A topic differs from its declaration, or the brokers refuse one.
+        StreamplanError: The brokers do not agree on the topics, or did not answer.
+    """
     names = [spec.name for spec in specs]
     admin = brokers.admin()
     deadline = time.monotonic() + AGREEMENT_SECONDS
@@ -112,8 +154,8 @@ def apply_specs(
         before = _observe(admin, brokers, names, deadline_seconds)
         replication_factor = resolve_replication_factor(len(before.brokers))
         plan = plan_topics(specs, before.topics, replication_factor=replication_factor)
-        # A broker may not know yet of a topic that was made a moment ago. The controller does, and what it knows must
-        # be seen and compared before anything is created.
+        # A broker may not know yet of a topic that was created a moment ago. The controller does: its topics must be
+        # observed and compared before anything is created.
         if plan.differences or not _create(admin, brokers, plan, deadline_seconds, validate_only=True):
             break
         if time.monotonic() > deadline:
@@ -124,8 +166,8 @@ def apply_specs(
                 remedy="Look into the brokers' logs. Nothing was created.",
             )
         time.sleep(0.1)
-    if show is not None:
-        show(format_plan(plan))
+    if report is not None:
+        report(format_plan(plan))
     if plan.differences:
         listed = "; ".join(map(str, plan.differences))
         count = len({difference.topic for difference in plan.differences})
@@ -139,7 +181,10 @@ def apply_specs(
 
 
 def format_plan(plan: TopicPlan) -> str:
-    """One line a topic: ``+`` is created, ``=`` agrees and is left alone, ``!`` stands in the way."""
+    """Return the plan with a line for each topic.
+
+    ``+`` is created, ``=`` agrees and is left alone, ``!`` differs and stands in the way.
+    """
     lines = [f"Topics, replication {plan.replication_factor}:"]
     lines += [f"  + {_format_spec(spec, plan.replication_factor)}" for spec in plan.create]
     lines += [f"  = {_format_spec(spec, plan.replication_factor)}" for spec in plan.agree]
@@ -156,10 +201,10 @@ def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
 
 def _observe(admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds: float) -> _Snapshot:
     metadata = _list_topics(admin, brokers, seconds)
-    found = {name: metadata.topics[name] for name in names if name in metadata.topics}
+    existing = {name: metadata.topics[name] for name in names if name in metadata.topics}
     # A topic that is being created may be listed before it can be described.
-    found = {name: topic for name, topic in found.items() if topic.error is None and topic.partitions}
-    configs = _observe_configs(admin, brokers, list(found), seconds)
+    existing = {name: topic for name, topic in existing.items() if topic.error is None and topic.partitions}
+    configs = _observe_configs(admin, brokers, list(existing), seconds)
     return _Snapshot(
         brokers=broker_ids(metadata),
         topics={
@@ -172,11 +217,11 @@ def _observe(admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds
                 in_sync={number: tuple(partition.isrs) for number, partition in topic.partitions.items()},
                 leaders={number: partition.leader for number, partition in topic.partitions.items()},
             )
-            for name, topic in found.items()
+            for name, topic in existing.items()
             if name in configs
         },
         leaderless=frozenset(
-            name for name, topic in found.items() if any(part.leader < 0 for part in topic.partitions.values())
+            name for name, topic in existing.items() if any(part.leader < 0 for part in topic.partitions.values())
         ),
     )
 
@@ -200,7 +245,7 @@ def _observe_configs(
 
 
 def _create(admin: AdminClient, brokers: Brokers, plan: TopicPlan, seconds: float, *, validate_only: bool) -> list[str]:
-    """Create what the plan says, or have the brokers check all of it first. Returns topics that exist already."""
+    """Create what the plan says, or let the brokers validate all of it. Returns the topics that exist already."""
     if not plan.create:
         return []
     new = [
@@ -240,18 +285,18 @@ def _await_agreement(
     deadline = time.monotonic() + AGREEMENT_SECONDS
     agreeing = 0
     while True:
-        found = _observe(admin, brokers, names, seconds)
-        after = plan_topics(specs, found.topics, replication_factor=replication_factor)
-        # Each look may be answered by another broker, and they learn of a topic one after the other.
-        agreeing = 0 if after.create or after.differences or found.leaderless else agreeing + 1
-        if agreeing > len(found.brokers):
+        snapshot = _observe(admin, brokers, names, seconds)
+        after = plan_topics(specs, snapshot.topics, replication_factor=replication_factor)
+        # Another broker may give each answer, and the brokers learn of a topic one after the other.
+        agreeing = 0 if after.create or after.differences or snapshot.leaderless else agreeing + 1
+        if agreeing > len(snapshot.brokers):
             return
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
     waiting = [f"{spec.name} is not there" for spec in after.create]
     waiting += [str(difference) for difference in after.differences]
-    waiting += [f"{name} has a partition without a leader" for name in sorted(found.leaderless)]
+    waiting += [f"{name} has a partition without a leader" for name in sorted(snapshot.leaderless)]
     raise StreamplanError(
         "the topics after they were created",
         expected=f"as declared, with leaders, within {AGREEMENT_SECONDS:g} s",

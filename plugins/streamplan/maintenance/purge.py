@@ -19,8 +19,11 @@ from streamplan.spark.state import checkpoint_files as checkpoints
 
 @dataclass(frozen=True)
 class Purged:
-    """``until``  by topic and partition the offset below which records were deleted now
-    ``why_nothing``  in words, where nothing was
+    """What a purge has deleted.
+
+    Attributes:
+        until: By topic and partition the offset below which records were deleted.
+        why_nothing: The reason, where nothing was deleted.
     """
 
     until: Mapping[str, Mapping[int, int]]
@@ -28,6 +31,7 @@ class Purged:
 
     @property
     def line(self) -> str:
+        """What was done, in one line."""
         if not self.until:
             return f"nothing to purge: {self.why_nothing}"
         listed = [
@@ -39,10 +43,19 @@ class Purged:
 
 
 def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
-    """Delete what no one needs any more: the aggregator, a restarted aggregator, and the totals check.
+    """Delete the records of repartition topics that nobody needs any more.
 
-    Below the group's position, below what Spark has finished (a micro-batch whose transactions are committed is read
-    once more when Spark dies before it notes that), and below the last cut at which the totals agreed.
+    A record is needed by the aggregator until its offset is committed; by an aggregator that restarts until Spark has
+    finished the micro-batch (one whose transactions are committed is read again when Spark dies before it notes that);
+    and by the totals check until a cut past it is verified.
+
+    Args:
+        pipeline: The pipeline.
+        brokers: The brokers.
+        settings: The deployment's directories.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
     """
     if not pipeline.purge:
         return Purged({}, f"{pipeline.name} is declared with purge=False")
@@ -61,7 +74,7 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
         by_spark = checkpoints.committed_offsets(settings.checkpoints, group, reader)
         if by_spark is not None:
             needed.append(by_spark.get(topic, {}))
-        starts = {partition: found.log_start for partition, found in cluster.offsets(topic).items()}
+        starts = {partition: offsets.log_start for partition, offsets in cluster.offsets(topic).items()}
         if until := plan_purge(starts, needed):
             delete_records(brokers, topic, until)
             purged[topic] = until

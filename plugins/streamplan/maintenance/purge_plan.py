@@ -1,4 +1,4 @@
-"""What of a repartition topic has done its work and can go.
+"""Which records of a repartition topic have done their work and can be deleted.
 
 Kafka Streams deletes the records of repartition topics that its tasks have committed
 (``org.apache.kafka.streams.processor.internals.TaskManager.maybePurgeCommittedRecords``). Here a record must have been
@@ -15,11 +15,15 @@ Positions: TypeAlias = Mapping[int, int]
 
 
 def plan_purge(starts: Positions, needed_from: Sequence[Positions]) -> dict[int, int]:
-    """By partition the offset below which records are deleted; partitions with nothing to delete are left out.
+    """Plan up to which offset the records of each partition are deleted.
 
-    ``starts``       the first offset that is there
-    ``needed_from``  of each reader the offset from which on it may still read; where one has none for a partition,
-                     nothing of that is deleted
+    Args:
+        starts: The first offset that is there.
+        needed_from: Of each reader the offset from which on it may still read. Where a reader has none for a partition,
+            nothing of that partition is deleted.
+
+    Returns:
+        By partition the first offset that stays. Partitions with nothing to delete are left out.
     """
     until = {
         partition: min(positions[partition] for positions in needed_from)

@@ -1,8 +1,8 @@
-"""A move to another number of partitions: observed, refused where it would lose something, applied step by step.
+"""A repartition: observed, refused where it would lose something, and applied step by step.
 
-Every step leaves a position in the ledger (``repartitioning.ledger_group``) when it is complete, and is begun again
-where there is none; so a run that died at any point is completed by the next one. The dead-letter topic is the gate: it
-is the first to go and the last to come back, and an aggregator does not start without it.
+Each step commits an offset to the ledger (``repartition_plan.ledger_group``) when it is complete, and is done again
+where there is none. So the next run completes what a run that died has begun. The dead-letter topic is the gate: it is
+deleted first and created last, and an aggregator does not start without it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence, set_positions
 from streamplan.kafka.topics import apply_specs, delete_topics, observe_topics
-from streamplan.maintenance.movable import require_movable
 from streamplan.maintenance.repartition_plan import (
-    Moved,
-    MovePlan,
+    RepartitionPlan,
+    TopicMove,
     ledger_group,
     refuse_other_counts,
     require_declared,
 )
-from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_rest
+from streamplan.maintenance.require_movable import require_movable
+from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_stopped
 from streamplan.model.diagnostics import name_fault
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
@@ -36,116 +36,138 @@ from streamplan.spark.state import checkpoint_files as checkpoints
 
 
 @dataclass(frozen=True)
-class Move:
-    """A pipeline whose declaration names a move, and where it is to take place."""
+class Repartitioner:
+    """Repartitions a pipeline whose declaration asks for it.
+
+    Attributes:
+        pipeline: The pipeline, declared with ``repartition_from``.
+        brokers: The brokers.
+        settings: The deployment's directories.
+        watched_seconds: For how long the application is watched before it counts as stopped.
+    """
 
     pipeline: Pipeline
     brokers: Brokers
     settings: Settings
     watched_seconds: float = WATCHED_SECONDS
 
-    def observe(self, *, runs: Sequence[str] = ()) -> MovePlan:
-        """What is to be done. Raises :class:`Refused` where it must not be; changes nothing.
+    def observe(self, *, runs: Sequence[str] = ()) -> RepartitionPlan:
+        """Plan what is to be done. Changes nothing.
 
-        ``runs``  active runs of DAGs that work on the application
+        Args:
+            runs: Active runs of DAGs that work on the application.
+
+        Raises:
+            Refused: The application runs, the declaration asks for no repartition, or records would be lost.
+            BrokersUnavailable: The brokers did not answer.
         """
         pipeline = self.pipeline
         require_declared(pipeline)
         moved = pipeline.repartition_from
-        require_rest(
+        require_stopped(
             pipeline,
             self.brokers,
             self.settings,
-            what="more partitions",
+            action="more partitions",
             runs=runs,
             jobs=("aggregator", "producer"),
-            still=[*moved, *moved.values()],
+            unchanged=[*moved, *moved.values()],
             watched_seconds=self.watched_seconds,
         )
         specs = pipeline.topics()
-        holding = [staging_topic(spec) for spec in pipeline.internal_topics()]
-        for spec in holding:
+        staging = [staging_topic(spec) for spec in pipeline.internal_topics()]
+        for spec in staging:
             if fault := name_fault(spec.name):
                 raise Refused(f"the topic that holds the records of {spec.name} meanwhile: {fault}")
-        names = [*(spec.name for spec in (*specs, *holding)), *moved.values()]
+        names = [*(spec.name for spec in (*specs, *staging)), *moved.values()]
         counts = {name: topic.partitions for name, topic in observe_topics(self.brokers, names).items()}
         refuse_other_counts(pipeline, counts)
         cluster, ledger = self._cluster(), self._ledger()
-        begun = self._destroys(ledger)
+        begun = self._has_destroyed(ledger)
         if not ledger and self._has_moved(counts, cluster):
-            left_over = tuple(spec.name for spec in holding if spec.name in counts)
-            return MovePlan(pipeline.name, self._id, (), (), begun=False, done=True, left_over=left_over)
+            left_over = tuple(spec.name for spec in staging if spec.name in counts)
+            return RepartitionPlan(pipeline.name, self._id, (), (), begun=False, done=True, left_over=left_over)
         if not begun:
             require_movable(pipeline, cluster, counts, copied=ledger)
-        return MovePlan(
+        return RepartitionPlan(
             pipeline=pipeline.name,
             application_id=self._id,
             sources=tuple(
-                Moved(old, new, counts[old], pipeline.partition_counts[new], _size(cluster, old))
+                TopicMove(old, new, counts[old], pipeline.partition_counts[new], _size(cluster, old))
                 for new, old in moved.items()
             ),
             internal=tuple(
-                Moved(
+                TopicMove(
                     spec.name,
                     spec.name,
                     counts.get(spec.name, 0),
                     spec.partitions,
                     _size(cluster, spec.name) if spec.name in counts else 0,
                 )
-                for spec in self._to_make_anew(counts, ledger)
+                for spec in self._to_recreate(counts, ledger)
             ),
             begun=begun,
             done=False,
         )
 
-    def apply(self, approved: Mapping[str, Any], *, say: Callable[[str], None], runs: Sequence[str] = ()) -> None:
-        """Do what was approved."""
+    def apply(self, approved: Mapping[str, Any], *, report: Callable[[str], None], runs: Sequence[str] = ()) -> None:
+        """Do what was approved. A run that died halfway is completed.
+
+        Args:
+            approved: What :meth:`RepartitionPlan.written` returned for the plan that a person approved.
+            report: Is told each step.
+            runs: Active runs of DAGs that work on the application.
+
+        Raises:
+            Refused: There is more to do than was approved, or :meth:`observe` refuses.
+            StreamplanError: The brokers did not answer, or the ledger is incomplete.
+        """
         plan = self.observe(runs=runs)
         if plan.done:
             delete_topics(self.brokers, plan.left_over)
-            say(plan.text)
+            report(plan.text)
             return
         plan.refuse_other(approved)
         specs = {spec.name: spec for spec in self.pipeline.internal_topics()}
-        anew = [specs[one.topic] for one in plan.internal]
+        recreated = [specs[move.topic] for move in plan.internal]
         self._fence(plan)
-        for one in plan.sources:
-            self._copy_source(one, say)
+        for move in plan.sources:
+            self._copy_source(move, report)
         if not plan.begun:
-            for spec in anew:
-                self._hold(spec, say)
+            for spec in recreated:
+                self._stage(spec, report)
         gate = self.pipeline.topology.dead_letter_topic
-        if gate not in self._ledger():  # else all is done, and the application may have run since
+        if gate not in self._ledger():  # otherwise all is done, and the application may have run since
             delete_topics(self.brokers, [gate])
-            for spec in anew:
+            for spec in recreated:
                 if spec.name != gate:
-                    self._make_anew(spec, say)
+                    self._recreate(spec, report)
             checkpoints.delete(self.settings.checkpoints, self._id)
             for path in state_files(self.settings.reports, self.pipeline.name):
                 path.unlink(missing_ok=True)
-            say("the checkpoints are deleted, and what the checks kept of the old topics")
-            self._set_positions(plan, say)
-            self._make_anew(specs[gate], say)
-        # In this order: without a ledger a move is over, and what held records can only be deleted.
+            report("the checkpoints are deleted, and what the checks kept of the old topics")
+            self._set_positions(plan, report)
+            self._recreate(specs[gate], report)
+        # The ledger goes first: without it the repartition is over, and staging topics can only be deleted.
         delete_group(self.brokers, ledger_group(self.pipeline))
         delete_topics(self.brokers, [staging_topic(spec).name for spec in specs.values()])
-        left = ", ".join(one.topic for one in plan.sources)
-        say(f"{self.pipeline.name} has moved. {left} is left in place: delete it when nobody reads it any more")
+        left = ", ".join(move.topic for move in plan.sources)
+        report(f"{self.pipeline.name} has moved. {left} is left in place: delete it when nobody reads it any more")
 
     @property
     def _id(self) -> str:
         return self.pipeline.topology.application_id
 
     def _cluster(self) -> KafkaCluster:
-        """A new one: it asks for partition counts once, and they change here."""
+        """Open a new cluster: one asks for partition counts only once, and they change here."""
         return KafkaCluster(self.brokers)
 
     def _ledger(self) -> Mapping[str, Mapping[int, int]]:
         return self._cluster().committed_offsets(ledger_group(self.pipeline))
 
-    def _note(self, topic: str) -> Mapping[int, int]:
-        """That ``topic`` is complete up to its ends."""
-        ends = {partition: found.high_watermark for partition, found in self._cluster().offsets(topic).items()}
+    def _mark_complete(self, topic: str) -> Mapping[int, int]:
+        """Commit to the ledger that a topic is complete up to its ends."""
+        ends = {partition: offsets.high_watermark for partition, offsets in self._cluster().offsets(topic).items()}
         set_positions(
             self.brokers,
             ledger_group(self.pipeline),
@@ -153,76 +175,76 @@ class Move:
         )
         return ends
 
-    def _destroys(self, ledger: Mapping[str, object]) -> bool:
-        """Whether every copy is complete, so that topics may have been deleted."""
+    def _has_destroyed(self, ledger: Mapping[str, object]) -> bool:
+        """Tell whether every copy is complete, so that topics may have been deleted."""
         gate = self.pipeline.topology.dead_letter_topic
         return any(staging_topic(spec).name in ledger for spec in self.pipeline.internal_topics() if spec.name == gate)
 
-    def _to_make_anew(self, counts: Mapping[str, int], ledger: Mapping[str, object]) -> list[TopicSpec]:
-        """Internal topics of another count, and the gate, which is the last that is copied."""
+    def _to_recreate(self, counts: Mapping[str, int], ledger: Mapping[str, object]) -> list[TopicSpec]:
+        """List the internal topics that need another count, and last of all the gate."""
         gate = self.pipeline.topology.dead_letter_topic
-        anew = [
+        recreated = [
             spec
             for spec in self.pipeline.internal_topics()
             if spec.name == gate or counts.get(spec.name) != spec.partitions or staging_topic(spec).name in ledger
         ]
-        return sorted(anew, key=lambda spec: spec.name == gate)
+        return sorted(recreated, key=lambda spec: spec.name == gate)
 
     def _has_moved(self, counts: Mapping[str, int], cluster: KafkaCluster) -> bool:
         fits = all(counts.get(spec.name) == spec.partitions for spec in self.pipeline.topics())
         return fits and all(cluster.positions(self._id, new) for new in self.pipeline.repartition_from)
 
-    def _fence(self, plan: MovePlan) -> None:
+    def _fence(self, plan: RepartitionPlan) -> None:
         counts = [*self.pipeline.partition_counts.values()]
-        counts += [one.partitions_before for one in (*plan.sources, *plan.internal)]
+        counts += [move.partitions_before for move in (*plan.sources, *plan.internal)]
         groups = self.pipeline.topology.subtopologies
         tasks = [TaskId(group.id, partition) for group in groups for partition in range(max(counts))]
         fence(self.brokers, self._id, tasks)
 
-    def _copy_source(self, one: Moved, say: Callable[[str], None]) -> None:
-        if one.to in self._ledger():
+    def _copy_source(self, move: TopicMove, report: Callable[[str], None]) -> None:
+        if move.to in self._ledger():
             return
-        spec = next(spec for spec in self.pipeline.topics() if spec.name == one.to)
+        spec = next(spec for spec in self.pipeline.topics() if spec.name == move.to)
         apply_specs(self.brokers, self.pipeline.name, [spec])
         copying.copy_topic(
             self.brokers,
-            one.topic,
-            one.to,
-            one.partitions,
+            move.topic,
+            move.to,
+            move.partitions,
             group=ledger_group(self.pipeline),
             transactional_id=f"{ledger_group(self.pipeline)}-copy",
-            report=say,
+            report=report,
         )
         if spec.configs.get("cleanup.policy") == "compact":  # records may go at any time, here as there
-            self._note(one.to)
+            self._mark_complete(move.to)
             return
         cluster = self._cluster()
-        expected = copying.count_by_partition(cluster, one.topic, one.partitions)
-        observed = copying.count_by_partition(cluster, one.to, None)
+        expected = copying.count_by_partition(cluster, move.topic, move.partitions)
+        observed = copying.count_by_partition(cluster, move.to, None)
         if expected != observed:
             raise Refused(
-                f"the copy of {one.topic} in {one.to}",
+                f"the copy of {move.topic} in {move.to}",
                 expected=f"records by partition {expected}",
                 observed=f"{observed}",
-                remedy=f"Someone else has written to {one.to}, or {one.topic} lost records meanwhile. Nothing of the "
-                f"application was changed: delete {one.to} and the group {ledger_group(self.pipeline)}, stop all "
+                remedy=f"Someone else has written to {move.to}, or {move.topic} lost records meanwhile. Nothing of the "
+                f"application was changed: delete {move.to} and the group {ledger_group(self.pipeline)}, stop all "
                 "producers, and run this again.",
             )
-        self._note(one.to)
-        say(f"{one.topic} to {one.to}: complete, {sum(observed.values()):,} records")
+        self._mark_complete(move.to)
+        report(f"{move.topic} to {move.to}: complete, {sum(observed.values()):,} records")
 
-    def _hold(self, spec: TopicSpec, say: Callable[[str], None]) -> None:
-        """Copy an internal topic to where it is held, with the new count. What an earlier run left there is no good."""
-        # What just fitted into the topic comes to where it is held, and back.
-        most = self._cluster().topics([spec.name])[spec.name].configs["max.message.bytes"]
-        holder = staging_topic(spec, **{"max.message.bytes": most})
-        if holder.name in self._ledger():
+    def _stage(self, spec: TopicSpec, report: Callable[[str], None]) -> None:
+        """Recreate the staging topic of an internal topic and copy the records there: a partial copy is unusable."""
+        # Every record that fitted into the topic must fit into the staging topic, and fit back again.
+        max_bytes = self._cluster().topics([spec.name])[spec.name].configs["max.message.bytes"]
+        staging = staging_topic(spec, **{"max.message.bytes": max_bytes})
+        if staging.name in self._ledger():
             return
-        delete_topics(self.brokers, [holder.name])
-        apply_specs(self.brokers, self.pipeline.name, [holder])
-        written = copying.write_all(self.brokers, holder.name, self._rows(spec), transactional_id=self._writer(spec))
-        self._note(holder.name)
-        say(f"{spec.name}: {written:,} records are held in {holder.name}")
+        delete_topics(self.brokers, [staging.name])
+        apply_specs(self.brokers, self.pipeline.name, [staging])
+        written = copying.write_all(self.brokers, staging.name, self._rows(spec), transactional_id=self._writer(spec))
+        self._mark_complete(staging.name)
+        report(f"{spec.name}: {written:,} records are held in {staging.name}")
 
     def _rows(self, spec: TopicSpec) -> Iterator[copying.PlacedRecord]:
         cluster = self._cluster()
@@ -231,39 +253,39 @@ class Move:
         elif spec.role is TopicRole.DEAD_LETTER:
             moved = {old: new for new, old in self.pipeline.repartition_from.items()}
             yield from copying.relocated_dead_letters(cluster, spec.name, moved, spec.partitions)
-        elif all(found.log_start == 0 for found in cluster.offsets(spec.name).values()):
-            # All of it is processed. But totals that Spark recounts are recounted from here; and what was purged
-            # in part must not look whole.
+        elif all(offsets.log_start == 0 for offsets in cluster.offsets(spec.name).values()):
+            # All records are processed already. But Spark recounts some totals from this topic. A topic of which a
+            # part was purged stays empty: it must not look complete.
             for record in copying.all_records(cluster, spec.name):
                 yield copying.PlacedRecord(copying.new_partition(record.key, record.partition, spec.partitions), record)
 
-    def _make_anew(self, spec: TopicSpec, say: Callable[[str], None]) -> None:
-        """Delete a topic, create it with the new count, and fill it from where its records are held."""
+    def _recreate(self, spec: TopicSpec, report: Callable[[str], None]) -> None:
+        """Delete an internal topic, create it with the new count, and fill it from its staging topic."""
         if spec.name in self._ledger():
             return
         delete_topics(self.brokers, [spec.name])
-        holder = self._cluster().topics([staging_topic(spec).name])[staging_topic(spec).name]
-        configs = {**spec.configs, "max.message.bytes": holder.configs["max.message.bytes"]}
+        staging = self._cluster().topics([staging_topic(spec).name])[staging_topic(spec).name]
+        configs = {**spec.configs, "max.message.bytes": staging.configs["max.message.bytes"]}
         apply_specs(self.brokers, self.pipeline.name, [replace(spec, configs=configs)])
         rows = (
-            copying.PlacedRecord(one.partition, one)
-            for one in copying.all_records(self._cluster(), staging_topic(spec).name)
+            copying.PlacedRecord(record.partition, record)
+            for record in copying.all_records(self._cluster(), staging_topic(spec).name)
         )
         gate = spec.role is TopicRole.DEAD_LETTER
         written = copying.write_all(
             self.brokers, spec.name, rows, transactional_id=self._writer(spec), in_one_transaction=gate
         )
-        self._note(spec.name)
-        say(f"{spec.name}: made again with {spec.partitions} partitions and {written:,} records")
+        self._mark_complete(spec.name)
+        report(f"{spec.name}: made again with {spec.partitions} partitions and {written:,} records")
 
-    def _set_positions(self, plan: MovePlan, say: Callable[[str], None]) -> None:
-        """Behind what was copied: all of it is processed."""
+    def _set_positions(self, plan: RepartitionPlan, report: Callable[[str], None]) -> None:
+        """Set the application's positions to the ends of what was copied: all of it is processed."""
         ledger, cluster = self._ledger(), self._cluster()
         roles = {spec.name: spec.role for spec in self.pipeline.internal_topics()}
-        topics = [one.to for one in plan.sources]
+        topics = [move.to for move in plan.sources]
         if all(cluster.positions(self._id, topic) for topic in topics):
             return  # all were set in one commit, and may have moved since
-        topics += [one.topic for one in plan.internal if roles[one.topic] is TopicRole.REPARTITION]
+        topics += [move.topic for move in plan.internal if roles[move.topic] is TopicRole.REPARTITION]
         positions = {
             (topic, partition): ledger.get(topic, {}).get(partition, -1)
             for topic in topics
@@ -277,11 +299,11 @@ class Move:
                 remedy="Run this again: it makes those topics once more.",
             )
         set_positions(self.brokers, self._id, positions)
-        say(f"group {self._id}: positions set in {', '.join(topics)}")
+        report(f"group {self._id}: positions set in {', '.join(topics)}")
 
     def _writer(self, spec: TopicSpec) -> str:
         return f"{ledger_group(self.pipeline)}-{spec.role}"
 
 
 def _size(cluster: KafkaCluster, topic: str) -> int:
-    return sum(found.high_watermark - found.log_start for found in cluster.offsets(topic).values())
+    return sum(offsets.high_watermark - offsets.log_start for offsets in cluster.offsets(topic).values())

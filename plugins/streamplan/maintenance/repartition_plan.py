@@ -1,12 +1,12 @@
-"""Another number of partitions, the safe way: what moves where, and what a person is told before.
+"""The plan of a repartition: which topics get another number of partitions, and what a person is told before.
 
-A key lies in partition ``murmur2(key) % partitions``. Partitions added to a topic in place send a key's next records
-elsewhere: two stream tasks then count it, and its total is split. So the records move to a new topic, and what the
-application has made of them, its changelogs above all, moves along.
+A key lies in partition ``murmur2(key) % partitions``. Partitions that are added to a topic in place send the next
+records of a key elsewhere: two stream tasks then count the key, and its total is split. So the records move to a new
+topic, and what the application has made of them, its changelogs above all, moves along.
 
-Each internal topic that needs another count is first copied to a topic ``<name>-moving`` of the new count, and only
-when all copies are complete are the old ones deleted and made again. How far everything is stands in the positions of
-a consumer group of its own: a position in a topic says that the topic is complete up to there.
+Each internal topic that needs another count is first copied to a staging topic ``<name>-moving`` with the new count.
+When all copies are complete, the old topics are deleted and created again. The offsets of a consumer group of its own,
+the ledger, hold the progress: an offset in a topic says that the topic is complete up to there.
 """
 
 from __future__ import annotations
@@ -20,17 +20,25 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicRole
 
 MOVED_ALONE = ("aggregator", "producer", "deploy", "reset")
-"""A move is refused while a run of one of these DAGs is active: nothing may be added to what moves."""
+"""DAGs of the pipeline with whose active runs a repartition is refused: nothing may be added to what moves."""
 
 
 def ledger_group(pipeline: Pipeline) -> str:
-    """The group whose positions say how far a move is. Exists while one is under way."""
+    """Return the consumer group whose offsets hold the progress. It exists while a repartition is under way."""
     return f"{pipeline.topology.application_id}-repartition"
 
 
 @dataclass(frozen=True)
-class Moved:
-    """A topic and its counts. ``records``: offsets from its beginning to its end; ``to``: where they go."""
+class TopicMove:
+    """The records of a topic that go to another topic, or to the same one with another number of partitions.
+
+    Attributes:
+        topic: The topic as it is.
+        to: The topic that the records go to.
+        partitions_before: The number of partitions of ``topic``.
+        partitions: The number of partitions of ``to``.
+        records: The offsets from the beginning of ``topic`` to its end.
+    """
 
     topic: str
     to: str
@@ -40,24 +48,29 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class MovePlan:
-    """What a move does.
+class RepartitionPlan:
+    """What a repartition does.
 
-    ``begun``     whether an earlier run has deleted topics already: then there is only one way, forward
-    ``internal``  those that get another count
-    ``left_over``  topics that held records, of a move that is done
+    Attributes:
+        pipeline: The name of the pipeline.
+        application_id: The application id.
+        sources: Source topics whose records are copied to new topics.
+        internal: Internal topics that get another number of partitions.
+        begun: Whether an earlier run has deleted topics already. Then the repartition can only be completed.
+        done: Whether there is nothing to do.
+        left_over: Staging topics of a repartition that is done.
     """
 
     pipeline: str
     application_id: str
-    sources: tuple[Moved, ...]
-    internal: tuple[Moved, ...]
+    sources: tuple[TopicMove, ...]
+    internal: tuple[TopicMove, ...]
     begun: bool
     done: bool
     left_over: tuple[str, ...] = ()
 
     def lines(self) -> Iterable[str]:
-        """The plan for people; Markdown, too."""
+        """Return the plan for people, as Markdown."""
         if self.done:
             yield f"Nothing to move: `{self.application_id}` reads what it declares, with the declared partitions."
             if self.left_over:
@@ -68,15 +81,16 @@ class MovePlan:
         if self.begun:
             yield "An earlier run stopped halfway. This one goes on from there."
             yield ""
-        for one in self.sources:
+        for move in self.sources:
             yield (
-                f"- the records of `{one.topic}` ({one.partitions_before} partitions, at most {one.records:,} records) "
-                f"are copied to `{one.to}` ({one.partitions} partitions), each exactly once; the old topic stays"
+                f"- the records of `{move.topic}` ({move.partitions_before} partitions, at most {move.records:,} "
+                f"records) are copied to `{move.to}` ({move.partitions} partitions), each exactly once; the old topic "
+                "stays"
             )
-        for one in self.internal:
+        for move in self.internal:
             yield (
-                f"- `{one.topic}`: made again with {one.partitions} instead of {one.partitions_before} partitions, "
-                f"with what it holds (at most {one.records:,} records)"
+                f"- `{move.topic}`: made again with {move.partitions} instead of {move.partitions_before} partitions, "
+                f"with what it holds (at most {move.records:,} records)"
             )
         yield f"- the positions of group `{self.application_id}` are set to the ends of what was copied"
         yield "- the checkpoints are deleted: the aggregator builds its state from the changelogs"
@@ -85,19 +99,27 @@ class MovePlan:
 
     @property
     def text(self) -> str:
+        """The plan for people, as Markdown."""
         return "\n".join(self.lines())
 
     def written(self) -> dict[str, Any]:
-        """As JSON can hold it; by it a plan is told from the one that was approved."""
+        """Return the plan as JSON can hold it, to be compared with the plan that a person approved."""
         return {
-            "sources": [[one.topic, one.to, one.partitions] for one in self.sources],
-            "internal": [[one.topic, one.partitions] for one in self.internal],
+            "sources": [[move.topic, move.to, move.partitions] for move in self.sources],
+            "internal": [[move.topic, move.partitions] for move in self.internal],
         }
 
     def refuse_other(self, approved: Mapping[str, Any]) -> None:
-        """Raise :class:`Refused` when this plan moves what was not in the approved one."""
-        mine = self.written()
-        more = [str(move) for part in mine for move in mine[part] if move not in approved[part]]
+        """Refuse a plan that moves more than the approved one.
+
+        Args:
+            approved: What :meth:`written` returned for the approved plan.
+
+        Raises:
+            Refused: This plan moves a topic that the approved one does not.
+        """
+        written = self.written()
+        more = [str(move) for part in written for move in written[part] if move not in approved[part]]
         if more:
             raise Refused(
                 f"the move of {self.pipeline}",
@@ -108,7 +130,11 @@ class MovePlan:
 
 
 def require_declared(pipeline: Pipeline) -> None:
-    """Raise :class:`Refused` with what to declare, where nothing is."""
+    """Refuse a pipeline that declares no repartition, with an example of what to declare.
+
+    Raises:
+        Refused: ``repartition_from`` is empty.
+    """
     if pipeline.repartition_from:
         return
     topic = pipeline.topology.source_topics[0]
@@ -124,7 +150,15 @@ def require_declared(pipeline: Pipeline) -> None:
 
 
 def refuse_other_counts(pipeline: Pipeline, observed: Mapping[str, int]) -> None:
-    """Topics from outside that are not moved have the declared counts, or :class:`Refused` naming all that do not."""
+    """Refuse topics from outside that have another number of partitions than declared: they are not moved.
+
+    Args:
+        pipeline: The pipeline.
+        observed: The number of partitions of each topic that exists.
+
+    Raises:
+        Refused: The counts of some topics differ; the error lists them all.
+    """
     outside = (TopicRole.SOURCE, TopicRole.SINK)
     wrong = [
         f"{spec.name} has {observed[spec.name]} partitions, not {spec.partitions}"

@@ -1,4 +1,4 @@
-"""Whether anything of a pipeline runs: who changes its topics and positions must be alone with them."""
+"""Whether anything of a pipeline runs. A reset or a repartition must be alone with its topics and positions."""
 
 from __future__ import annotations
 
@@ -18,26 +18,35 @@ from streamplan.reports.status import read_status
 from streamplan.settings import Settings
 
 WATCHED_SECONDS = 3.0
-"""Longer than a micro-batch of an aggregator that has something to do."""
+"""For how long positions and ends are watched: longer than a micro-batch of a busy aggregator."""
 
 
-def require_rest(
+def require_stopped(
     pipeline: Pipeline,
     brokers: Brokers,
     settings: Settings,
     *,
-    what: str,
+    action: str,
     runs: Sequence[str] = (),
     jobs: Sequence[str] = ("aggregator",),
-    still: Sequence[str] = (),
+    unchanged: Sequence[str] = (),
     watched_seconds: float = WATCHED_SECONDS,
 ) -> None:
-    """Raise :class:`Refused` with every sign of life there is.
+    """Refuse while an application runs, with every sign of life there is.
 
-    ``what``   is to be done, in words
-    ``runs``   active runs of DAGs that work on the application
-    ``jobs``   of the pipeline that must not run
-    ``still``  topics whose ends must not move, besides those the application writes
+    Args:
+        pipeline: The pipeline.
+        brokers: The brokers.
+        settings: The deployment's directories.
+        action: What is to be done, for the error.
+        runs: Active runs of DAGs that work on the application.
+        jobs: Jobs of the pipeline that must not run.
+        unchanged: Topics whose ends must not change, besides those that the application writes.
+        watched_seconds: For how long positions and ends are watched.
+
+    Raises:
+        Refused: Something of the application runs.
+        BrokersUnavailable: The brokers did not answer.
     """
     require_reachable(brokers)
     signs = [f"an active run of {run}" for run in runs]
@@ -46,10 +55,10 @@ def require_rest(
     group = pipeline.topology.application_id
     signs += [f"a member of consumer group {group}: {member}" for member in members(brokers, group)]
     if not signs:
-        signs += _movements(pipeline, brokers, still, watched_seconds)
+        signs += _changes(pipeline, brokers, unchanged, watched_seconds)
     if signs:
         raise Refused(
-            f"{what} of {pipeline.name}",
+            f"{action} of {pipeline.name}",
             expected=f"application {group} at rest",
             observed="; ".join(signs),
             remedy=f"Stop the run of {' and '.join(f'{pipeline.name}_{job}' for job in jobs)} (mark it as failed or "
@@ -76,31 +85,33 @@ def _heartbeats(pipeline: Pipeline, settings: Settings) -> Iterable[str]:
         )
 
 
-def _movements(pipeline: Pipeline, brokers: Brokers, still: Sequence[str], watched_seconds: float) -> Iterable[str]:
+def _changes(pipeline: Pipeline, brokers: Brokers, unchanged: Sequence[str], watched_seconds: float) -> Iterable[str]:
     group = pipeline.topology.application_id
     cluster = KafkaCluster(brokers)
     specs = pipeline.topics()
     sources = {
         topic for subtopology in pipeline.topology.subtopologies for topic in pipeline.source_topics(subtopology)
     }
-    there = cluster.topics([*(spec.name for spec in specs), *still])
-    written = [spec.name for spec in specs if spec.name not in pipeline.topology.source_topics and spec.name in there]
-    written += [topic for topic in still if topic in there]
+    existing = cluster.topics([*(spec.name for spec in specs), *unchanged])
+    written = [
+        spec.name for spec in specs if spec.name not in pipeline.topology.source_topics and spec.name in existing
+    ]
+    written += [topic for topic in unchanged if topic in existing]
 
-    def look() -> dict[str, int]:
-        found = {
+    def observe() -> dict[str, int]:
+        state = {
             f"the position of group {group} in {topic}-{partition}": position
-            for topic in sorted(sources & there.keys())
+            for topic in sorted(sources & existing.keys())
             for partition, position in cluster.positions(group, topic).items()
         }
         for topic in written:
-            for partition, offsets in cluster.offsets(topic).items():
-                found[f"the end of {topic}-{partition}"] = offsets.high_watermark
-        return found
+            for partition, extent in cluster.offsets(topic).items():
+                state[f"the end of {topic}-{partition}"] = extent.high_watermark
+        return state
 
-    before = look()
+    before = observe()
     time.sleep(watched_seconds)
-    after = look()
+    after = observe()
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield f"{name} moved from {before.get(name, 'none')} to {after.get(name, 'none')} in {watched_seconds:g} s"

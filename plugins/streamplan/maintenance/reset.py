@@ -1,4 +1,4 @@
-"""A reset: observed, refused while the application runs, applied. Doing it again after it died halfway is right."""
+"""A reset: observed, refused while the application runs, and applied. A run that died halfway can be repeated."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence
-from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_move
-from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_rest
+from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_repartition
+from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_stopped
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import INTERNAL_ROLES
@@ -28,23 +28,32 @@ def observe_reset(
     runs: Sequence[str] = (),
     watched_seconds: float = WATCHED_SECONDS,
 ) -> ResetPlan:
-    """What a reset would delete now. Raises :class:`Refused` while the application runs; changes nothing.
+    """Plan what a reset would delete now. Changes nothing.
 
-    ``runs``  active runs of DAGs that work on the application
+    Args:
+        pipeline: The pipeline.
+        brokers: The brokers.
+        settings: The deployment's directories.
+        runs: Active runs of DAGs that work on the application.
+        watched_seconds: For how long the application is watched before it counts as stopped.
+
+    Raises:
+        Refused: The application runs, or a repartition is under way.
+        BrokersUnavailable: The brokers did not answer.
     """
-    require_rest(pipeline, brokers, settings, what="the reset", runs=runs, watched_seconds=watched_seconds)
-    refuse_unfinished_move(brokers, pipeline)
+    require_stopped(pipeline, brokers, settings, action="the reset", runs=runs, watched_seconds=watched_seconds)
+    refuse_unfinished_repartition(brokers, pipeline)
     cluster = KafkaCluster(brokers)
     application_id = pipeline.topology.application_id
-    there = cluster.topics([spec.name for spec in pipeline.internal_topics()])
+    existing = cluster.topics([spec.name for spec in pipeline.internal_topics()])
     positions = cluster.committed_offsets(application_id)
     place = checkpoint_location(settings.checkpoints, application_id)
     return ResetPlan(
         pipeline=pipeline.name,
         application_id=application_id,
         topics={
-            topic: sum(found.high_watermark - found.log_start for found in cluster.offsets(topic).values())
-            for topic in sorted(there)
+            topic: sum(offsets.high_watermark - offsets.log_start for offsets in cluster.offsets(topic).values())
+            for topic in sorted(existing)
         },
         positions={
             f"{topic}-{partition}": offset
@@ -63,14 +72,27 @@ def apply_reset(
     settings: Settings,
     approved: ResetPlan,
     *,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     runs: Sequence[str] = (),
     watched_seconds: float = WATCHED_SECONDS,
 ) -> None:
     """Delete what was approved, and create the internal topics again.
 
-    In this order an aggregator that is started in between refuses: first there are no positions beside a checkpoint,
-    then no topics. Nothing is deleted when there is more than was approved.
+    The order makes an aggregator refuse that is started in between: first it finds a checkpoint without positions, then
+    no topics. Nothing is deleted when there is more to delete than was approved.
+
+    Args:
+        pipeline: The pipeline.
+        brokers: The brokers.
+        settings: The deployment's directories.
+        approved: The plan that a person approved.
+        report: Is told each step.
+        runs: Active runs of DAGs that work on the application.
+        watched_seconds: For how long the application is watched before it counts as stopped.
+
+    Raises:
+        Refused: There is more to delete than was approved, or :func:`observe_reset` refuses.
+        StreamplanError: The brokers or the checkpoints' file system did not answer.
     """
     plan = observe_reset(pipeline, brokers, settings, runs=runs, watched_seconds=watched_seconds)
     if more := plan.more_than(approved):
@@ -83,12 +105,12 @@ def apply_reset(
     application_id = plan.application_id
     fence(brokers, application_id, pipeline.tasks())
     delete_group(brokers, application_id)
-    say(f"group {application_id}: its positions are deleted")
+    report(f"group {application_id}: its positions are deleted")
     delete_topics(brokers, list(plan.topics))
-    say(f"deleted {', '.join(plan.topics) or 'no topic'}")
+    report(f"deleted {', '.join(plan.topics) or 'no topic'}")
     checkpoints.delete(settings.checkpoints, application_id)
-    say(f"checkpoints: none in {checkpoint_location(settings.checkpoints, application_id)}")
+    report(f"checkpoints: none in {checkpoint_location(settings.checkpoints, application_id)}")
     for name in plan.files:
         Path(settings.reports, name).unlink(missing_ok=True)
-    apply_topics(brokers, pipeline, show=say)
-    say(f"{pipeline.name} is reset: the next start of its aggregator reads the input from the beginning")
+    apply_topics(brokers, pipeline, report=report)
+    report(f"{pipeline.name} is reset: the next start of its aggregator reads the input from the beginning")

@@ -1,8 +1,8 @@
-"""What a reset deletes: all that an application has made of its input, and nothing of the input.
+"""The plan of a reset: it deletes all that an application has made of its input, and nothing of the input.
 
-What Kafka Streams' application reset tool does (``org.apache.kafka.tools.StreamsResetter``) for positions and internal
-topics, and its ``KafkaStreams.cleanUp()`` for local state. Names come from the declaration and never from a prefix:
-``my-app`` has nothing of ``my-app-v1``.
+It does what Kafka Streams' application reset tool (``org.apache.kafka.tools.StreamsResetter``) does for positions and
+internal topics, and what ``KafkaStreams.cleanUp()`` does for local state. Names come from the declaration, never from a
+prefix: ``my-app`` has nothing of ``my-app-v1``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ RESET_ALONE = ("aggregator", "deploy", "repartition")
 class ResetPlan:
     """What there is to delete.
 
-    ``topics``       those that exist, with the offsets from their beginning to their end: records, and a marker for
-                     each transaction
-    ``positions``    of the group, by ``topic-partition``
-    ``checkpoints``  where they are; empty where there are none
-    ``files``        below the reports: what describes the state that goes
+    Attributes:
+        pipeline: The name of the pipeline.
+        application_id: The application id.
+        topics: The internal topics that exist, with the offsets from their beginning to their end: records, and a
+            marker for each transaction.
+        positions: The positions of the consumer group, by ``topic-partition``.
+        checkpoints: Where the checkpoints are; empty where there are none.
+        files: Files below the reports that describe the state, by their relative paths.
+        kept: The topics that others write or read. They are left alone.
     """
 
     pipeline: str
@@ -36,11 +40,11 @@ class ResetPlan:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing that a reading of the input has left."""
+        """Whether there is nothing to delete."""
         return not (any(self.topics.values()) or self.positions or self.checkpoints or self.files)
 
     def lines(self) -> Iterable[str]:
-        """The plan for people; Markdown, too."""
+        """Return the plan for people, as Markdown."""
         yield f"Reset of application `{self.application_id}` (pipeline {self.pipeline}). Deleted are:"
         yield ""
         if self.positions:
@@ -61,26 +65,27 @@ class ResetPlan:
 
     @property
     def text(self) -> str:
+        """The plan for people, as Markdown."""
         return "\n".join(self.lines())
 
     def more_than(self, approved: ResetPlan) -> list[str]:
-        """What would be deleted now and was not approved; empty after a reset that died halfway."""
-        found = [
+        """List what would be deleted now and was not approved. Empty after a reset that died halfway."""
+        more = [
             f"{topic} has {records:,} records, not {approved.topics.get(topic, 0):,}"
             for topic, records in self.topics.items()
             if records > approved.topics.get(topic, 0)
         ]
-        found += [
+        more += [
             f"the position in {at} is {offset:,}, not {approved.positions.get(at, 'none')}"
             for at, offset in self.positions.items()
             if offset != approved.positions.get(at)
         ]
         if self.checkpoints and self.checkpoints != approved.checkpoints:
-            found.append(f"there are checkpoints in {self.checkpoints}")
-        return found
+            more.append(f"there are checkpoints in {self.checkpoints}")
+        return more
 
     def written(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the plan as JSON can hold it."""
         return {
             "pipeline": self.pipeline,
             "application_id": self.application_id,
@@ -92,5 +97,6 @@ class ResetPlan:
         }
 
     @classmethod
-    def read(cls, found: Mapping[str, Any]) -> ResetPlan:
-        return cls(**{**found, "files": tuple(found["files"]), "kept": tuple(found["kept"])})
+    def read(cls, written: Mapping[str, Any]) -> ResetPlan:
+        """Return the plan of which :meth:`written` returned this."""
+        return cls(**{**written, "files": tuple(written["files"]), "kept": tuple(written["kept"])})

@@ -45,7 +45,7 @@ def names(pipeline: Pipeline) -> list[str]:
 
 def test_created_as_declared(bootstrap_servers: str, pipeline: Pipeline) -> None:
     shown: list[str] = []
-    plan = apply_topics(Brokers(bootstrap_servers), pipeline, show=shown.append)
+    plan = apply_topics(Brokers(bootstrap_servers), pipeline, report=shown.append)
     assert [spec.name for spec in plan.create] == names(pipeline)
     assert all(f"+ {name} (" in shown[0] for name in names(pipeline))
     observed = observe_topics(Brokers(bootstrap_servers), names(pipeline))

@@ -27,7 +27,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import repartition as moving
-from streamplan.maintenance.repartition import Move
+from streamplan.maintenance.repartition import Repartitioner
 from streamplan.maintenance.repartition_plan import ledger_group
 from streamplan.maintenance.reset import observe_reset
 from streamplan.model.partitioner import partition_for_key
@@ -85,14 +85,14 @@ def after(before: TransactionalApplication) -> Iterator[TransactionalApplication
         future.exception(120)
 
 
-def move_of(app: TransactionalApplication, settings: Settings) -> Move:
-    return Move(app.pipeline, Brokers(app.bootstrap_servers), settings, watched_seconds=QUICK)
+def move_of(app: TransactionalApplication, settings: Settings) -> Repartitioner:
+    return Repartitioner(app.pipeline, Brokers(app.bootstrap_servers), settings, watched_seconds=QUICK)
 
 
 def moved(app: TransactionalApplication, settings: Settings) -> list[str]:
     said: list[str] = []
     move = move_of(app, settings)
-    move.apply(move.observe().written(), say=said.append)
+    move.apply(move.observe().written(), report=said.append)
     return said
 
 

@@ -90,7 +90,7 @@ def plan_of(app: TransactionalApplication, settings: Settings) -> ResetPlan:
 def reset(app: TransactionalApplication, settings: Settings, plan: ResetPlan | None = None) -> list[str]:
     said: list[str] = []
     plan = plan or plan_of(app, settings)
-    apply_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, plan, say=said.append, watched_seconds=QUICK)
+    apply_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, plan, report=said.append, watched_seconds=QUICK)
     return said
 
 

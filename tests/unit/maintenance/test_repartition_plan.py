@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamplan.errors import Refused
 from streamplan.kafka.copying import last_values, new_partition, records_by_time, relocated_dead_letters
-from streamplan.maintenance.repartition_plan import Moved, MovePlan, refuse_other_counts, require_declared
+from streamplan.maintenance.repartition_plan import RepartitionPlan, TopicMove, refuse_other_counts, require_declared
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import Difference, TopicRole, explain_differences, staging_topic
@@ -128,12 +128,12 @@ def test_topics_from_outside_that_are_not_moved_keep_their_count() -> None:
 
 
 def test_what_was_not_approved_is_not_moved() -> None:
-    moved = Moved("orders", "orders-v2", 2, 4, 10)
-    plan = MovePlan("app", "app", (moved,), (Moved("c", "c", 2, 4, 3),), begun=False, done=False)
+    moved = TopicMove("orders", "orders-v2", 2, 4, 10)
+    plan = RepartitionPlan("app", "app", (moved,), (TopicMove("c", "c", 2, 4, 3),), begun=False, done=False)
     plan.refuse_other(plan.written())
     assert "`orders` (2 partitions, at most 10 records)" in plan.text
     with pytest.raises(Refused, match=r"\['c', 4\] besides"):
-        plan.refuse_other(MovePlan("app", "app", (moved,), (), begun=False, done=False).written())
+        plan.refuse_other(RepartitionPlan("app", "app", (moved,), (), begun=False, done=False).written())
 
 
 def test_what_belongs_to_an_application_alone() -> None:

@@ -1,4 +1,4 @@
-"""Whether the records of a pipeline can move to a new topic without a loss."""
+"""Whether a repartition of a pipeline would lose records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from streamplan.model.topics import TopicRole, words
 def require_movable(
     pipeline: Pipeline, cluster: KafkaCluster, counts: Mapping[str, int], *, copied: Mapping[str, object]
 ) -> None:
-    """Raise :class:`Refused` naming all that is in the way.
+    """Refuse a repartition that would lose records.
 
-    ``counts``  the partitions of the topics that exist
-    ``copied``  the topics that an earlier run has a position in
+    Args:
+        pipeline: The pipeline.
+        cluster: The cluster.
+        counts: The number of partitions of each topic that exists.
+        copied: The topics in which the ledger has offsets of an earlier run.
+
+    Raises:
+        Refused: A topic is missing, records were deleted or not processed, or a new topic holds other records.
     """
     internal = [spec.name for spec in pipeline.internal_topics()]
     missing = [topic for topic in (*pipeline.repartition_from.values(), *internal) if topic not in counts]
@@ -29,8 +35,12 @@ def require_movable(
             f"{pipeline.name}_deploy.",
         )
     for new, old in pipeline.repartition_from.items():
-        _require_all(cluster, old)
-        if new in counts and old not in copied and any(found.high_watermark for found in cluster.offsets(new).values()):
+        _require_all_records(cluster, old)
+        if (
+            new in counts
+            and old not in copied
+            and any(offsets.high_watermark for offsets in cluster.offsets(new).values())
+        ):
             raise Refused(
                 f"topic {new}",
                 expected="missing or empty, to take the records of " + old,
@@ -40,10 +50,14 @@ def require_movable(
     _require_processed(pipeline, cluster)
 
 
-def _require_all(cluster: KafkaCluster, topic: str) -> None:
+def _require_all_records(cluster: KafkaCluster, topic: str) -> None:
     if "compact" in words(cluster.topics([topic])[topic].configs.get("cleanup.policy", "")):
-        return  # there the last value of each key is enough
-    gone = {f"{topic}-{number}": found.log_start for number, found in cluster.offsets(topic).items() if found.log_start}
+        return  # the last value of each key is enough there
+    gone = {
+        f"{topic}-{number}": offsets.log_start
+        for number, offsets in cluster.offsets(topic).items()
+        if offsets.log_start
+    }
     if gone:
         raise Refused(
             f"the records of {topic}",
@@ -61,10 +75,10 @@ def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
     for topic in (*pipeline.repartition_from.values(), *repartition):
         positions = cluster.positions(group, topic)
         ranges = {
-            number: (max(found.log_start, positions.get(number, found.log_start)), found.last_stable)
-            for number, found in cluster.offsets(topic).items()
+            number: (max(offsets.log_start, positions.get(number, offsets.log_start)), offsets.last_stable)
+            for number, offsets in cluster.offsets(topic).items()
         }
-        # A position may stay before transaction markers: what counts are the records behind it.
+        # A position may stand before transaction markers, so records are counted and not offsets.
         if count := sum(map(len, cluster.read(topic, ranges))):
             left[topic] = count
     if left:
