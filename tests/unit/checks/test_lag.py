@@ -10,6 +10,7 @@ from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
 from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.checks.framework.consistent_cut import Deadline
+from streamplan.checks.framework.task_inputs import COUNTED_OFFSETS
 from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits
 from streamplan.model.status import AggregatorState, AggregatorStatus
@@ -146,11 +147,11 @@ def test_transaction_markers_and_aborted_records_are_no_lag(
 
 
 def test_a_record_behind_many_aborted_ones(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
-    partition(cluster, application.repartition, 0).end += 3 * lag.COUNTED_OFFSETS
+    partition(cluster, application.repartition, 0).end += 3 * COUNTED_OFFSETS
     assert not wrong(cluster, clock)
     cluster.produce(application.repartition, b"0", b"v", partition=0)
     (found,) = wrong(cluster, clock)
-    assert f"up to {3 * lag.COUNTED_OFFSETS + 1:,} records to process" in found
+    assert f"up to {3 * COUNTED_OFFSETS + 1:,} records to process" in found
 
 
 def test_nothing_was_ever_written_to_a_partition(cluster: FakeCluster, clock: Clock) -> None:
