@@ -44,6 +44,12 @@ def bootstrap_servers(kafka: LocalKafka) -> str:
     return kafka.bootstrap_servers
 
 
+@pytest.fixture(scope="session")
+def brokers(kafka: LocalKafka) -> Brokers:
+    """The session's brokers as production code takes them."""
+    return kafka.brokers
+
+
 @pytest.fixture
 def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
     """Creates a topic of a name never used before (``<name>-<random>``) and deletes it after the test."""

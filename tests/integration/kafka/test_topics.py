@@ -23,8 +23,8 @@ def orders_into(topic: str) -> TestData:
 
 
 @pytest.fixture
-def admin(bootstrap_servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap_servers})
+def admin(brokers: Brokers) -> AdminClient:
+    return brokers.admin()
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def names(pipeline: Pipeline) -> list[str]:
     return [spec.name for spec in pipeline.topics()]
 
 
-def test_created_as_declared(bootstrap_servers: str, pipeline: Pipeline) -> None:
+def test_created_as_declared(brokers: Brokers, pipeline: Pipeline) -> None:
     shown: list[str] = []
-    plan = apply_topics(Brokers(bootstrap_servers), pipeline, report=shown.append)
+    plan = apply_topics(brokers, pipeline, report=shown.append)
     assert [spec.name for spec in plan.create] == names(pipeline)
     assert all(f"+ {name} (" in shown[0] for name in names(pipeline))
-    observed = observe_topics(Brokers(bootstrap_servers), names(pipeline))
+    observed = observe_topics(brokers, names(pipeline))
     assert {name: topic.partitions for name, topic in observed.items()} == dict.fromkeys(names(pipeline), 2)
     changelog = observed[f"{pipeline.name}-totals-changelog"]
     assert changelog.configs["cleanup.policy"] == "compact"
@@ -57,29 +57,29 @@ def test_created_as_declared(bootstrap_servers: str, pipeline: Pipeline) -> None
     assert changelog.configs["min.insync.replicas"] == "1"
 
 
-def test_applied_again_nothing_changes(bootstrap_servers: str, pipeline: Pipeline) -> None:
-    apply_topics(Brokers(bootstrap_servers), pipeline)
-    apply_topics(Brokers(bootstrap_servers), pipeline)
-    before = observe_topics(Brokers(bootstrap_servers), names(pipeline))
+def test_applied_again_nothing_changes(brokers: Brokers, pipeline: Pipeline) -> None:
+    apply_topics(brokers, pipeline)
+    apply_topics(brokers, pipeline)
+    before = observe_topics(brokers, names(pipeline))
     assert len(before) == 4
-    plan = apply_topics(Brokers(bootstrap_servers), pipeline)
+    plan = apply_topics(brokers, pipeline)
     assert not plan.create
     assert len(plan.agree) == 4
     assert "Nothing to create" in format_plan(plan)
-    assert observe_topics(Brokers(bootstrap_servers), names(pipeline)) == before
+    assert observe_topics(brokers, names(pipeline)) == before
 
 
-def test_what_is_missing_is_added(bootstrap_servers: str, pipeline: Pipeline, admin: AdminClient) -> None:
-    apply_topics(Brokers(bootstrap_servers), pipeline)
+def test_what_is_missing_is_added(brokers: Brokers, pipeline: Pipeline, admin: AdminClient) -> None:
+    apply_topics(brokers, pipeline)
     gone = f"{pipeline.name}-dead-letter"
     admin.delete_topics([gone])[gone].result(120)
-    plan = apply_topics(Brokers(bootstrap_servers), pipeline)
+    plan = apply_topics(brokers, pipeline)
     assert [spec.name for spec in plan.create] in ([gone], [])  # [] when its deletion was not seen by all brokers yet
-    assert gone in observe_topics(Brokers(bootstrap_servers), [gone])
+    assert gone in observe_topics(brokers, [gone])
 
 
 def test_every_difference_is_refused_and_nothing_is_created(
-    bootstrap_servers: str, pipeline: Pipeline, admin: AdminClient
+    brokers: Brokers, pipeline: Pipeline, admin: AdminClient
 ) -> None:
     repartition, changelog = f"{pipeline.name}-quantities-repartition", f"{pipeline.name}-totals-changelog"
     made = admin.create_topics(
@@ -91,18 +91,18 @@ def test_every_difference_is_refused_and_nothing_is_created(
     for future in made.values():
         future.result(120)
     with pytest.raises(Refused) as refusal:
-        apply_topics(Brokers(bootstrap_servers), pipeline)
+        apply_topics(brokers, pipeline)
     text = str(refusal.value)
     assert f"{repartition}: partitions: expected 2, observed 3" in text
     assert f"{repartition}: retention.ms: expected -1, observed 604800000" in text
     assert f"{changelog}: cleanup.policy: expected compact, observed delete" in text
     assert f"{changelog}: replication: expected 2, observed 1" in text
     assert "Nothing was created" in text
-    assert set(observe_topics(Brokers(bootstrap_servers), names(pipeline))) == {repartition, changelog}
-    assert observe_topics(Brokers(bootstrap_servers), [repartition])[repartition].partitions == 3
+    assert set(observe_topics(brokers, names(pipeline))) == {repartition, changelog}
+    assert observe_topics(brokers, [repartition])[repartition].partitions == 3
 
 
-def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_servers: str, admin: AdminClient) -> None:
+def test_brokers_that_refuse_one_topic_are_not_given_the_others(brokers: Brokers, admin: AdminClient) -> None:
     name, orders = f"topics-{os.getpid()}-{next(_numbers)}", f"orders.{os.getpid()}"
     topology = Topology(name)
     topology.stream(orders, value=ORDER).group_by("ProductType", name="q").count(store="s")
@@ -111,8 +111,8 @@ def test_brokers_that_refuse_one_topic_are_not_given_the_others(bootstrap_server
     admin.create_topics([NewTopic(collides, 1)])[collides].result(120)
     try:
         with pytest.raises(Refused, match=rf"(?s){orders}.*Nothing was created"):
-            apply_topics(Brokers(bootstrap_servers), pipeline)
-        assert observe_topics(Brokers(bootstrap_servers), names(pipeline)) == {}
+            apply_topics(brokers, pipeline)
+        assert observe_topics(brokers, names(pipeline)) == {}
     finally:
         admin.delete_topics([collides])[collides].result(120)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from streamplan.kafka.brokers import Brokers
 from streamplan.model.generation import Generation
 from streamplan.spark.planning.compiled_plan import ArrowFunction, batch_template, compile_batch_plan, map_in_arrow
 from streamplan.spark.sink.spec import TransactionSpec
@@ -75,7 +76,7 @@ def test_a_writer_is_told_the_ranges_of_the_micro_batch_by_its_job(spark: SparkS
 
         return write
 
-    empty = TransactionSpec("", "an-application", Generation(1, "a"), 1, 0, {}, (), "", 1)
+    empty = TransactionSpec(Brokers(""), "an-application", Generation(1, "a"), 1, 0, {}, (), "", 1)
     template = batch_template(spark.createDataFrame([], SCHEMA))
     applied = map_in_arrow(template, for_each_micro_batch(empty, told), SCHEMA)
     batch = spark.createDataFrame([("a", 1)], SCHEMA).coalesce(1)
