@@ -1,8 +1,9 @@
-"""Loads Great Expectations into the scheduler, once, where its workers are forked from it.
+"""A listener that loads Great Expectations into the scheduler once, before its workers are forked from it.
 
-LocalExecutor forks its workers from the scheduler and each task from a worker, so that what the scheduler has loaded
-is there already. To load Great Expectations takes two to four CPU seconds, and a health run has eight tasks which need
-it. Only what does not change while the scheduler runs may be loaded here: not a declared pipeline.
+LocalExecutor forks its workers from the scheduler, and each task from a worker: a task finds loaded what the scheduler
+has loaded. Great Expectations takes several CPU seconds to load, which is more than all else that a health run does, and
+the task ``data_docs`` of each run needs it. ``docs/performance.md`` has the figures with and without this module. Only
+what does not change while the scheduler runs may be loaded here; a declared pipeline may change.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_starting(component: object) -> None:
-    """Airflow's announcement of a component that starts; it comes before the executor forks."""
+    """Load the modules. Airflow calls this when a component starts, before the executor forks."""
     if "scheduler" not in sys.argv[1:2] or "LocalExecutor" not in conf.get("core", "executor"):
         return
-    logging.getLogger("great_expectations._docs_decorators").setLevel(logging.WARNING)  # it tells hundreds of lines
+    # Great Expectations logs hundreds of lines about its own documentation while it is imported.
+    logging.getLogger("great_expectations._docs_decorators").setLevel(logging.WARNING)
     for module in MODULES:
         import_module(module)
-    log.info("Loaded for the tasks to come: %s", ", ".join(MODULES))
+    log.info("The scheduler has loaded these modules for its tasks: %s", ", ".join(MODULES))
