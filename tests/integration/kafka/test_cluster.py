@@ -205,7 +205,7 @@ def test_positions_inside_a_transaction_are_waited_for(real: Real) -> None:
     consumer = Consumer({"bootstrap.servers": real.bootstrap_servers, "group.id": group})
     producer.send_offsets_to_transaction([TopicPartition(real.topic, 0, 5)], consumer.consumer_group_metadata(), 120)
     with pytest.raises(BrokersUnavailable, match=f"positions of group {group}"):
-        real.cluster.positions(group, real.topic)
+        real.impatient.positions(group, real.topic)
     producer.commit_transaction(120)
     assert real.cluster.positions(group, real.topic) == {0: 5}
     consumer.close()
