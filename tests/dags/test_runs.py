@@ -196,7 +196,8 @@ def test_the_log_of_a_failed_check_begins_with_the_reason_and_shows_the_wrong_ro
     assert lines[0] == "failed: the reason of lag"
     assert lines[1].split() == ["Subject", "Expected", "Observed"]
     assert lines[3].split()[1:] == ["100", "7"]
-    shown = "".join(line.split()[0] for line in lines[3:])
+    column = lines[1].index("Expected")
+    shown = "".join("".join(line[:column] for line in lines[3:]).split())
     assert shown.startswith(f"{topic}[late](behind".replace(" ", ""))
     assert max(map(len, lines)) <= LOG_COLUMNS
 
