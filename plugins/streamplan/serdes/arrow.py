@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.serde import Serde, Undecodable, missing, too_large
 
 ARROW_TYPES: Mapping[str, pa.DataType] = {
@@ -18,40 +18,6 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
 }
 """The Arrow type of each of :data:`streamplan.serdes.serde.FIELD_TYPES`."""
-
-
-@dataclass(frozen=True)
-class DecodedColumn:
-    """A column of values that was read.
-
-    ``fields``: struct array as long as the column, null where a value cannot be read; ``rejected``: row to reason.
-    """
-
-    fields: pa.StructArray
-    rejected: Mapping[int, str]
-
-    def reasons(self) -> pa.Array:
-        """The reason of each row as a string array, null where the value was read."""
-        if not self.rejected:
-            return pa.nulls(len(self.fields), pa.string())
-        return pa.array([self.rejected.get(row) for row in range(len(self.fields))], pa.string())
-
-
-@dataclass(frozen=True)
-class KeyColumn:
-    """The keys of a column of values.
-
-    ``keys``: binary array as long as the column, null where a record has no key; ``rejected``: row to reason.
-    """
-
-    keys: pa.Array
-    rejected: Mapping[int, str]
-
-    def counts(self) -> dict[bytes, int]:
-        """The number of records of each key. Rejected records are in none of them."""
-        counted = self.keys.value_counts()
-        numbers = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
-        return {key: number for key, number in numbers if key is not None}
 
 
 def struct_type(fields: Mapping[str, str]) -> pa.StructType:

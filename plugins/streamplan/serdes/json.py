@@ -18,7 +18,7 @@ from streamplan.serdes.serde import FIELD_TYPES, MAX_BYTES, Undecodable, Value
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from streamplan.serdes.arrow import DecodedColumn, KeyColumn
+    from streamplan.serdes.columns import DecodedColumn, KeyColumn
 
 _INTEGER_BITS = {"int": 31, "bigint": 63}
 _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as paj
 
-from streamplan.serdes.arrow import DecodedColumn, decode_again, decode_each, longest, struct_type, true_rows
+from streamplan.serdes.arrow import decode_again, decode_each, longest, struct_type, true_rows
+from streamplan.serdes.columns import DecodedColumn
 from streamplan.serdes.serde import Serde
 
 _LONG = 500

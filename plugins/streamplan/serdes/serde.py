@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from streamplan.serdes.columns import DecodedColumn, KeyColumn
+
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from streamplan.serdes.arrow import DecodedColumn, KeyColumn
 
 Value: TypeAlias = Mapping[str, Any]
 """The fields of a value by their names. A field that is absent or null is None."""

@@ -1,0 +1,46 @@
+"""Columns of values that a serde has read, as Arrow arrays. Importing this module does not import pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class DecodedColumn:
+    """A column of values that was read.
+
+    ``fields``: struct array as long as the column, null where a value cannot be read; ``rejected``: row to reason.
+    """
+
+    fields: pa.StructArray
+    rejected: Mapping[int, str]
+
+    def reasons(self) -> pa.Array:
+        """The reason of each row as a string array, null where the value was read."""
+        import pyarrow as pa
+
+        if not self.rejected:
+            return pa.nulls(len(self.fields), pa.string())
+        return pa.array([self.rejected.get(row) for row in range(len(self.fields))], pa.string())
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """The keys of a column of values.
+
+    ``keys``: binary array as long as the column, null where a record has no key; ``rejected``: row to reason.
+    """
+
+    keys: pa.Array
+    rejected: Mapping[int, str]
+
+    def counts(self) -> dict[bytes, int]:
+        """The number of records of each key. Rejected records are in none of them."""
+        counted = self.keys.value_counts()
+        numbers = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
+        return {key: number for key, number in numbers if key is not None}
