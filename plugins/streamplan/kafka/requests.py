@@ -43,6 +43,8 @@ def call_with_retry(
 ) -> Answer:
     """Call ``request``, and call it again while the cluster elects a leader or loads a coordinator.
 
+    It is also called again when a connection broke while the brokers accept connections.
+
     Args:
         request: Is given the seconds that are left, and raises ``KafkaException`` or ``TimeoutError``.
         subject: What is asked for, for the error.
@@ -58,11 +60,16 @@ def call_with_retry(
         try:
             return request(max(deadline - time.monotonic(), 0.1))
         except (KafkaException, TimeoutError) as error:
-            if error_code(error) not in _TRANSIENT or time.monotonic() > deadline:
+            if not _is_transient(error, brokers) or time.monotonic() > deadline:
                 raise_unavailable(error, subject, brokers, seconds)
             if error_code(error) in _STALE:
                 reopen()
         time.sleep(_RETRY_SECONDS)
+
+
+def _is_transient(error: BaseException, brokers: Brokers) -> bool:
+    code = error_code(error)
+    return code in _TRANSIENT or (code == KafkaError._TRANSPORT and _is_reachable(brokers))
 
 
 def error_code(error: BaseException) -> int | None:
@@ -97,14 +104,17 @@ def require_reachable(brokers: Brokers) -> None:
 
     A client would try until its deadline.
     """
-    answers = [_probe(address) for address in brokers.addresses]
-    if not any(answer.endswith(_ACCEPTS) for answer in answers):
+    if not _is_reachable(brokers):
         raise BrokersUnavailable(
             f"Kafka at {brokers}",
             expected="a broker that accepts connections",
-            observed="; ".join(answers),
+            observed="; ".join(map(_probe, brokers.addresses)),
             remedy="Are the brokers up, and is this the address and port they listen on?",
         )
+
+
+def _is_reachable(brokers: Brokers) -> bool:
+    return any(_probe(address).endswith(_ACCEPTS) for address in brokers.addresses)
 
 
 def _reason(error: BaseException) -> str:
