@@ -11,6 +11,7 @@ FIRST = ("stack", "spark/test_pipelines.py", "checks/test_faults.py", "checks/te
 """What takes longest begins first, so that no worker is left alone with it at the end."""
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook of this name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares brokers, Spark or Airflow: a file, and all of the Airflow stack."""
     for item in items:

@@ -34,8 +34,10 @@ from streamplan.serdes.json import Json
 
 from tests.support.aggregator_process import ORDERS, Aggregator, await_condition
 from tests.support.kafka_streams import java, properties, wait_until_running
+from tests.support.records import read_committed
 from tests.support.soak import soak
 from tests.support.transactional_application import TransactionalApplication
+from tests.support.waiting import eventually
 
 SHORT = replace(LAG_DEADLINE, seconds=1.0)
 
@@ -324,11 +326,19 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
     subject, cluster = application_of(pipeline), KafkaCluster(Brokers(bootstrap_servers))
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
 
+    produced = 0
+
     def produce(number: int) -> None:
+        nonlocal produced
         for n in range(100 * number, 100 * number + 100):
             _, key, value = data.record(n)
             producer.produce(f"{name}-orders", value, key)
         assert producer.flush(120) == 0
+        produced += 100
+
+    def counted() -> int:
+        messages = read_committed(bootstrap_servers, topology.changelog_topic("totals"))
+        return sum({message.key(): int.from_bytes(message.value(), "big") for message in messages}.values())
 
     try:
         with java(KAFKA_STREAMS) as jvm:
@@ -354,6 +364,7 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
                 wait_until_running(kafka_streams)
                 with Repeated(produce):
                     _stay_healthy(subject, cluster, f"{name}-again-repartition")
+                eventually(lambda: counted() == produced, "all orders are counted", interval=0.5)
                 rows = list(lag.CHECK.observe(subject, cluster))
                 assert not wrong(rows)
             finally:
