@@ -4,7 +4,7 @@ PIPELINE ?= orders
 ROUNDS ?= 100
 # Integration tests mostly wait for brokers and Spark: two processes, each with brokers of its own, share two cores well.
 WORKERS ?= 2
-PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) --no-loadscope-reorder
 PYTHON := .venv/bin/python
 # Any of these can run bootstrap.py, which then looks for a fit one itself.
 BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11) bootstrap.py

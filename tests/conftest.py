@@ -11,14 +11,26 @@ FIRST = ("stack", "spark/test_pipelines.py", "checks/test_faults.py", "checks/te
 """What takes longest begins first, so that no worker is left alone with it at the end."""
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook of this name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares brokers, Spark or Airflow: a file, and all of the Airflow stack."""
-    for item in items:
-        if item.path.is_relative_to(INTEGRATION):
-            name = item.path.relative_to(INTEGRATION).as_posix()
-            item.add_marker(pytest.mark.xdist_group("stack" if name.startswith("stack/") else name))
+    """Put first what takes longest."""
     items.sort(key=_rank)  # stable: the order within a file stays
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Keep together what shares brokers, Spark or Airflow: a file, and all of the Airflow stack.
+
+    xdist 3.8 has ``--dist loadgroup`` for that, which does nothing with pytest 9.2: it appends the group to a private
+    attribute that pytest no longer reads.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "stack" if "/stack/" in file else file
+
+    return ByFile(config, log)
 
 
 def _rank(item: pytest.Item) -> int:
