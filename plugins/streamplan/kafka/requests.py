@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Never, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -69,7 +69,7 @@ def call_with_retry(
 
 def _is_transient(error: BaseException, brokers: Brokers) -> bool:
     code = error_code(error)
-    return code in _TRANSIENT or (code == KafkaError._TRANSPORT and _is_reachable(brokers))
+    return code in _TRANSIENT or (code == KafkaError._TRANSPORT and _any_accepts(map(_probe, brokers.addresses)))
 
 
 def error_code(error: BaseException) -> int | None:
@@ -104,17 +104,18 @@ def require_reachable(brokers: Brokers) -> None:
 
     A client would try until its deadline.
     """
-    if not _is_reachable(brokers):
+    answers = [_probe(address) for address in brokers.addresses]
+    if not _any_accepts(answers):
         raise BrokersUnavailable(
             f"Kafka at {brokers}",
             expected="a broker that accepts connections",
-            observed="; ".join(map(_probe, brokers.addresses)),
+            observed="; ".join(answers),
             remedy="Are the brokers up, and is this the address and port they listen on?",
         )
 
 
-def _is_reachable(brokers: Brokers) -> bool:
-    return any(_probe(address).endswith(_ACCEPTS) for address in brokers.addresses)
+def _any_accepts(answers: Iterable[str]) -> bool:
+    return any(answer.endswith(_ACCEPTS) for answer in answers)
 
 
 def _reason(error: BaseException) -> str:
