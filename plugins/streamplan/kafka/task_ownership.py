@@ -24,7 +24,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets
 from streamplan.kafka.requests import is_fenced
 from streamplan.kafka.transactions import DEADLINE_SECONDS, close_producer, open_task_producer
-from streamplan.model.generation import Generation
+from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology, TaskId
 from streamplan.model.start_point import KafkaState, OffsetMap
@@ -98,9 +98,9 @@ class TaskOwnership:
                     for partition in range(self._pipeline.partition_counts[topic])
                 ],
             )
-        generations = [Generation.parse(position.metadata) for position in positions]
-        known = [generation for generation in generations if generation is not None]
-        return max(known, key=lambda generation: generation.number, default=None)
+        known = [PositionMetadata.parse(position.metadata) for position in positions]
+        generations = [metadata.generation for metadata in known if metadata is not None]
+        return max(generations, key=lambda generation: generation.number, default=None)
 
     def claim(self, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
         """Take over every stream task. Whoever had them is fenced, and stops when it sees the new generation.
@@ -117,7 +117,7 @@ class TaskOwnership:
         """
         for _ in range(_MAX_ATTEMPTS):
             latest = self.latest_generation()
-            generation = Generation.of_this_process(1 if latest is None else latest.number + 1)
+            generation = Generation.of_this_process(latest)
             try:
                 committed = {
                     subtopology.id: self._claim(subtopology, generation, has_checkpoint[subtopology.id])
@@ -183,7 +183,8 @@ class TaskOwnership:
             # Every earlier producer is fenced now, and its transaction is settled: the positions are final.
             consumer = stack.enter_context(closing(self._consumer("read_committed")))
             found = self._committed_positions(consumer, partitions)
-            if any(generation.is_superseded_by(Generation.parse(position.metadata)) for position in found):
+            known = [PositionMetadata.parse(position.metadata) for position in found]
+            if any(metadata is not None and generation.is_superseded_by(metadata.generation) for metadata in known):
                 raise _ConcurrentStart
             state = self._kafka_state(
                 subtopology,
@@ -228,7 +229,7 @@ class TaskOwnership:
     ) -> None:
         """Commit the positions of one task in a transaction, with the generation in their metadata."""
         offsets = [
-            TopicPartition(topic, number, position, generation.metadata)
+            TopicPartition(topic, number, position, PositionMetadata(generation).text)
             for (topic, number), position in positions.items()
             if number == partition
         ]

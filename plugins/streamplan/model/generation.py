@@ -4,59 +4,104 @@ Each start of an aggregator is a generation. Its number stands in the metadata o
 same transaction as the records, so that a stream task belongs to exactly one generation at any offset. An older
 aggregator, one started by mistake or one that slept through its successor's start, finds the newer number and stops.
 
-Kafka Streams has the generation of its consumer group for that (KIP-447); a query on Spark has no members in a group.
+The number is the time of the start, or one more than the newest number that is known. So it grows even where nothing is
+known any more: after a reset, and after somebody set positions with a tool.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 _PREFIX = "streamplan-generation"
+
+_STOP = "stop/"
+"""How the instance of a generation begins that was made to stop the application."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """``number`` counts from 1; ``instance`` is ``<host>:<pid>:<random>`` of the aggregator's driver."""
+    """One start of an aggregator, or the request that it stops.
+
+    Attributes:
+        number: The time of the start in ms since the epoch, or later than the newest known one.
+        instance: ``<host>:<pid>:<random>`` of the process.
+    """
 
     number: int
     instance: str
 
     @classmethod
-    def of_this_process(cls, number: int) -> Generation:
-        """A generation of the aggregator whose driver is this process."""
-        return cls(number, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
+    def of_this_process(cls, latest: Generation | None, *, stop: bool = False) -> Generation:
+        """Make the generation of this process.
 
-    @classmethod
-    def parse(cls, metadata: str | None) -> Generation | None:
-        """What a position's metadata say; None when it was not committed by an aggregator."""
-        prefix, _, rest = (metadata or "").partition(" ")
-        number, _, instance = rest.partition(" ")
-        if prefix != _PREFIX or not number.isdigit():
-            return None
-        return cls(int(number), instance)
+        Args:
+            latest: The newest known generation; None where none is known.
+            stop: Whether it is made to stop the application, by a process that is no aggregator.
+        """
+        number = max(time.time_ns() // 1_000_000, 0 if latest is None else latest.number + 1)
+        instance = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        return cls(number, f"{_STOP}{instance}" if stop else instance)
 
     @property
-    def metadata(self) -> str:
-        """The metadata of the positions that the aggregator commits; see :meth:`parse`."""
-        return f"{_PREFIX} {self.number} {self.instance}"
+    def is_stop(self) -> bool:
+        """Whether it was made to stop the application."""
+        return self.instance.startswith(_STOP)
 
     @property
     def host(self) -> str:
         """The host of the driver."""
-        return self.instance.rsplit(":", 2)[0]
+        return self.instance.removeprefix(_STOP).rsplit(":", 2)[0]
 
     @property
     def pid(self) -> int:
-        """The process id of the driver; 0 if the metadata names none."""
+        """The process id of the driver; 0 if the instance names none."""
         _, _, pid = self.instance.rpartition(":")[0].rpartition(":")
         return int(pid) if pid.isdigit() else 0
 
     def is_superseded_by(self, other: Generation | None) -> bool:
-        """Whether ``other`` is the generation of another aggregator that was started later."""
+        """Whether ``other`` is the generation of another process that came later."""
         return other is not None and other != self and other.number >= self.number
 
     def __str__(self) -> str:
-        return f"generation {self.number} (host {self.host}, pid {self.pid})"
+        return f"generation {self.number} ({_time(self.number)}host {self.host}, pid {self.pid})"
+
+
+@dataclass(frozen=True)
+class PositionMetadata:
+    """What stands in the metadata of a committed position.
+
+    Attributes:
+        generation: Of the aggregator that committed it.
+        checkpoint: Id of the checkpoint that the sub-topology continues; empty before there is one.
+        batch: The micro-batch of that checkpoint which moved the position last; None before the first.
+    """
+
+    generation: Generation
+    checkpoint: str = ""
+    batch: int | None = None
+
+    @classmethod
+    def parse(cls, text: str | None) -> PositionMetadata | None:
+        """Return what the text of a position says; None for a position that no aggregator committed."""
+        words = (text or "").split(" ")
+        if words[0] != _PREFIX or len(words) < 3 or not words[1].isdigit():
+            return None
+        checkpoint, batch = (*words[3:5], "", "")[:2]
+        return cls(Generation(int(words[1]), words[2]), checkpoint, int(batch) if batch.isdigit() else None)
+
+    @property
+    def text(self) -> str:
+        """The text that is committed with a position; see :meth:`parse`."""
+        words = [_PREFIX, str(self.generation.number), self.generation.instance, self.checkpoint]
+        return " ".join([*words, "" if self.batch is None else str(self.batch)]).rstrip()
+
+
+def _time(number: int) -> str:
+    """The time that a number says, with a comma and a space; empty for the numbers of older versions, 1, 2, 3."""
+    moment = datetime.fromtimestamp(number / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC, " if moment.year > 1971 else ""

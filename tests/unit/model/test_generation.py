@@ -1,23 +1,41 @@
 from __future__ import annotations
 
+import time
+
 import pytest
-from streamplan.model.generation import Generation
-
-
-def test_what_is_committed_comes_back() -> None:
-    own = Generation(7, "host-1:123:abcd")
-    assert Generation.parse(own.metadata) == own
-    assert (own.host, own.pid) == ("host-1", 123)
-
-
-@pytest.mark.parametrize("metadata", [None, "", "AgAAAY1x", "7 host:1:a", "streamplan-generation x host:1:a"])
-def test_positions_of_others_name_none(metadata: str | None) -> None:
-    """Kafka Streams keeps a partition's time there, and tools leave it empty."""
-    assert Generation.parse(metadata) is None
+from streamplan.model.generation import Generation, PositionMetadata
 
 
 @pytest.mark.parametrize(
-    ("other", "yields"),
+    "metadata",
+    [
+        PositionMetadata(Generation(7, "host-1:123:abcd")),
+        PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), "3f2a9c1e"),
+        PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), "3f2a9c1e", 0),
+        PositionMetadata(Generation(1763881234567, "stop/host-1:123:abcd"), "3f2a9c1e", 12),
+    ],
+)
+def test_what_is_committed_is_read_back(metadata: PositionMetadata) -> None:
+    assert PositionMetadata.parse(metadata.text) == metadata
+    assert (metadata.generation.host, metadata.generation.pid) == ("host-1", 123)
+
+
+def test_positions_of_older_versions_name_a_generation_and_no_checkpoint() -> None:
+    metadata = PositionMetadata.parse("streamplan-generation 3 host:1:ab")
+    assert metadata == PositionMetadata(Generation(3, "host:1:ab"), "", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "AgAAAY1x", "7 host:1:a", "streamplan-generation x host:1:a", "streamplan-generation 7"],
+)
+def test_positions_of_others_name_none(text: str | None) -> None:
+    """Kafka Streams keeps a partition's time there, and tools leave it empty."""
+    assert PositionMetadata.parse(text) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "superseded"),
     [
         (None, False),
         (Generation(7, "a:1:x"), False),
@@ -26,9 +44,26 @@ def test_positions_of_others_name_none(metadata: str | None) -> None:
         (Generation(7, "b:1:y"), True),  # two that began at once: whoever came later has overwritten the other
     ],
 )
-def test_the_newest_stays(other: Generation | None, yields: bool) -> None:
-    assert Generation(7, "a:1:x").is_superseded_by(other) is yields
+def test_the_newest_stays(other: Generation | None, superseded: bool) -> None:
+    assert Generation(7, "a:1:x").is_superseded_by(other) is superseded
 
 
 def test_a_process_is_told_from_the_next_with_its_pid() -> None:
-    assert Generation.of_this_process(1) != Generation.of_this_process(1)
+    assert Generation.of_this_process(None) != Generation.of_this_process(None)
+
+
+def test_the_number_grows_where_nothing_is_known_any_more() -> None:
+    """A reset deletes the positions; an aggregator that slept through it must not win over its successor."""
+    sleeping = Generation.of_this_process(None)
+    time.sleep(0.002)
+    assert sleeping.is_superseded_by(Generation.of_this_process(None))
+
+
+def test_the_number_grows_where_a_clock_is_behind() -> None:
+    ahead = Generation(time.time_ns() // 1_000_000 + 3_600_000, "a:1:x")
+    assert Generation.of_this_process(ahead).number == ahead.number + 1
+
+
+def test_a_stop_is_told_from_a_start() -> None:
+    assert Generation.of_this_process(None, stop=True).is_stop
+    assert not Generation.of_this_process(None).is_stop

@@ -22,7 +22,7 @@ from streamplan.kafka.requests import is_fenced
 from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
-from streamplan.model.generation import Generation
+from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.windows import WINDOW_START_BYTES
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
@@ -203,7 +203,7 @@ class TaskTransaction:
     def _commit(self, ends: Mapping[str, int]) -> None:
         positions = [
             confluent_kafka.TopicPartition(
-                topic, self.partition, max(until, self.positions[topic]), self.spec.generation.metadata
+                topic, self.partition, max(until, self.positions[topic]), PositionMetadata(self.spec.generation).text
             )
             for topic, until in ends.items()
         ]
@@ -262,9 +262,9 @@ class TaskTransaction:
 
     def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
         for position in positions:
-            theirs = Generation.parse(position.metadata)
-            if self.spec.generation.is_superseded_by(theirs):
-                raise superseded_error(self.spec.application_id, self.spec.generation, theirs)
+            metadata = PositionMetadata.parse(position.metadata)
+            if metadata is not None and self.spec.generation.is_superseded_by(metadata.generation):
+                raise superseded_error(self.spec.application_id, self.spec.generation, metadata.generation)
 
     def _reserve(self, size: int) -> None:
         """Make room for ``size`` bytes: with too many in the queue, wait until all of them are delivered."""
