@@ -1,0 +1,128 @@
+"""A topology with topics of its own that runs in the session's Spark until it has processed what there is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.topics import apply_topics
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+
+from tests.support.records import read_committed
+
+_numbers = itertools.count()
+
+SALE = Json("shop string, amount bigint, weight double, paid boolean")
+MINUTE = 60_000
+EPOCH = (int(time.time()) // 60 - 120) * MINUTE
+"""The beginning of a minute, two hours ago: a windowed changelog does not keep what is much older."""
+
+
+class Tried:
+    """A topology with topics of its own. Topic names in it are given their prefix by :meth:`named`."""
+
+    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, *, restoring: bool) -> None:
+        self.restoring = restoring
+        self.name = f"tried-{os.getpid()}-{next(_numbers)}"
+        self.bootstrap_servers, self.checkpoints, self.spark = bootstrap_servers, checkpoints, spark
+        self.topology = Topology(self.name)
+        self.lines: list[str] = []
+        self._pipeline: Pipeline | None = None
+
+    def named(self, topic: str) -> str:
+        return f"{self.name}-{topic}"
+
+    @property
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), 2)
+            self._pipeline = Pipeline(self.name, self.topology, "", topics, TestData((), lambda n: ("", b"", b""), "n"))
+        return self._pipeline
+
+    def create_topics(self) -> None:
+        apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
+
+    def produce(self, topic: str, records: Sequence[tuple[str | bytes | None, Any, int]]) -> None:
+        """Key, value (as JSON unless bytes or None) and seconds after the epoch of the tests."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
+        refused: list[Any] = []
+        for key, value, second in records:
+            coded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            producer.produce(
+                self.named(topic),
+                coded,
+                key,
+                timestamp=EPOCH + 1000 * second,
+                on_delivery=lambda error, message: refused.append(error) if error else None,
+            )
+        assert producer.flush(120) == 0
+        assert refused == []
+
+    def drain(self) -> None:
+        if self.restoring and self.checkpoints.exists():
+            shutil.rmtree(self.checkpoints)
+        run(
+            self.spark,
+            Deployment(self.pipeline, Brokers(self.bootstrap_servers), str(self.checkpoints), 1000),
+            available_now=True,
+            trigger_interval_ms=100,
+            stop=threading.Event(),
+            report=self.lines.append,
+        )
+
+    def run_last_again(self, subtopology: int) -> None:
+        """As after a crash between the sink's transaction and Spark's own commit."""
+        commits = self.checkpoints / self.name / str(subtopology) / "commits"
+        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        (commits / str(newest)).unlink()
+        (commits / f".{newest}.crc").unlink(missing_ok=True)
+
+    def read(self, topic: str) -> list[Message]:
+        return read_committed(self.bootstrap_servers, topic)
+
+    def records(self, topic: str) -> list[tuple[str | None, Any]]:
+        """Key and JSON of an output's records, sorted."""
+        return sorted(
+            (
+                (m.key().decode() if m.key() is not None else None, json.loads(m.value()) if m.value() else None)
+                for m in self.read(self.named(topic))
+            ),
+            key=repr,
+        )
+
+    def store(self, store: str) -> dict[str, Any]:
+        """The last value of each key of a changelog."""
+        found = self.read(self.topology.changelog_topic(store))
+        return {m.key().decode(): json.loads(m.value()) if m.value() else None for m in found}
+
+    def letters(self) -> list[tuple[str, str]]:
+        """Topic and reason of each dead letter, sorted."""
+        found = [dict(m.headers()) for m in self.read(self.topology.dead_letter_topic)]
+        topics = [
+            headers.get("streamplan.source.topic", b"").decode().removeprefix(f"{self.name}-") for headers in found
+        ]
+        return sorted(zip(topics, (headers["streamplan.reason"].decode() for headers in found), strict=True))
+
+    def delete_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        for future in admin.delete_topics([spec.name for spec in self.pipeline.topics()]).values():
+            future.exception(120)
+
+
+def sale(shop: str | None, amount: int | None, weight: float = 1.5, paid: bool = True) -> dict[str, Any]:
+    return {"shop": shop, "amount": amount, "weight": weight, "paid": paid}
