@@ -3,6 +3,10 @@
 A process is known by pid and start time. Each has an entry ``run/<name>.json``. A process that an Airflow dag run
 started also has ``run/<name>.owner``. The kernel may give the pid of a dead process to another program, but not with
 the same start time, so nothing here signals a process that it did not start.
+
+A pid means a process in one PID namespace only. An entry names that namespace. A process of another namespace (in
+another container, or on another host) is *elsewhere*: nobody here can tell whether it lives, and nothing here signals
+it.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +45,30 @@ class Owner:
 
 
 @dataclass(frozen=True)
+class PidNamespace:
+    """The PID namespace of a process: what its pid belongs to.
+
+    Attributes:
+        boot_id: The kernel's id of this boot of the machine.
+        inode: The kernel's name of the namespace, such as ``pid:[4026531836]``. Each boot has such numbers of its own.
+        host: The host name, for people. Containers that share a PID namespace may differ in it.
+    """
+
+    boot_id: str
+    inode: str
+    host: str = field(compare=False)
+
+    @classmethod
+    def of_this_process(cls) -> PidNamespace:
+        """Return the PID namespace of this process."""
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return cls(boot_id, os.readlink("/proc/self/ns/pid"), socket.gethostname())
+
+    def __str__(self) -> str:
+        return f"{self.inode} on host {self.host}, boot {self.boot_id}"
+
+
+@dataclass(frozen=True)
 class ProcessRef:
     """One started process.
 
@@ -49,6 +78,8 @@ class ProcessRef:
         started: Its start time in seconds since the epoch (``psutil`` create_time).
         file: Its entry in ``run/``; None for a reference that was built from the first three alone.
         owner: The dag run that started it; None when no dag run did.
+        namespace: The PID namespace that its pid belongs to; None in entries of earlier versions, which count as those
+            of this namespace.
     """
 
     name: str
@@ -56,6 +87,12 @@ class ProcessRef:
     started: float
     file: Path | None = field(default=None, compare=False)
     owner: Owner | None = field(default=None, compare=False)
+    namespace: PidNamespace | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the process belongs to another PID namespace than this one, where its pid means another process."""
+        return self.namespace is not None and self.namespace != PidNamespace.of_this_process()
 
 
 def start(
@@ -71,7 +108,8 @@ def start(
     """Start a program in a session (and process group) of its own and register it.
 
     When a dead process of this name is registered, whatever it left in its group is stopped first: once its entry is
-    overwritten, nobody would know of it.
+    overwritten, nobody would know of it. An entry of a process elsewhere is overwritten: whoever starts this one has
+    decided what becomes of that one.
 
     Args:
         name: The name of the entry in ``run_dir``.
@@ -94,7 +132,7 @@ def start(
         raise StreamplanError(
             f"Process {name}", expected="none running", observed=f"pid {known.pid} alive", remedy="Stop it first."
         )
-    if known is not None:
+    if known is not None and not known.is_elsewhere:
         stop(known)
     run_dir.mkdir(parents=True, exist_ok=True)
     log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -118,16 +156,20 @@ def start(
         raise StreamplanError(f"Process {name}", expected=f"{argv[0]} starts", observed=str(error)) from error
     _children[child.pid] = child
     # The child is not reaped before the next poll, so its entry exists even when it has already died.
-    ref = ProcessRef(name, child.pid, psutil.Process(child.pid).create_time(), file, owner)
+    namespace = PidNamespace.of_this_process()
+    ref = ProcessRef(name, child.pid, psutil.Process(child.pid).create_time(), file, owner, namespace)
     entry = {"name": name, "pid": ref.pid, "started": ref.started, "argv": list(argv), "log_file": str(log_file)}
-    write_atomically(file, json.dumps(entry, indent=2) + "\n")
+    write_atomically(file, json.dumps(entry | {"namespace": asdict(namespace)}, indent=2) + "\n")
     return ref
 
 
 def find(run_dir: Path, name: str) -> ProcessRef | None:
-    """Return the process that is registered under this name, or None when there is none or it has ended."""
+    """Return the process that is registered under this name, or None when there is none or it has ended.
+
+    A process elsewhere is returned, too (:attr:`ProcessRef.is_elsewhere`): whether it has ended cannot be told here.
+    """
     ref = _read(run_dir / f"{name}.json")
-    return ref if ref is not None and is_alive(ref) else None
+    return ref if ref is not None and (ref.is_elsewhere or is_alive(ref)) else None
 
 
 def registered(run_dir: Path) -> list[ProcessRef]:
@@ -137,7 +179,9 @@ def registered(run_dir: Path) -> list[ProcessRef]:
 
 
 def is_alive(ref: ProcessRef) -> bool:
-    """Whether the process that ``ref`` names still runs: same pid, same start time, not a zombie."""
+    """Whether the process that ``ref`` names runs here: same PID namespace, pid and start time, and not a zombie."""
+    if ref.is_elsewhere:
+        return False
     child = _children.get(ref.pid)
     if child is not None and child.poll() is not None:
         del _children[ref.pid]
@@ -160,9 +204,17 @@ def stop(ref: ProcessRef, *, grace_seconds: float = 10.0) -> None:
         grace_seconds: How long the processes may take to end after SIGTERM.
 
     Raises:
-        StreamplanError: A process is still there :data:`KILL_SECONDS` after SIGKILL.
+        StreamplanError: The process is elsewhere, or a process is still there :data:`KILL_SECONDS` after SIGKILL.
     """
-    spared = {other.pid for other in registered(ref.file.parent)} - {ref.pid} if ref.file else set()
+    if ref.is_elsewhere:
+        raise StreamplanError(
+            f"Process {ref.name}",
+            expected=f"in the PID namespace of this process, {PidNamespace.of_this_process()}",
+            observed=str(ref.namespace),
+            remedy="Its pid means another process here, so nothing was signalled. Stop it where it runs.",
+        )
+    others = registered(ref.file.parent) if ref.file else []
+    spared = {other.pid for other in others if not other.is_elsewhere} - {ref.pid}
     family = _family(ref, spared)
     _signal(family, signal.SIGTERM)
     left = _wait(family, grace_seconds)
@@ -178,6 +230,11 @@ def stop(ref: ProcessRef, *, grace_seconds: float = 10.0) -> None:
             observed=f"still there: {survivors}",
             remedy="It probably waits for a disk; look at it with `ps`.",
         )
+    forget(ref)
+
+
+def forget(ref: ProcessRef) -> None:
+    """Remove the entry of a process that has ended, unless it is another one's by now."""
     if ref.file is not None and _read(ref.file) == ref:
         ref.file.unlink(missing_ok=True)
 
@@ -187,7 +244,10 @@ def _read(file: Path) -> ProcessRef | None:
         entry = json.loads(file.read_text())
     except FileNotFoundError:
         return None
-    return ProcessRef(str(entry["name"]), int(entry["pid"]), float(entry["started"]), file, _read_owner(file))
+    namespace = PidNamespace(**entry["namespace"]) if "namespace" in entry else None
+    return ProcessRef(
+        str(entry["name"]), int(entry["pid"]), float(entry["started"]), file, _read_owner(file), namespace
+    )
 
 
 def _read_owner(file: Path) -> Owner | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +16,9 @@ import psutil
 import pytest
 from streamplan import processes
 from streamplan.errors import StreamplanError
-from streamplan.processes import ProcessRef
+from streamplan.processes import PidNamespace, ProcessRef
+
+from tests.support.pid_namespaces import in_new_pid_namespace
 
 Starter = Callable[..., ProcessRef]
 SLEEPER = "import time; time.sleep(600)"
@@ -200,3 +204,60 @@ def test_a_process_knows_the_dag_run_that_started_it(run_dir: Path, tmp_path: Pa
     assert without_owner == second
     assert without_owner.owner is None
     assert processes.find(run_dir, "job") is None
+
+
+def test_a_process_of_another_pid_namespace_is_neither_dead_nor_signalled(
+    start: Starter, run_dir: Path, tmp_path: Path
+) -> None:
+    """Its pid means another process there: here that of the one that looks."""
+    ref = start(SLEEPER)
+    entry = json.loads((run_dir / "subject.json").read_text())
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "import json, os, pathlib, psutil\n"
+        "from streamplan import processes\n"
+        "from streamplan.errors import StreamplanError\n"
+        f"run_dir = pathlib.Path({str(run_dir)!r})\n"
+        "mine = {'pid': os.getpid(), 'started': psutil.Process().create_time()}\n"
+        f"(run_dir / 'subject.json').write_text(json.dumps({entry!r} | mine))\n"
+        "ref = processes.find(run_dir, 'subject')\n"
+        "assert ref is not None and not processes.is_alive(ref), f'taken for the process that looks: {ref}'\n"
+        "assert ref.is_elsewhere\n"
+        "try:\n"
+        "    processes.stop(ref)\n"
+        "except StreamplanError as error:\n"
+        "    print(error)\n"
+    )
+    command = [*in_new_pid_namespace(), sys.executable, "-c", code]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "expected in the PID namespace of this process" in told.stdout
+    assert str(PidNamespace.of_this_process()) in told.stdout
+    assert processes.is_alive(ref)
+    (run_dir / "subject.json").write_text(json.dumps(entry))
+
+
+def test_the_name_of_a_process_elsewhere_is_free_for_one_here(start: Starter, run_dir: Path) -> None:
+    """As after a restart of the machine or of a container. Nothing is signalled, not even with the pid of another."""
+    stranger = start(SLEEPER, "stranger")
+    entry = json.loads((run_dir / "stranger.json").read_text())
+    namespace = {"boot_id": "another", "inode": "pid:[1]", "host": "other"}
+    (run_dir / "subject.json").write_text(json.dumps(entry | {"name": "subject", "namespace": namespace}))
+    found = processes.find(run_dir, "subject")
+    assert found is not None
+    assert found.is_elsewhere
+    mine = start(SLEEPER)
+    assert processes.find(run_dir, "subject") == mine
+    processes.stop(mine)
+    assert processes.is_alive(stranger)
+
+
+def test_an_entry_without_a_namespace_belongs_to_this_one(start: Starter, run_dir: Path) -> None:
+    """An earlier version wrote it."""
+    start(SLEEPER)
+    entry = json.loads((run_dir / "subject.json").read_text())
+    del entry["namespace"]
+    (run_dir / "subject.json").write_text(json.dumps(entry))
+    found = processes.find(run_dir, "subject")
+    assert found is not None
+    assert processes.is_alive(found)

@@ -96,8 +96,8 @@ class LocalAirflow:
 
     def running(self) -> dict[str, processes.ProcessRef]:
         """Return those of the four processes that are alive, by name."""
-        run_dir = self._settings.run
-        return {name: ref for name in PROCESSES if (ref := processes.find(run_dir, name)) is not None}
+        registered = processes.registered(self._settings.run)
+        return {ref.name: ref for ref in registered if ref.name in PROCESSES and processes.is_alive(ref)}
 
     def start(self, bootstrap_servers: str) -> None:
         """Start the processes that are not running, without waiting until they serve (:meth:`wait_until_ready`).

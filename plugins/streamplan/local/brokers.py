@@ -124,7 +124,8 @@ class LocalKafka:
 
     def process(self, node: int) -> processes.ProcessRef | None:
         """Return the running process of the node, or None."""
-        return processes.find(self._settings.run, _name(node))
+        ref = processes.find(self._settings.run, _name(node))
+        return ref if ref is not None and processes.is_alive(ref) else None
 
     def up(self, *, deadline_seconds: float = READY_SECONDS) -> str:
         """Start what is not running, wait until both brokers serve, and return the bootstrap servers."""

@@ -82,7 +82,7 @@ class Stack:
             self._report(f"Airflow is ready at {self.airflow.url}.")
 
     def down(self) -> list[str]:
-        """Stop every process that is registered in ``run/``.
+        """Stop every process that is registered in ``run/`` and that this process can see.
 
         Airflow is stopped first, or it would restart the jobs. The brokers are stopped last, so that jobs can finish
         their transactions.
@@ -96,7 +96,11 @@ class Stack:
             stopped = self.airflow.down()
             of_stack = {*airflow.PROCESSES, *brokers.DEFAULT_PORTS}
             for ref in processes.registered(self.settings.run):
-                if ref.name not in of_stack:
+                if ref.is_elsewhere:
+                    self._report(
+                        f"{ref.name} was started in another PID namespace ({ref.namespace}). It is left alone."
+                    )
+                elif ref.name not in of_stack:
                     alive = processes.is_alive(ref)
                     if alive:
                         self._report(f"Stopping {ref.name}.")
@@ -106,7 +110,8 @@ class Stack:
                 self._report("Stopping Kafka.")
             stopped += self.kafka.down()
             for ref in processes.registered(self.settings.run):
-                processes.stop(ref)  # removes the entries of dead processes, and stops what these left running
+                if not ref.is_elsewhere:
+                    processes.stop(ref)  # removes the entries of dead processes, and stops what these left running
         return stopped
 
     def states(self) -> list[ProcessState]:
