@@ -7,7 +7,7 @@ replaced when it is of no use, and refused when either choice could lose or doub
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -77,8 +77,8 @@ class StartDecision:
     reason: str = ""
 
 
-STORES = "stores"
-"""The part of an identity that says what the changelog topics hold."""
+STORE = "store "
+"""The parts of an identity that begin so say what a store holds, and so its changelog topic."""
 
 
 def resolve_start(
@@ -105,18 +105,8 @@ def resolve_start(
         return StartDecision(from_kafka, f"its checkpoint is damaged: {checkpoint.corruption}")
     if not checkpoint.identity:
         return StartDecision(from_kafka, "its checkpoint was never finished")
-    if checkpoint.identity.get(STORES) != identity.get(STORES):
-        raise Refused(
-            f"{query}: its state stores are not those of its checkpoint",
-            expected=identity.get(STORES) or "none",
-            observed=checkpoint.identity.get(STORES) or "none",
-            remedy="What the changelogs hold cannot be read as something else. Give the changed operation another "
-            "store=, or reset the application: it then begins at the start of its input.",
-        )
-    for name, expected in identity.items():
-        observed = checkpoint.identity.get(name, "nothing")
-        if observed != expected:
-            return StartDecision(from_kafka, f"its checkpoint is another's: of {name} {observed}, not {expected}")
+    if other := _another(query, checkpoint.identity, identity):
+        return StartDecision(from_kafka, f"its checkpoint is another's: {other}")
     if checkpoint.planned is None:
         return StartDecision(from_kafka, "its checkpoint has no micro-batch" if kafka.changelog_offsets else "")
     processed = checkpoint.committed or {}
@@ -124,6 +114,34 @@ def resolve_start(
     for reason in _misfits(processed, checkpoint.planned, kafka, stateful=stateful):
         return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")
     return StartDecision(StartFrom.CHECKPOINT)
+
+
+def _another(query: str, found: Mapping[str, str], own: Mapping[str, str]) -> str:
+    """Return in what a checkpoint is another's, from which nothing follows for this query; empty when it is its own.
+
+    With other topics it is that of another sub-topology. Its stores may then have other names. A store of the same name
+    must hold the same, for its changelog topic has that name, too.
+    """
+    stores = {name for name in (*found, *own) if name.startswith(STORE)}
+    _refuse_other_stores(query, found, own, sorted(stores & found.keys() & own.keys()))
+    for name, expected in own.items():
+        observed = found.get(name, "none")
+        if name not in stores and observed != expected:
+            return f"of {name} {observed}, not {expected}"
+    _refuse_other_stores(query, found, own, sorted(stores))
+    return ""
+
+
+def _refuse_other_stores(query: str, found: Mapping[str, str], own: Mapping[str, str], names: Sequence[str]) -> None:
+    for name in names:
+        if found.get(name) != own.get(name):
+            raise Refused(
+                f"{query}: {name} is not that of its checkpoint",
+                expected=own.get(name, "none"),
+                observed=found.get(name, "none"),
+                remedy="What a changelog holds cannot be read as something else. Give the changed operation another "
+                "store=, or reset the application: it then begins at the start of its input.",
+            )
 
 
 def _refuse_lost_records(query: str, kafka: KafkaState) -> None:

@@ -97,7 +97,7 @@ def run(
             subtopology = query.subtopology
             # State stores have one partition for each stream task. A query reads this setting when it starts.
             spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
-            checkpoint = prepare_checkpoint(spark, deployment, schemas, claimed, query, report)
+            checkpoint = prepare_checkpoint(spark, deployment, schemas, claimed, query, require_latest, report)
             writer = query.writer(claimed, progress.record)
             if available_now:
                 running.append(_RunningQuery(_start(spark, writer.trigger(availableNow=True)), checkpoint))

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.spark.state import restore
 
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
 
@@ -111,6 +112,24 @@ def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
     counts = tried.read(tried.topology.changelog_topic("counted"))
     assert {m.key(): int.from_bytes(m.value(), "big") for m in counts} == {b"a": 3, b"b": 1}
     assert tried.letters() == [("sales", "the key is null")]  # once for both aggregates
+
+
+@restored
+def test_a_store_is_restored_once_from_several_slices_beside_an_empty_store(
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changelog has an older value of a key in one slice and the last one in another."""
+    monkeypatch.setattr(restore, "SLICE_OFFSETS", 4)  # of each partition two: a record and the marker behind it
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.group_by_key().count(store="counted")
+    sales.filter("amount < 0").group_by_key().count(store="negative")
+    tried.create_topics()
+    for second in range(3):
+        tried.produce("sales", [("a", sale("x", 1), second)])
+        tried.drain()
+    counts = tried.read(tried.topology.changelog_topic("counted"))
+    assert [int.from_bytes(m.value(), "big") for m in counts] == [1, 2, 3]
+    assert tried.read(tried.topology.changelog_topic("negative")) == []
 
 
 def test_reduce_keeps_the_greatest_the_least_and_of_equals_the_later(tried: Tried) -> None:

@@ -17,9 +17,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.task_ownership import TaskOwnership
+from streamplan.model.generation import Generation
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
+from streamplan.spark.state import restore
 from streamplan.spark.state.state_store import read_state_stores
 
 from tests.support.orders_application import Application, numbered
@@ -36,16 +40,21 @@ def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> 
         future.result(120)
 
 
-def drained(application: Application) -> list[str]:
-    """What the aggregator said."""
+def drained(application: Application, report: Callable[[str], object] = lambda line: None) -> list[str]:
+    """What the aggregator said; ``report`` is told at once."""
     lines: list[str] = []
+
+    def said(line: str) -> None:
+        lines.append(line)
+        report(line)
+
     run(
         application.spark,
         Deployment(application.pipeline, Brokers(application.bootstrap_servers), str(application.checkpoints), 500),
         available_now=True,
         trigger_interval_ms=100,
         stop=threading.Event(),
-        report=lines.append,
+        report=said,
     )
     return lines
 
@@ -197,6 +206,52 @@ def test_a_changelog_of_which_nothing_is_left_is_an_empty_state(application: App
     assert any("restored 0 rows" in line for line in drained(application))
     store = read_state_stores(application.spark, application.pipeline, str(application.checkpoints))
     assert store.totals == {"0": 2, "1": 2}
+
+
+def supersede(application: Application, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Another aggregator takes the tasks when the restoration begins."""
+    monkeypatch.setattr(task_ownership, "CHECK_SECONDS", 0.0)
+
+    def report(line: str) -> None:
+        if "restoring from" in line:
+            application.claim()
+
+    return report
+
+
+def refuse_the_restoring_query(application: Application, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A newer aggregator is seen when the restoring query runs."""
+
+    def require_latest(self: TaskOwnership, generation: Generation) -> None:
+        if any(str(query.name).endswith("-restore") for query in application.spark.streams.active):
+            raise Refused("a newer aggregator has taken over")
+
+    monkeypatch.setattr(TaskOwnership, "require_latest", require_latest)
+    monkeypatch.setattr(restore, "_WATCH_SECONDS", 0.01)
+    return lambda line: None
+
+
+@pytest.mark.parametrize("superseded", [supersede, refuse_the_restoring_query])
+def test_an_aggregator_that_is_superseded_stops_to_restore(
+    application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    superseded: Callable[[Application, pytest.MonkeyPatch], Callable[[str], None]],
+) -> None:
+    application.produce(numbered(0, 10))
+    drained(application)
+    delete_all(application)
+    lines: list[str] = []
+    report = superseded(application, monkeypatch)
+
+    def said(line: str) -> None:
+        lines.append(line)
+        report(line)
+
+    with pytest.raises(Refused, match="a newer aggregator"):
+        drained(application, said)
+    assert any("restoring from" in line for line in lines)
+    assert not any("restored" in line for line in lines)
+    assert application.spark.streams.active == []
 
 
 def test_a_changelog_of_something_else_is_refused(application: Application) -> None:

@@ -7,7 +7,7 @@ from streamplan.errors import Refused
 from streamplan.model.start_point import CheckpointState, KafkaState, StartDecision, StartFrom, resolve_start
 
 T = "repartition"
-OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "stores": "totals: count"}
+OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "store totals": "count"}
 FITS = CheckpointState(OWN, committed={(T, 0): 10, (T, 1): 20}, planned={(T, 0): 15, (T, 1): 25})
 KAFKA = KafkaState({(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, changelog_offsets=7)
 
@@ -76,6 +76,14 @@ def test_a_checkpoint_of_no_use_is_replaced_and_it_says_why(
     assert decide(checkpoint, committed) == StartDecision(StartFrom.RESTORE, reason)
 
 
+def test_after_a_sub_topology_was_added_in_front_the_state_is_restored() -> None:
+    """Each number then belongs to another sub-topology, with other topics and other stores."""
+    before = {"application": "app", "topics": "clicks (2 partitions, id)", "store clicks": "count"}
+    decision = decide(replace(FITS, identity=before))
+    reason = f"its checkpoint is another's: of topics clicks (2 partitions, id), not {OWN['topics']}"
+    assert decision == StartDecision(StartFrom.RESTORE, reason)
+
+
 def test_records_of_finished_micro_batches_may_be_gone() -> None:
     done = {(T, 0): 15, (T, 1): 20}
     finished = replace(FITS, committed=done, planned=done)
@@ -97,6 +105,15 @@ def test_records_that_were_deleted_unread_are_refused_with_both_figures() -> Non
         decide(committed=replace(KAFKA, log_starts={(T, 0): 0, (T, 1): 21}))
 
 
-def test_stores_that_hold_something_else_are_refused() -> None:
-    with pytest.raises(Refused, match=r"expected totals: count, observed totals: sum\. .*store="):
-        decide(replace(FITS, identity={**OWN, "stores": "totals: sum"}))
+@pytest.mark.parametrize(
+    ("identity", "message"),
+    [
+        ({**OWN, "store totals": "sum"}, "store totals .* expected count, observed sum"),
+        ({**OWN, "topics": "another", "store totals": "sum"}, "store totals .* expected count, observed sum"),
+        ({**OWN, "store added": "sum"}, "store added .* expected none, observed sum"),
+        ({"application": "app", "topics": OWN["topics"]}, "store totals .* expected count, observed none"),
+    ],
+)
+def test_stores_that_hold_something_else_are_refused(identity: dict[str, str], message: str) -> None:
+    with pytest.raises(Refused, match=rf"{message}\. .*store="):
+        decide(replace(FITS, identity=identity))

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import STORES, StartFrom, resolve_start
+from streamplan.model.start_point import STORE, StartFrom, resolve_start
 from streamplan.serdes.serde import Serde
 from streamplan.spark.query import Deployment, Query
 from streamplan.spark.state.checkpoint import Checkpoint
@@ -28,14 +28,14 @@ def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, s
     cluster = KafkaCluster(deployment.brokers)
     topics = pipeline.source_topics(subtopology)
     ids = cluster.topic_ids(topics)
-    stores = [(node.store, node.operation) for node in subtopology.processors if node.writes_store]
+    stores = {node.store: node.operation for node in subtopology.processors if node.writes_store}
     return {
         "application": pipeline.topology.application_id,
         "sub-topology": str(subtopology.id),
         "topics": ", ".join(
             f"{topic} ({pipeline.partition_counts[topic]} partitions, {ids[topic]})" for topic in topics
         ),
-        STORES: "; ".join(f"{store}: {operation}" for store, operation in stores),
+        **{f"{STORE}{store}": str(operation) for store, operation in stores.items()},
     }
 
 
@@ -45,6 +45,7 @@ def prepare_checkpoint(
     schemas: Mapping[str, Serde],
     claimed: ClaimedTasks,
     query: Query,
+    require_latest: Callable[[], None],
     report: Callable[[str], None],
 ) -> Checkpoint:
     """Return the checkpoint at which the query begins. A checkpoint that cannot be used is replaced.
@@ -55,10 +56,11 @@ def prepare_checkpoint(
         schemas: The serdes of the repartition topics.
         claimed: The committed positions, which no other aggregator can move.
         query: The query, not started.
+        require_latest: Raises :class:`Refused` when there is a newer aggregator.
         report: Is told why the checkpoint was not used, and how far a restoration is.
 
     Raises:
-        Refused: See :func:`~streamplan.model.start_point.resolve_start`.
+        Refused: See :func:`~streamplan.model.start_point.resolve_start`; or there is a newer aggregator.
         StreamplanError: The state could not be restored.
     """
     subtopology = query.subtopology
@@ -85,6 +87,7 @@ def prepare_checkpoint(
             schemas,
             brokers=deployment.brokers,
             checkpoint=checkpoint,
+            require_latest=require_latest,
             report=report,
         )
         checkpoint.continue_at(committed.positions, query.topics)

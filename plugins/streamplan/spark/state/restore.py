@@ -5,7 +5,7 @@ restoring query gives these results once more to the same operator. It leaves a 
 micro-batch, from which the real query continues at the committed positions.
 
 The records are first copied from Kafka to files, in slices. Of an aggregation's changelog only the last record of each
-key is copied.
+key is given to the operator: it would add an older one to it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from streamplan.spark.state.checkpoint import Checkpoint
 
 SLICE_OFFSETS = 1_000_000
 """Offsets that are copied at a time. After each slice the progress is reported."""
+
+_WATCH_SECONDS = 1
+"""How often it is asked, while the restoring query runs, whether there is a newer aggregator."""
 
 _STORED = "store string, key binary, value binary, partition int, offset bigint, timestamp timestamp"
 
@@ -77,11 +80,13 @@ def restore(
     *,
     brokers: Brokers,
     checkpoint: Checkpoint,
+    require_latest: Callable[[], None],
     report: Callable[[str], None],
 ) -> Restored:
     """Build the state of a sub-topology, and return when it is complete.
 
-    Nobody may write to the changelogs meanwhile: every stream task has been claimed.
+    Nobody may write to the changelogs meanwhile: every stream task has been claimed. An aggregator that has lost its
+    tasks to a newer one stops to restore them.
 
     Args:
         spark: The session; its number of shuffle partitions is the number of stream tasks.
@@ -90,17 +95,18 @@ def restore(
         schemas: The serdes of the repartition topics.
         brokers: Where the changelog topics are.
         checkpoint: A checkpoint that does not exist yet. It gets the state.
+        require_latest: Raises :class:`Refused` when there is a newer aggregator. It is called often.
         report: Is told the progress: offsets, rate, time left.
 
     Raises:
-        Refused: A changelog holds values of another form than the declared one.
+        Refused: A changelog holds values of another form than the declared one, or there is a newer aggregator.
         StreamplanError: Spark failed for another reason.
     """
     begun = time.monotonic()
     directory = f"{checkpoint.location}.changelog"
     try:
-        records = _copy_changelogs(spark, pipeline, subtopology, brokers, directory, report)
-        _run_restoring_query(spark, pipeline, subtopology, schemas, records, checkpoint)
+        records = _copy_changelogs(spark, pipeline, subtopology, brokers, directory, require_latest, report)
+        _run_restoring_query(spark, pipeline, subtopology, schemas, records, checkpoint, require_latest)
         rows = spark.read.schema(_STORED).parquet(records).count()
     finally:
         checkpoint.remove_beside(directory)
@@ -113,12 +119,14 @@ def _copy_changelogs(
     subtopology: Subtopology,
     brokers: Brokers,
     directory: str,
+    require_latest: Callable[[], None],
     report: Callable[[str], None],
 ) -> str:
     """Copy the records that the state is built from to Parquet files; returns the directory of these files.
 
     A join needs every record of a table: a record of the stream is joined with the row of its own time. An aggregation
-    only needs the last record of each key.
+    only needs the last record of each key. The last ones of each slice are copied, which bounds what is written. A key
+    may be in several slices, so they are not yet the last ones of the changelog.
     """
     last_only = not subtopology.joins
     slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
@@ -127,12 +135,12 @@ def _copy_changelogs(
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
     spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
     for part in slices:
+        require_latest()
         records = _read_slice(spark, brokers, part)
         (_last_of_each_key(records) if last_only else records).write.mode("append").parquet(copied)
         progress.add(part.offsets)
-    if not last_only or len(slices) <= len(subtopology.stores):
+    if not last_only:
         return copied
-    # A store has several slices, and a key may be in more than one of them.
     merged = f"{directory}/last"
     _last_of_each_key(spark.read.schema(_STORED).parquet(copied)).write.mode("overwrite").parquet(merged)
     return merged
@@ -145,6 +153,7 @@ def _run_restoring_query(
     schemas: Mapping[str, Serde],
     records: str,
     checkpoint: Checkpoint,
+    require_latest: Callable[[], None],
 ) -> None:
     stream = spark.readStream.schema(_STORED).parquet(records)
 
@@ -169,9 +178,12 @@ def _run_restoring_query(
         .start()
     )
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(_WATCH_SECONDS):
+            require_latest()
     except StreamingQueryException as error:
         raise _restore_error(subtopology, str(error)) from error
+    finally:
+        query.stop()
 
 
 def _restore_error(subtopology: Subtopology, text: str) -> StreamplanError:
