@@ -1,4 +1,21 @@
-"""Compaction: does each changelog have the policy that its store needs, and does compaction happen?"""
+"""Compaction: does each changelog have the policy that its store needs, and does compaction happen?
+
+Some configs defeat compaction, in the topic or as a default of the brokers. They are a fault in themselves, before a
+superseded record is there. The rules are those of ``LogCleanerManager`` (``grabFilthiestCompactedLog``,
+``cleanableOffsets``, ``maxCompactionDelay``) and ``LogConfig`` of Kafka 4.3:
+
+- A closed segment is compacted only when its latest record is older than ``min.compaction.lag.ms``, whatever else is
+  set. ``max.compaction.lag.ms`` cannot help: Kafka refuses one that is less (``LogConfig.validateValues``).
+- A log is compacted when its dirty share is greater than ``min.cleanable.dirty.ratio``. No share is greater than 1. A
+  log of which nothing was compacted yet has a share of 1. So a ratio just below 1 leaves the log to grow to many times
+  its live records.
+- A log is also compacted when a dirty closed segment is older than ``max.compaction.lag.ms``, whatever the ratio is.
+  This config closes segments, too (``LogConfig.maxSegmentMs``).
+- ``segment.ms`` does not defeat compaction: ``segment.bytes``, 2 GiB at most, closes the segment
+  (``LogSegment.shouldRoll``).
+- With the policy ``compact,delete`` a segment older than ``retention.ms`` is deleted. Where compaction comes later than
+  that, it never comes.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +42,23 @@ CONFIGS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes", "min.c
 MINIMA = frozenset({"retention.ms", "min.compaction.lag.ms"})
 """Of these a greater value is as good (``InternalTopicManager.validateCleanupPolicyFor…Changelogs``). -1: for ever."""
 
+LONGEST_LAG_MS = 10 * 365 * 86_400_000
+"""Ten years. Where Kafka lets superseded records be for longer, compaction is as good as switched off."""
+
+MOST_DIRTY_RATIO = 0.99
+"""With a greater ratio a log grows to more than 100 times its live records before it is compacted."""
+
 _CONSEQUENCES = {
     "cleanup.policy": "another policy loses what a restore needs, or keeps what nobody does; kafka-configs sets it",
     "retention.ms": "windows that are still open can be deleted; kafka-configs sets it",
     "retention.bytes": "windows that are still open can be deleted; kafka-configs sets it",
     "min.compaction.lag.ms": "versions that can still be asked for are compacted; kafka-configs sets it",
 }
+
+_DEFEATED = (
+    "Kafka never compacts the topic: it grows, and restores read all of it. kafka-configs sets it, for the topic or"
+    " as the brokers' default {default}"
+)
 
 _STOPPED = "has the log cleaner stopped? The leader's log-cleaner.log tells; uncleanable-partitions-count should be 0"
 
@@ -48,8 +76,9 @@ class CompactionCheck(Check):
     name = "compaction"
     title = "Changelog compaction"
     healthy = (
-        "Every changelog has the cleanup policy that its store needs, the topic of a table is compacted, and Kafka"
-        " removes superseded records when min.cleanable.dirty.ratio and max.compaction.lag.ms of the topic say so."
+        "Every changelog has the cleanup policy that its store needs, the topic of a table is compacted, no config"
+        " defeats compaction, and Kafka removes superseded records when min.cleanable.dirty.ratio and"
+        " max.compaction.lag.ms of the topic say so."
     )
     every_minutes = 60
 
@@ -84,10 +113,13 @@ class CompactionCheck(Check):
             expected = _expected(application, cluster, spec, topic)
             configs = list(_configs(topic, expected))
             rows += configs
+            compacted = "compact" in words(expected["cleanup.policy"]) and configs[0].agrees
+            if compacted:
+                rows += _undefeated(topic, expected)
             offsets = cluster.offsets(spec.name)
             if any(partition.high_watermark for partition in offsets.values()):
                 written = True
-                if "compact" in words(expected["cleanup.policy"]) and configs[0].agrees:
+                if compacted:
                     most = max(application.limits.scanned_records // len(offsets), 1)
                     rows += _backlogs(cluster, topic, sorted(offsets), most, self.deadline, self.now)
         if not written and all(row.agrees for row in rows):
@@ -117,7 +149,36 @@ def _configs(topic: ObservedTopic, expected: Mapping[str, str]) -> Iterable[Obse
             agrees = observed == "-1" or (observed != "not set" and int(observed) >= int(expected[config]))
         else:
             agrees = same_value(observed, value)
-        yield Observation(subject, value, value if agrees else observed, "" if agrees else _CONSEQUENCES[config])
+        yield _allowed(subject, value, observed, agrees, _CONSEQUENCES[config])
+
+
+def _undefeated(topic: ObservedTopic, expected: Mapping[str, str]) -> Iterable[Observation]:
+    """Yield whether the configs of a compacted topic let Kafka compact it at all. The module says the rules.
+
+    The lag of a versioned store is what its history needs, however long that is.
+    """
+    rules = CompactionRules.of(topic.configs)
+    retention_ms = int(topic.configs.get("retention.ms", -1)) if "delete" in words(expected["cleanup.policy"]) else -1
+    longest = min(LONGEST_LAG_MS, retention_ms) if retention_ms >= 0 else LONGEST_LAG_MS
+    needed = int(expected.get("min.compaction.lag.ms", 0))
+    yield _allowed(
+        f"{topic.name}: min.compaction.lag.ms, the age at which Kafka may compact a record",
+        f"at most {max(longest, needed)}",
+        str(rules.min_lag_ms),
+        rules.min_lag_ms <= max(longest, needed),
+        _DEFEATED.format(default="log.cleaner.min.compaction.lag.ms"),
+    )
+    yield _allowed(
+        f"{topic.name}: min.cleanable.dirty.ratio or max.compaction.lag.ms, by which Kafka compacts",
+        f"a ratio of at most {MOST_DIRTY_RATIO} or a lag of at most {longest}",
+        f"a ratio of {rules.dirty_ratio:g} and a lag of {rules.max_lag_ms}",
+        rules.dirty_ratio <= MOST_DIRTY_RATIO or rules.max_lag_ms <= longest,
+        _DEFEATED.format(default="log.cleaner.min.cleanable.ratio"),
+    )
+
+
+def _allowed(subject: str, expected: str, observed: str, agrees: bool, consequence: str) -> Observation:
+    return Observation(subject, expected, expected if agrees else observed, "" if agrees else consequence)
 
 
 def _backlogs(

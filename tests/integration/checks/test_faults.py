@@ -295,6 +295,18 @@ FAULTS = [
         lambda app: alter(app, app.changelog, cleanup_policy="delete"),
     ),
     Fault(
+        "changelog that is never dirty enough to be compacted",
+        "compaction",
+        r"{changelog}: min.cleanable.dirty.ratio.*observed a ratio of 1 and a lag of 9223372036854775807",
+        lambda app: alter(app, app.changelog, min_cleanable_dirty_ratio="1.0"),
+    ),
+    Fault(
+        "changelog whose records are never old enough to be compacted",
+        "compaction",
+        r"{changelog}: min.compaction.lag.ms.*observed 9223372036854775807",
+        lambda app: alter(app, app.changelog, min_compaction_lag_ms=2**63 - 1),
+    ),
+    Fault(
         "changelog value tampered",
         "totals",
         r"totals\[0\] Jackets: expected 10, observed 11, 1 too many",
@@ -404,6 +416,7 @@ MATRIX = {
     "too few replicas of the changelog": outcomes("topics"),
     "a name near the limit": outcomes("names"),
     "an aggregator that claims to run and does not": outcomes("lag"),
+    "compaction defeated by a default of the brokers": outcomes("compaction"),
     "compaction configured, never happening": outcomes("compaction"),
     "(healthy)": outcomes(),
     "(healthy: bad records, null keys, tombstones, purged, aborted)": outcomes(),
@@ -472,6 +485,23 @@ def test_an_aggregator_that_claims_to_run(application: App) -> None:
     at = datetime.now(UTC) - timedelta(minutes=10)
     status = AggregatorStatus(AggregatorState.RUNNING, pid=4711, host="worker-1", at=at.isoformat())
     expect("an aggregator that claims to run and does not", looks(application, status), r"4711.*worker-1")
+
+
+def test_compaction_that_a_default_of_the_brokers_defeats(application: App) -> None:
+    def ratio() -> str:
+        return application.cluster.topics([application.changelog])[application.changelog].configs[
+            "min.cleanable.dirty.ratio"
+        ]
+
+    config = "log.cleaner.min.cleanable.ratio"
+    alter_brokers(application, ConfigEntry(config, "1.0", incremental_operation=SET))
+    try:
+        eventually(lambda: all(ratio() == "1.0" for _ in range(10)), f"{config} on each broker")
+        names = rf"{application.changelog}: min.cleanable.dirty.ratio.*brokers' default {config}"
+        expect("compaction defeated by a default of the brokers", looks(application), names)
+    finally:
+        alter_brokers(application, ConfigEntry(config, None, incremental_operation=DELETE))
+    eventually(lambda: all(ratio() == "0.5" for _ in range(10)), f"{config} taken back")
 
 
 def test_compaction_that_never_happens(application: App) -> None:

@@ -68,7 +68,7 @@ def test_compacted(cluster: FakeCluster, application: FakeApplication) -> None:
     [
         {"segment.ms": str(200 * HOUR)},  # all in the active segment
         {"min.compaction.lag.ms": str(95 * HOUR)},
-        {"min.cleanable.dirty.ratio": "1.0"},
+        {"min.cleanable.dirty.ratio": "0.99"},
     ],
 )
 def test_not_due_by_the_topics_own_configs(
@@ -84,6 +84,63 @@ def test_max_compaction_lag_overrides_the_ratio(cluster: FakeCluster, applicatio
         "max.compaction.lag.ms": str(50 * HOUR),
     }
     assert len(wrong(cluster)) == 1
+
+
+FOREVER = str(2**63 - 1)
+YEAR = 365 * 24 * HOUR
+OLD_ENOUGH = "min.compaction.lag.ms, the age at which Kafka may compact a record"
+DIRTY_ENOUGH = "min.cleanable.dirty.ratio or max.compaction.lag.ms, by which Kafka compacts"
+
+
+@pytest.mark.parametrize(
+    ("configs", "subject", "observed"),
+    [
+        ({"min.cleanable.dirty.ratio": "1.0"}, DIRTY_ENOUGH, f"a ratio of 1 and a lag of {FOREVER}"),
+        ({"min.cleanable.dirty.ratio": "0.999"}, DIRTY_ENOUGH, f"a ratio of 0.999 and a lag of {FOREVER}"),
+        (
+            {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": str(11 * YEAR)},
+            DIRTY_ENOUGH,
+            f"a ratio of 1 and a lag of {11 * YEAR}",
+        ),
+        ({"min.compaction.lag.ms": FOREVER}, OLD_ENOUGH, FOREVER),
+        ({"min.compaction.lag.ms": str(11 * YEAR)}, OLD_ENOUGH, str(11 * YEAR)),
+    ],
+    ids=str,
+)
+def test_configs_that_defeat_compaction_are_red_by_themselves(
+    cluster: FakeCluster, application: FakeApplication, configs: dict[str, str], subject: str, observed: str
+) -> None:
+    """Whatever the log looks like: nothing is overdue by the topic's own rules."""
+    cluster.compact(application.changelog, 0, 89)
+    cluster.existing[application.changelog].configs |= configs
+    (row,) = wrong(cluster)
+    assert (row.subject, row.observed) == (f"{application.changelog}: {subject}", observed)
+    assert "brokers' default log.cleaner.min." in row.where
+
+
+def test_configs_that_defeat_compaction_are_red_before_the_first_record(cluster: FakeCluster) -> None:
+    application = FakeApplication(cluster, PIPELINE)
+    cluster.existing[application.changelog].configs["min.cleanable.dirty.ratio"] = "1"
+    assert [row.subject for row in wrong(cluster)] == [f"{application.changelog}: {DIRTY_ENOUGH}"]
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": str(YEAR)},
+        {"min.cleanable.dirty.ratio": "0"},
+        {"min.compaction.lag.ms": str(YEAR)},
+        # The limit of bytes closes the segment: the cleaner has only to wait for it.
+        {"segment.ms": FOREVER, "segment.bytes": str(2**31 - 1)},
+    ],
+    ids=str,
+)
+def test_configs_that_only_delay_compaction_are_healthy(
+    cluster: FakeCluster, application: FakeApplication, configs: dict[str, str]
+) -> None:
+    cluster.compact(application.changelog, 0, 89)
+    cluster.existing[application.changelog].configs |= configs
+    assert not wrong(cluster)
 
 
 def test_segment_bytes_close_a_segment_too(cluster: FakeCluster, application: FakeApplication) -> None:
@@ -140,14 +197,14 @@ def rows_of(application: Application, cluster: FakeCluster) -> list[Observation]
 def test_why_superseded_records_are_there_stands_in_the_row(cluster: FakeCluster, application: FakeApplication) -> None:
     configs = cluster.existing[application.changelog].configs
     configs["min.compaction.lag.ms"] = str(50 * HOUR)
-    configs["min.cleanable.dirty.ratio"] = "1.0"
+    configs["min.cleanable.dirty.ratio"] = "0.99"
     cluster.produce(application.changelog, b"1", None, partition=0, timestamp=NOW)
     (subject,) = [row.subject for row in rows_of(ORDERS, cluster) if f"{application.changelog}-0:" in row.subject]
     assert "(101 records, 1 live keys, 1 tombstones, 99 superseded: " in subject
     # 0..89 are more than 10 hours older than the newest, 0..39 of them have been so for 50 hours.
     assert "10 perhaps in the active segment; " in subject
     assert f"50 perhaps within min.compaction.lag.ms={50 * HOUR}; " in subject
-    assert "39 perhaps clean enough: min.cleanable.dirty.ratio=1, at least 97% is dirty" in subject
+    assert "39 perhaps clean enough: min.cleanable.dirty.ratio=0.99, at least 97% is dirty" in subject
 
 
 def test_one_empty_changelog_among_others_is_no_matter(cluster: FakeCluster, application: FakeApplication) -> None:
@@ -261,6 +318,34 @@ def test_a_versioned_store(cluster: FakeCluster) -> None:
     cluster.existing["app-prices-changelog"].configs["min.compaction.lag.ms"] = "0"
     (row,) = [row for row in rows_of(application, cluster) if not row.agrees]
     assert (row.expected, row.observed) == ("at least 90000000", "0")
+
+
+def test_the_lag_of_a_versioned_store_is_what_its_history_needs(cluster: FakeCluster) -> None:
+    configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(20 * YEAR)}
+    cluster.create("app-prices-changelog", 1, configs)
+    cluster.produce("app-prices-changelog", b"key", b"value")
+    application = replace(ORDERS, topics=(TopicSpec("app-prices-changelog", TopicRole.CHANGELOG, 1, configs),))
+    assert all(row.agrees for row in rows_of(application, cluster))
+    cluster.existing["app-prices-changelog"].configs["min.compaction.lag.ms"] = FOREVER
+    (row,) = [row for row in rows_of(application, cluster) if not row.agrees]
+    assert (row.expected, row.observed) == (f"at most {20 * YEAR}", FOREVER)
+
+
+@pytest.mark.parametrize(
+    ("configs", "red"),
+    [
+        ({"min.compaction.lag.ms": str(72 * HOUR)}, True),
+        ({"min.compaction.lag.ms": str(12 * HOUR)}, False),
+        ({"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": str(72 * HOUR)}, True),
+        ({"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": str(12 * HOUR)}, False),
+    ],
+    ids=str,
+)
+def test_retention_that_comes_before_compaction(cluster: FakeCluster, configs: dict[str, str], red: bool) -> None:
+    """Two days of windows: what is compacted later than that is deleted before."""
+    application = declared(cluster, pageviews.PIPELINE)
+    cluster.existing[WINDOWS].configs |= configs
+    assert [not row.agrees for row in rows_of(application, cluster)].count(True) == red
 
 
 def test_a_tables_topic(cluster: FakeCluster) -> None:

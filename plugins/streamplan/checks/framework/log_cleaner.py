@@ -165,7 +165,8 @@ def assess(columns: Columns, rules: CompactionRules, now_ms: int) -> CleanerBack
     2. It may be removed when it has been there for ``min.compaction.lag.ms``.
     3. In the part that was cleaned, each key stands once. So this part reaches at most to the first repetition of a
        key, and all after it is dirty. The dirty part must be cleaned when its share of the bytes exceeds
-       ``min.cleanable.dirty.ratio``, whatever cannot be seen of them, or when ``max.compaction.lag.ms`` is over.
+       ``min.cleanable.dirty.ratio``, whatever cannot be seen of them, or when ``max.compaction.lag.ms`` is over. Kafka
+       takes the age of a segment from its first batch, and no age from a timestamp of 0 or less.
 
     The same holds where only the first records of the partition are known: what follows can only be dirty.
 
@@ -183,7 +184,8 @@ def assess(columns: Columns, rules: CompactionRules, now_ms: int) -> CleanerBack
     dirty = 0.0
     if cleanable:
         dirty = log.least_dirty_share(repetitions[0], closed)
-        too_old = log.newest_before_next_batch(repetitions[0]) + rules.max_lag_ms < now_ms
+        has_age = min(columns.timestamps[: repetitions[0] + 1]) > 0
+        too_old = has_age and log.newest_before_next_batch(repetitions[0]) + rules.max_lag_ms < now_ms
         due = too_old or dirty > rules.dirty_ratio
     tombstones = sum(columns.tombstones.values())
     return CleanerBacklog(

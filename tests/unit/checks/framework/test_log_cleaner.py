@@ -79,6 +79,15 @@ def test_the_first_records_of_a_partition_are_enough() -> None:
     assert assess(log(*records), RULES, 1000).due == 200 - 11 - 3
 
 
+@pytest.mark.parametrize("first", [0, -1])
+def test_records_without_a_time_are_never_too_old(first: int) -> None:
+    """``LogCleanerManager.maxCompactionDelay`` passes over segments whose first batch has no timestamp above 0."""
+    rules = CompactionRules(**{**vars(RULES), "dirty_ratio": 1.0, "max_lag_ms": 100})
+    records = [(first, b"a", b"v")] + [(n, b"a", b"v") for n in range(1, 40)] + [(60, b"x", b"v")]
+    assert assess(log(*records), rules, 1000).due == 0
+    assert assess(log((1, b"a", b"v"), *records[1:]), rules, 1000).due > 0
+
+
 def test_records_out_of_order_in_time_prove_nothing() -> None:
     """A record from the past follows one from now: no segment was closed by that."""
     assert assess(log((100, b"a", b"1"), (0, b"a", b"2"), (105, b"a", b"3")), RULES, 1000).due == 0
