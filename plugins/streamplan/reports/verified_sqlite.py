@@ -109,6 +109,7 @@ def _read_cut(database: sqlite3.Connection) -> VerifiedCut | None:
         records=content["records"],
         in_flight=frozenset(bytes.fromhex(key) for key in content["waiting"]),
         repartition=_positions(content.get("repartition", {})),  # not in a file of an earlier version
+        repartition_ends=None if (ends := content.get("repartition ends")) is None else _positions(ends),
     )
 
 
@@ -122,6 +123,7 @@ def _encode(cut: VerifiedCut) -> str:
             "records": cut.records,
             "waiting": sorted(key.hex() for key in cut.in_flight),
             "repartition": dict(cut.repartition),
+            "repartition ends": None if cut.repartition_ends is None else dict(cut.repartition_ends),
         }
     )
 

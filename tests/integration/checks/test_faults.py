@@ -157,6 +157,34 @@ def next_orders(application: App, alter: Callable[[list[Written]], list[Written]
     application._settle(application.changelog)
 
 
+def consume(application: App) -> None:
+    """The positions pass all that is in the repartition topic, and nothing is written."""
+    application._settle(application.repartition)
+    for number, offsets in application.cluster.offsets(application.repartition).items():
+        application.commit(application.repartition, number, offsets.high_watermark)
+
+
+def repartition_record_twice(application: App) -> None:
+    application.produce(application.repartition, b"0", b'{"ProductType": 0}')
+    consume(application)
+
+
+def repartition_record_with_another_key(application: App) -> None:
+    """An order of each product comes; both are key 1 there, and the changelog is right."""
+    for n in (20, 21):
+        application.produce(application.orders, *order(n))
+    for number in (0, 1):
+        application.step(TaskId(0, number), alter=rekey_wrong)
+    consume(application)
+    for partition, (key, total) in enumerate(((b"0", 11), (b"1", 10))):
+        application.produce(application.changelog, key, total.to_bytes(8, "big"), partition=partition)
+
+
+def repartition_record_without_a_key(application: App) -> None:
+    application.produce(application.repartition, None, b"no key", partition=0)
+    application.drain()
+
+
 def lose(written: list[Written]) -> list[Written]:
     return [one for one in written if one[1] != b"0"]
 
@@ -335,6 +363,24 @@ FAULTS = [
         "totals",
         r"(?s)Jackets: expected 11, observed 10.*Shirts: expected 10, observed 11",
         lambda app: next_orders(app, rekey_wrong),
+    ),
+    Fault(
+        "a record twice in the repartition topic, consumed past",
+        "totals",
+        r"{repartition}: records of totals\[0\] Jackets: expected 10, observed 11, 1 too many",
+        repartition_record_twice,
+    ),
+    Fault(
+        "a record with another record's key in the repartition topic, consumed past",
+        "totals",
+        r"(?s){repartition}: records of totals.*Jackets: expected 11, observed 10.*Shirts: expected 10, observed 11",
+        repartition_record_with_another_key,
+    ),
+    Fault(
+        "a record without a key in the repartition topic",
+        "totals",
+        r"{repartition}: records without a key \(see {repartition}-0 offset \d+\): expected 0, observed 1",
+        repartition_record_without_a_key,
     ),
     Fault(
         "a total short by one",
@@ -536,7 +582,6 @@ def test_healthy_oddities(application: App) -> None:
     for value in (None, b"", b"not JSON", b"{}", b'{"ProductType": 7}'):
         application.produce(application.orders, b"bad", value)
     application.produce(application.orders, None, b'{"Id": "order_99", "ProductType": 1}')
-    application.produce(application.repartition, None, b"no key")
     application.produce(application.changelog, b"unheard", None)
     application.drain()
     assert application.totals[b"1"] == 10

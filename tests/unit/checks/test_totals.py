@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import Record
 from streamplan.checks.framework.verified import StateStoreTotals
 from streamplan.checks.recount.counting import count_between
 from streamplan.checks.totals import TotalsCheck
@@ -132,10 +133,58 @@ def test_record_under_the_wrong_product(cluster: FakeCluster, application: FakeA
     partition = application.order(20).partition
     cluster.committed[application.group, "orders"][partition] += 1
     cluster.produce(application.repartition, b"1", b'{"ProductType": 0}')
-    assert wrong(cluster) == [
+    assert wrong(cluster)[:2] == [
         Observation("orders-products-quantities[0] Jackets", 11, 10),
         Observation("orders-products-quantities[1] Shirts", 9, 10),
     ]
+
+
+def consume(cluster: FakeCluster, application: FakeApplication, record: Record) -> None:
+    """The position passes a record of the repartition topic, and the changelog stays as it is."""
+    cluster.committed[application.group, application.repartition][record.partition] = record.offset + 1
+
+
+def test_repartition_record_twice_and_consumed_past(cluster: FakeCluster, application: FakeApplication) -> None:
+    """The changelog is right: nobody counted the second one."""
+    consume(cluster, application, cluster.produce(application.repartition, b"1", b'{"ProductType": 1}'))
+    found = wrong(cluster)
+    assert Observation(f"{application.repartition}: records of orders-products-quantities[1] Shirts", 9, 10) in found
+    assert all(application.repartition in row.subject for row in found)
+
+
+def test_repartition_record_with_the_key_of_another(cluster: FakeCluster, application: FakeApplication) -> None:
+    """The changelog is right: jackets are 11."""
+    partition = application.order(20).partition
+    cluster.committed[application.group, "orders"][partition] += 1
+    consume(cluster, application, cluster.produce(application.repartition, b"1", b'{"ProductType": 0}'))
+    cluster.produce(application.changelog, b"0", (11).to_bytes(8, "big"))
+    topic = application.repartition
+    assert wrong(cluster) == [
+        Observation(f"{topic}: keys with as many records as in orders", 2, 0),
+        Observation(f"{topic}: records of orders-products-quantities[0] Jackets", 11, 10),
+        Observation(f"{topic}: records of orders-products-quantities[1] Shirts", 9, 10),
+    ]
+
+
+@pytest.mark.parametrize("consumed", [True, False])
+def test_repartition_record_without_a_key(
+    cluster: FakeCluster, application: FakeApplication, *, consumed: bool
+) -> None:
+    record = cluster.produce(application.repartition, None, b'{"ProductType": 0}', partition=1)
+    if consumed:
+        consume(cluster, application, record)
+    (row,) = wrong(cluster)
+    assert (row.expected, row.observed) == (0, 1)
+    assert f"without a key (see {application.repartition}-1 offset {record.offset})" in row.subject
+
+
+def test_what_of_the_repartition_topic_was_purged_is_said(cluster: FakeCluster, application: FakeApplication) -> None:
+    cluster.purge(application.repartition, 0, 7)
+    assert not wrong(cluster)
+    (row,) = (row for row in rows(cluster) if "as many records" in row.subject)
+    assert "7 of 19 records were deleted after they were consumed and are not compared" in row.subject
+    consume(cluster, application, cluster.produce(application.repartition, b"1", b'{"ProductType": 1}'))
+    assert any(row.subject.endswith("[1] Shirts") for row in wrong(cluster))  # 10 of 9 are there
 
 
 def test_unknown_key_in_the_changelog(cluster: FakeCluster, application: FakeApplication) -> None:

@@ -35,6 +35,8 @@ class VerifiedCut:
         records: The number of records of the source up to there.
         in_flight: The keys of records that were between the two sub-topologies.
         repartition: Positions in the repartition topic: the records below are in the changelog.
+        repartition_ends: Ends of the repartition topic: the records below are those of ``source``. None in a cut that
+            an earlier version stored.
     """
 
     topic_ids: Mapping[str, str]
@@ -44,6 +46,7 @@ class VerifiedCut:
     records: int
     in_flight: frozenset[bytes]
     repartition: Positions = field(default_factory=dict)
+    repartition_ends: Positions | None = None
 
 
 @dataclass(frozen=True)

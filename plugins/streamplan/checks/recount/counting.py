@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamplan.checks.framework.application import Aggregation
 from streamplan.checks.framework.cluster import Cluster, Record, RecordBatch, records_of
+from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.checks.framework.verified import Positions
 from streamplan.model.dead_letters import parse_origin, parse_subtopology
 
@@ -84,6 +85,55 @@ def count_between(cluster: Cluster, topic: str, first: Positions, last: Position
             if key is not None:  # a count ignores records without a key
                 counts[key] += sign
     return dict(counts)
+
+
+class RekeyedCounts(NamedTuple):
+    """The records of a range of the repartition topic that are still there.
+
+    ``by_key`` has the number of records of each key. ``without_key`` has the offsets of records without a key.
+    ``deleted_below`` has the partitions of which the first records of the range were deleted, with the first offset
+    that is there.
+    """
+
+    by_key: Counter[bytes]
+    without_key: set[SourceOffset]
+    since: Positions
+    until: Positions
+    deleted_below: Positions
+
+
+def count_rekeyed(cluster: Cluster, topic: str, since: Positions, until: Positions) -> RekeyedCounts:
+    """Count the records of the repartition topic from ``since`` (0 where a partition is absent) to ``until``.
+
+    Kafka Streams deletes what it has consumed. What is deleted while it is read is left out, too.
+    """
+
+    def read() -> RekeyedCounts:
+        begins = {number: offsets.log_start for number, offsets in cluster.offsets(topic).items()}
+        deleted_below = {
+            number: begins[number]
+            for number, end in until.items()
+            if since.get(number, 0) < end and begins[number] > since.get(number, 0)
+        }
+        counts = RekeyedCounts(Counter(), set(), since, until, deleted_below)
+        ranges = {number: (max(since.get(number, 0), begins[number]), end) for number, end in until.items()}
+        for by_key, without_key in cluster.map_batches(topic, ranges, _count_keys):
+            counts.by_key.update(by_key)
+            counts.without_key.update(without_key)
+        return counts
+
+    return attempt(read)
+
+
+def _count_keys(batches: Iterator[RecordBatch]) -> tuple[Counter[bytes], set[SourceOffset]]:
+    by_key: Counter[bytes] = Counter()
+    without_key: set[SourceOffset] = set()
+    for batch in batches:
+        keys = batch.keys
+        if None in keys:
+            without_key |= {(batch.partition, batch.offsets[row]) for row, key in enumerate(keys) if key is None}
+        by_key.update(key for key in keys if key is not None)
+    return by_key, without_key
 
 
 class ChangelogUpdates(NamedTuple):

@@ -23,11 +23,12 @@ from streamplan.checks.framework.verified import (
 from streamplan.checks.recount.counting import (
     ChangelogUpdates,
     count_between,
+    count_rekeyed,
     count_source,
     read_changelog,
     read_dead_letters,
 )
-from streamplan.checks.recount.totals import NAMED_KEYS, Totals
+from streamplan.checks.recount.totals import NAMED_KEYS, RekeyedTotals, Totals
 from streamplan.errors import CouldNotLook
 
 
@@ -140,7 +141,8 @@ class TotalsReader:
         in_flight = count_between(cluster, repartition, counted.positions[repartition], rekeyed.ends[repartition])
         dead_letter_ends = rekeyed.ends[aggregation.dead_letters] if aggregation.dead_letters else {}
         totals = self._compare(previous, updates, in_flight, until, dead_letter_ends, rekeyed.ends[repartition])
-        reached = _cut_of(topic_ids, totals, ends, dead_letter_ends, counted.positions[repartition])
+        positions = counted.positions[repartition]
+        reached = _cut_of(topic_ids, totals, ends, dead_letter_ends, positions, rekeyed.ends[repartition])
         return _Reading(totals, previous, reached)
 
     def _read_between(self, previous: VerifiedCut | None, topic_ids: Mapping[str, str]) -> _Reading | None:
@@ -165,9 +167,12 @@ class TotalsReader:
         latest = self._ends(aggregation.source)
         totals = self._compare(previous, updates, in_flight, until, {}, repartition)
         later = count_source(cluster, aggregation, {number: until.get(number, 0) for number in latest}, latest)
-        totals = replace(totals, at_most=Counter(totals.counted) + later.by_key)
+        if (rekeyed := totals.rekeyed) is not None:
+            rekeyed = replace(rekeyed, at_most=Counter(rekeyed.counted) + later.by_key)
+        totals = replace(totals, at_most=Counter(totals.counted) + later.by_key, rekeyed=rekeyed)
         is_idle = not _is_behind(until, latest) and not _is_behind(counted, repartition)
-        return _Reading(totals, previous, _cut_of(topic_ids, totals, changelog, {}, counted) if is_idle else None)
+        reached = _cut_of(topic_ids, totals, changelog, {}, counted, repartition) if is_idle else None
+        return _Reading(totals, previous, reached)
 
     def _ends(self, topic: str) -> dict[int, int]:
         return {number: offsets.last_stable for number, offsets in self.cluster.offsets(topic).items()}
@@ -202,6 +207,11 @@ class TotalsReader:
             count_between(cluster, aggregation.repartition, store.positions, repartition_ends) if store else {}
         )
         ends = self._ends(aggregation.source)
+        rekeyed = None
+        repartition_since = previous.repartition_ends if previous else {}
+        if repartition_since is not None:
+            found = count_rekeyed(cluster, aggregation.repartition, repartition_since, repartition_ends)
+            rekeyed = RekeyedTotals(recounted.by_key, found)
         return Totals(
             aggregation=aggregation,
             since=since,
@@ -219,6 +229,7 @@ class TotalsReader:
             not_counts=updates.not_counts,
             store=store.totals if store else None,
             store_in_flight=store_in_flight,
+            rekeyed=rekeyed,
         )
 
     def _require_topics(self) -> dict[str, str]:
@@ -268,7 +279,12 @@ class TotalsReader:
 
 
 def _cut_of(
-    topic_ids: Mapping[str, str], totals: Totals, changelog: Positions, dead_letters: Positions, repartition: Positions
+    topic_ids: Mapping[str, str],
+    totals: Totals,
+    changelog: Positions,
+    dead_letters: Positions,
+    repartition: Positions,
+    repartition_ends: Positions,
 ) -> VerifiedCut:
     return VerifiedCut(
         topic_ids=topic_ids,
@@ -278,6 +294,7 @@ def _cut_of(
         records=totals.verified_elsewhere + sum(totals.counted.values()) + len(totals.rejected),
         in_flight=frozenset(key for key, count in totals.in_flight.items() if count),
         repartition=repartition,
+        repartition_ends=repartition_ends,
     )
 
 

@@ -8,13 +8,47 @@ from dataclasses import dataclass, field
 from streamplan.checks.framework.application import Aggregation
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.verified import Positions
-from streamplan.checks.recount.counting import SourceOffset
+from streamplan.checks.recount.counting import RekeyedCounts, SourceOffset
 
 NAMED_KEYS = 100
 """So many keys get a row each, the wrong ones first; the others are counted."""
 
 _NAMED_OFFSETS = 5
 """So many offsets are named in one row."""
+
+
+@dataclass(frozen=True)
+class RekeyedTotals:
+    """The records of the source since the last verified cut, and those of the repartition topic that they became.
+
+    Attributes:
+        counted: The number of records of the source, by key.
+        found: The records of the repartition topic.
+        at_most: An upper bound of ``counted``, where the application does not write in transactions.
+    """
+
+    counted: Mapping[bytes, int]
+    found: RekeyedCounts
+    at_most: Mapping[bytes, int] | None = None
+
+    @property
+    def keys(self) -> set[bytes]:
+        """Every key that was found in the source or in the repartition topic."""
+        return {*self.counted, *self.found.by_key}
+
+    @property
+    def deleted(self) -> int:
+        """How many records were deleted, as far as the source says."""
+        return max(sum(self.counted.values()) - self.found.by_key.total(), 0) if self.found.deleted_below else 0
+
+    def expected(self, key: bytes) -> int:
+        """Return the number of records that a key must have. It is the observed number where that can be right."""
+        least = 0 if self.found.deleted_below else self.counted.get(key, 0)
+        most = (self.at_most or self.counted).get(key, 0)
+        observed = self.found.by_key[key]
+        if least <= observed <= most:
+            return observed
+        return most if observed > most else least
 
 
 @dataclass(frozen=True)
@@ -41,6 +75,7 @@ class Totals:
         not_counts: The number of values in the changelog that are no count.
         store: The totals of Spark's state store, where they were read.
         store_in_flight: Like ``in_flight``, for the state store.
+        rekeyed: What the repartition topic is compared with. None where nothing says which of its records are new.
     """
 
     aggregation: Aggregation
@@ -59,6 +94,7 @@ class Totals:
     not_counts: int = 0
     store: Mapping[bytes, int] | None = None
     store_in_flight: Mapping[bytes, int] = field(default_factory=dict)
+    rekeyed: RekeyedTotals | None = None
 
     def total(self, key: bytes) -> int:
         """Return what the changelog has for a key, and what is on its way there."""
@@ -87,6 +123,7 @@ class Totals:
         if self.not_counts:
             subject = f"{self.aggregation.changelog}: values that are not a count of 8 bytes"
             yield Observation(subject, 0, self.not_counts)
+        yield from self._repartition_rows()
         yield from self.dead_letter_rows
 
     def _rows_of(self, key: bytes) -> Iterable[Observation]:
@@ -101,15 +138,37 @@ class Totals:
             held = self.store.get(key, 0) + self.store_in_flight.get(key, 0)
             yield Observation(f"{label}, in the state store", counted, held)
 
+    def _repartition_rows(self) -> Iterable[Observation]:
+        """Compare the repartition topic with the source, key by key, as far as its records are there."""
+        source, topic, rekeyed = self.aggregation.source, self.aggregation.repartition, self.rekeyed
+        subject = f"{topic}: keys with as many records as in {source}"
+        if rekeyed is None:
+            yield Observation(
+                f"{topic} is not compared with {source}: an earlier version stored the verified cut", 0, 0
+            )
+            return
+        found = rekeyed.found
+        wrong = [key for key in sorted(rekeyed.keys) if rekeyed.expected(key) != found.by_key[key]]
+        if rekeyed.deleted:
+            subject += (
+                f" ({rekeyed.deleted:,} of {sum(rekeyed.counted.values()):,} records were deleted after they were"
+                " consumed and are not compared)"
+            )
+        yield Observation(subject, len(rekeyed.keys), len(rekeyed.keys) - len(wrong))
+        where = _ranges(topic, {**found.since, **found.deleted_below}, found.until)
+        for key in wrong[:NAMED_KEYS]:
+            label = f"{topic}: records of {self.aggregation.label(key)}"
+            yield Observation(label, rekeyed.expected(key), found.by_key[key], f"in {where}")
+        # A repartition() of Kafka Streams passes null keys on. Where there are dead letters, they stand there.
+        if found.without_key and self.aggregation.dead_letters is not None:
+            subject = f"{topic}: records without a key{_listed(topic, found.without_key)}"
+            yield Observation(subject, 0, len(found.without_key))
+
     @property
     def _where(self) -> str:
         """The offsets of the source in which a wrong record lies."""
-        ranges = [
-            f"{self.aggregation.source}-{number} offsets {self.since.get(number, 0):,} to {last - 1:,}"
-            for number, last in sorted(self.until.items())
-            if last > self.since.get(number, 0)
-        ]
-        return f"in {', '.join(ranges)}" if ranges else "in the changelog alone: the source has no news"
+        ranges = _ranges(self.aggregation.source, self.since, self.until)
+        return f"in {ranges}" if ranges else "in the changelog alone: the source has no news"
 
     @property
     def dead_letter_rows(self) -> tuple[Observation, ...]:
@@ -140,6 +199,15 @@ class Totals:
             )
         )
         return tuple(rows)
+
+
+def _ranges(topic: str, since: Positions, until: Positions) -> str:
+    """Return ``"orders-0 offsets 7 to 9, ..."``; empty where nothing lies between the positions."""
+    return ", ".join(
+        f"{topic}-{number} offsets {since.get(number, 0):,} to {last - 1:,}"
+        for number, last in sorted(until.items())
+        if last > since.get(number, 0)
+    )
 
 
 def _listed(source: str, origins: Iterable[SourceOffset]) -> str:

@@ -78,7 +78,7 @@ def test_only_what_is_new_is_read(
         application.order(n)
     application.drain()
     assert not wrong(cluster, kept)
-    assert cluster.records_read == {"orders": 5, application.changelog: 5}
+    assert cluster.records_read == {"orders": 5, application.repartition: 5, application.changelog: 5}
     assert not wrong(cluster, kept, full=True)
     assert cluster.records_read["orders"] == 5 + 24
 
@@ -131,6 +131,40 @@ def test_a_record_lost_on_the_way_between_two_cuts(
     for number, partition in enumerate(cluster.existing[application.repartition].partitions):
         positions[number] = partition.end
     assert "orders-products-quantities[0] Jackets" in [row.subject for row in wrong(cluster, kept)]
+
+
+def test_a_wrong_repartition_record_behind_the_verified_cut_is_placed(
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
+) -> None:
+    """It was consumed without a trace in the changelog."""
+    assert not wrong(cluster, kept)
+    for number, partition in enumerate(cluster.existing[application.repartition].partitions):
+        cluster.purge(application.repartition, number, partition.end)
+    application.order(20)
+    application.drain()
+    record = cluster.produce(application.repartition, b"0", b"")
+    cluster.committed[application.group, application.repartition][record.partition] = record.offset + 1
+    _, row = wrong(cluster, kept)
+    assert (row.expected, row.observed) == (1, 2)
+    assert row.where == f"in {application.repartition}-0 offsets {record.offset - 1} to {record.offset}"
+
+
+def test_a_cut_of_an_earlier_version_says_nothing_of_the_repartition_topic(
+    cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
+) -> None:
+    """It does not have the ends of that topic: the next cut has them."""
+    assert not wrong(cluster, kept)
+    earlier = kept.cut()
+    assert earlier is not None
+    kept.advance(replace(earlier, repartition_ends=None), {}, previous=earlier)
+    application.order(20)
+    application.drain()
+    rows = list(TotalsCheck(verified=kept, deadline=IMPATIENT).observe(ORDERS, cluster))
+    assert all(row.agrees for row in rows)
+    assert any("is not compared with orders: an earlier version" in row.subject for row in rows)
+    record = cluster.produce(application.repartition, b"0", b"")
+    cluster.committed[application.group, application.repartition][record.partition] = record.offset + 1
+    assert len(wrong(cluster, kept)) == 2
 
 
 def test_input_that_was_verified_may_be_deleted(
@@ -348,12 +382,12 @@ def test_at_least_once_a_lost_and_a_doubled_record_are_found(
         application.commit(topic)
     assert not wrong(cluster, kept, subject=FOREIGN)
     cluster.produce(application.repartition, b"1", b"")
-    (row,) = wrong(cluster, kept, subject=FOREIGN)
+    row, *_ = wrong(cluster, kept, subject=FOREIGN)
     assert (row.expected, row.observed) == (10, 11)
     application.process(application.repartition, 0, cluster.existing[application.repartition].partitions[0].end)
     application.process(application.repartition, 1, cluster.existing[application.repartition].partitions[1].end)
     application.commit(application.repartition)
-    (row,) = wrong(cluster, kept, subject=FOREIGN)
+    row, *_ = wrong(cluster, kept, subject=FOREIGN)
     assert (row.expected, row.observed) == (10, 11)
 
 
