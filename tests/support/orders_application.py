@@ -77,8 +77,8 @@ class Application:
 
     def claim(self) -> ClaimedTasks:
         """As a starting aggregator does."""
-        application = TaskOwnership(self.pipeline, Brokers(self.bootstrap_servers), transaction_timeout_ms=60_000)
-        return application.claim({0: False, 1: False})
+        with TaskOwnership(self.pipeline, Brokers(self.bootstrap_servers)) as ownership:
+            return ownership.claim({0: False, 1: False})
 
     def committed(self, topic: str) -> list[Message]:
         """Every committed record, by a consumer that shares no code with the product."""

@@ -27,7 +27,10 @@ PROPERTIES_VARIABLE = "STREAMPLAN_KAFKA_PROPERTIES"
 
 _SERVERS = "bootstrap.servers"
 
-_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+GROUP_PROTOCOL = "group.protocol"
+"""``classic`` or ``consumer`` (KIP-848). Only clients that join a group take it, see ``membership.py``."""
+
+_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", GROUP_PROTOCOL)
 """Client properties that say how to connect. An Airflow connection may hold others, for its own operators."""
 
 _JVM_NAMES = {
@@ -150,7 +153,7 @@ class Brokers:
             "log_level": 2,
             "socket.timeout.ms": int(ANSWER_SECONDS * 1000),
             "reconnect.backoff.max.ms": 1000,
-            **self.properties,
+            **self._connection,
             **{name.replace("_", "."): value for name, value in configs.items()},
         }
 
@@ -178,7 +181,7 @@ class Brokers:
         Raises:
             Refused: A property has no known name in the JVM client.
         """
-        if unknown := sorted(self.properties.keys() - _JVM_NAMES.keys()):
+        if unknown := sorted(self._connection.keys() - _JVM_NAMES.keys()):
             raise Refused(
                 f"client properties {', '.join(unknown)}",
                 expected=f"only properties that Spark's Kafka source can take: {', '.join(_JVM_NAMES)}",
@@ -186,8 +189,18 @@ class Brokers:
             )
         return {
             f"kafka.{_SERVERS}": self.servers,
-            **{f"kafka.{_JVM_NAMES[name]}": value for name, value in self.properties.items()},
+            **{f"kafka.{_JVM_NAMES[name]}": value for name, value in self._connection.items()},
         }
+
+    @property
+    def group_protocol(self) -> str:
+        """How members join a group: ``classic``, unless the properties say ``consumer``."""
+        return self.properties.get(GROUP_PROTOCOL, "classic")
+
+    @property
+    def _connection(self) -> dict[str, str]:
+        """The properties that every client takes."""
+        return {name: value for name, value in self.properties.items() if name != GROUP_PROTOCOL}
 
 
 def _as_text(properties: Mapping[str, object]) -> dict[str, str]:

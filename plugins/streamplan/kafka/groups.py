@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -18,27 +19,51 @@ from streamplan.model.processor_topology import TaskId
 Partition: TypeAlias = tuple[str, int]
 """Topic and partition number."""
 
-_FENCED_AT_ONCE = 8
+OURS = "streamplan:"
+"""How the client id of an aggregator begins that has joined its group."""
+
+_FENCED_AT_ONCE = 16
 
 
-def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[str]:
-    """Describe the members of a group, each as ``client id on host``.
+@dataclass(frozen=True)
+class Member:
+    """A member of a consumer group, as the brokers describe it.
 
-    Our own aggregator is no member: it commits offsets without joining.
+    Attributes:
+        client_id: What the client calls itself.
+        host: The address that it connects from.
+        member_id: The id that the brokers gave it.
+    """
+
+    client_id: str
+    host: str
+    member_id: str
+
+    @property
+    def instance(self) -> str | None:
+        """The instance of the :class:`~streamplan.model.generation.Generation` of our aggregator; else None."""
+        return self.client_id.removeprefix(OURS) if self.client_id.startswith(OURS) else None
+
+    def __str__(self) -> str:
+        return f"{self.client_id} on {self.host}"
+
+
+def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[Member]:
+    """Describe the members of a group. A running aggregator is one, see :mod:`streamplan.kafka.membership`.
 
     Raises:
         BrokersUnavailable: The brokers did not answer.
     """
     admin = brokers.admin()
 
-    def request(left: float) -> list[str]:
+    def request(left: float) -> list[Member]:
         try:
             description = admin.describe_consumer_groups([group], request_timeout=left)[group].result(left + 1.0)
         except KafkaException as error:
             if error_code(error) == KafkaError.GROUP_ID_NOT_FOUND:
                 return []
             raise
-        return [f"{member.client_id} on {member.host}" for member in description.members]
+        return [Member(member.client_id, member.host.lstrip("/"), member.member_id) for member in description.members]
 
     return call_with_retry(request, f"the members of group {group}", brokers, deadline_seconds)
 
@@ -79,16 +104,28 @@ def committed_offsets(
 
 
 def set_positions(
-    brokers: Brokers, group: str, positions: Mapping[Partition, int], *, deadline_seconds: float = ANSWER_SECONDS
+    brokers: Brokers,
+    group: str,
+    positions: Mapping[Partition, int],
+    *,
+    metadata: str = "",
+    deadline_seconds: float = ANSWER_SECONDS,
 ) -> None:
     """Commit offsets for a group without members.
+
+    Args:
+        brokers: The brokers.
+        group: The group's id.
+        positions: The offsets.
+        metadata: Is committed with each of them. An aggregator refuses positions without a generation.
+        deadline_seconds: The deadline.
 
     Raises:
         BrokersUnavailable: The brokers did not answer.
     """
     if not positions:
         return
-    offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(positions.items())]
+    offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in sorted(positions.items())]
     with closing(brokers.consumer(group)) as consumer:
 
         def request(left: float) -> None:

@@ -1,52 +1,51 @@
 """An aggregator owns the stream tasks of its application until a newer aggregator claims them.
 
-An aggregator claims a stream task with the task's transactional id: whoever had the id before is fenced. Then it
-commits the task's positions again, with its own generation in their metadata. So nobody else can move the positions
-any more, and an older aggregator reads the newer generation and stops.
+While it runs it is a member of the application's consumer group, so that nobody else moves the positions. It claims the
+stream tasks with their transactional ids: whoever had them before is fenced. One transaction then commits all positions
+again, with the aggregator's own generation in their metadata. An older aggregator reads the newer generation and stops.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TypeAlias
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.groups import committed_offsets
-from streamplan.kafka.requests import is_fenced
-from streamplan.kafka.transactions import DEADLINE_SECONDS, close_producer, open_task_producer
+from streamplan.kafka.groups import committed_offsets, fence
+from streamplan.kafka.membership import GroupMember, foreign_member_error
+from streamplan.kafka.transactions import DEADLINE_SECONDS, Fenced, transactional_producer
+from streamplan.model.committed_positions import (
+    CommittedPosition,
+    Extent,
+    ResolvedPositions,
+    SubtopologyInput,
+    latest_generation,
+    resolve_positions,
+)
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Subtopology, TaskId
-from streamplan.model.start_point import KafkaState, OffsetMap
+from streamplan.model.processor_topology import Subtopology
+from streamplan.model.start_point import KafkaState
 
 CHECK_SECONDS = 5.0
 """How often an aggregator asks whether it is still the newest. One that writes sees it with each transaction, too."""
 
-RECOMMIT_SECONDS = 24 * 3600.0
-"""How often all positions are committed again.
-
-The brokers forget a position that is not committed for 7 days (``offsets.retention.minutes``), and a transactional id
-likewise (``transactional.id.expiration.ms``).
-"""
-
-_OPEN_AT_ONCE = 16
-"""Producers that are opened side by side: each waits for its coordinator."""
-
 _MAX_ATTEMPTS = 6
 
+_Positions: TypeAlias = Mapping[tuple[str, int], CommittedPosition]
 
-class _ConcurrentStart(Exception):
-    """Another aggregator of the application is being started at the same time."""
+
+class StopRequested(Exception):
+    """Somebody has asked the application to stop, see :func:`stop_application`."""
 
 
 @dataclass(frozen=True)
@@ -55,79 +54,70 @@ class ClaimedTasks:
 
     Attributes:
         generation: The aggregator's own generation.
-        predecessor: The newest generation before it; None for the first aggregator of an application.
         committed: What Kafka has of each sub-topology, by its id. Nobody else can change it.
     """
 
     generation: Generation
-    predecessor: Generation | None
     committed: Mapping[int, KafkaState]
 
 
+@dataclass
 class TaskOwnership:
-    """The consumer group and the transactional ids of an application, as one of its aggregators sees them."""
+    """The consumer group and the transactional ids of an application, as one of its aggregators sees them.
 
-    def __init__(self, pipeline: Pipeline, brokers: Brokers, *, transaction_timeout_ms: int) -> None:
-        """Ask and claim nothing yet.
+    It is a context manager. Inside, the aggregator is a member of the group.
 
-        Args:
-            pipeline: Its topology names the application.
-            brokers: Where the application's topics are.
-            transaction_timeout_ms: After so long the brokers abort a transaction that nobody ends.
-        """
-        self._pipeline = pipeline
-        self._application_id = pipeline.topology.application_id
-        self._brokers = brokers
-        self._transaction_timeout_ms = transaction_timeout_ms
-        self._cluster = KafkaCluster(brokers)
-        self._checked_at = self._committed_at = time.monotonic()
+    Attributes:
+        pipeline: Its topology names the application.
+        brokers: Where the application's topics are.
+        report: Gets lines for the log.
+    """
 
-    def latest_generation(self) -> Generation | None:
-        """Return the newest generation in the metadata of any position; None where there is none.
+    pipeline: Pipeline
+    brokers: Brokers
+    report: Callable[[str], None] = lambda line: None
+    _generation: Generation = field(default_factory=lambda: Generation.of_this_process(None))
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _checked_at: float = field(default_factory=time.monotonic)
 
-        It reads positions that are not stable, too: waiting for a transaction that was left open could take as long as
-        its timeout.
-        """
-        with closing(self._consumer("read_uncommitted")) as consumer:
-            positions = self._committed_positions(
-                consumer,
-                [
-                    (topic, partition)
-                    for subtopology in self._pipeline.topology.subtopologies
-                    for topic in self._pipeline.source_topics(subtopology)
-                    for partition in range(self._pipeline.partition_counts[topic])
-                ],
-            )
-        known = [PositionMetadata.parse(position.metadata) for position in positions]
-        generations = [metadata.generation for metadata in known if metadata is not None]
-        return max(generations, key=lambda generation: generation.number, default=None)
+    @property
+    def _application_id(self) -> str:
+        return self.pipeline.topology.application_id
+
+    def __enter__(self) -> TaskOwnership:
+        topics = sorted({topic for topic, _ in self._partitions()})
+        self._member = self._stack.enter_context(
+            GroupMember(self.brokers, self._application_id, topics, self._generation.instance)
+        )
+        self._consumer = self._stack.enter_context(
+            closing(self.brokers.consumer(self._application_id, isolation_level="read_uncommitted"))
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
 
     def claim(self, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
         """Take over every stream task. Whoever had them is fenced, and stops when it sees the new generation.
 
-        A sub-topology without a checkpoint and without positions is new: it begins at the start of its topics, and that
-        is committed before it reads. From then on a missing position is a fault, and is never taken for 0.
-
         Args:
-            has_checkpoint: For each sub-topology, by its id, whether it has a checkpoint.
+            has_checkpoint: For each sub-topology, by its id, whether there is a checkpoint.
 
         Raises:
-            Refused: A position is missing where there must be one.
+            Refused: The group has members of another program, or its positions are not where an aggregator left them.
             StreamplanError: Another aggregator was being started each time.
         """
+        self._member.await_join(self.report)
+        if foreign := [member for member in self._member.others() if member.instance is None]:
+            raise foreign_member_error(self._application_id, foreign)
         for _ in range(_MAX_ATTEMPTS):
-            latest = self.latest_generation()
-            generation = Generation.of_this_process(latest)
             try:
-                committed = {
-                    subtopology.id: self._claim(subtopology, generation, has_checkpoint[subtopology.id])
-                    for subtopology in self._pipeline.topology.subtopologies
-                }
-            except _ConcurrentStart:
+                with _claim_producer(self.pipeline, self.brokers) as producer:
+                    return self._claim(producer, has_checkpoint)
+            except Fenced:
                 time.sleep(random.uniform(0.1, 2.0))  # so that the two do not try again at the same moment
-                continue
-            self._checked_at = self._committed_at = time.monotonic()
-            return ClaimedTasks(generation, latest, committed)
         raise StreamplanError(
             f"{self._application_id} could not be claimed",
             expected="no other aggregator of it that is being started",
@@ -135,138 +125,176 @@ class TaskOwnership:
             remedy="Start one of them, and not both.",
         )
 
-    def require_latest(self, generation: Generation) -> None:
-        """Check every few seconds that there is no newer aggregator, and commit the positions again once a day.
+    def name_checkpoint(self, claimed: ClaimedTasks, subtopology: int, checkpoint: str) -> None:
+        """Let the positions of a sub-topology name the checkpoint that it continues. No other one is used after that.
 
         Args:
-            generation: The aggregator's own generation.
+            claimed: For whom the stream tasks were claimed.
+            subtopology: The id of the sub-topology, whose query does not run.
+            checkpoint: The id of the checkpoint, which is complete.
 
         Raises:
             Refused: There is a newer aggregator.
+            StopRequested: Somebody has asked the application to stop.
         """
-        now = time.monotonic()
-        if now - self._checked_at < CHECK_SECONDS:
+        metadata = PositionMetadata(claimed.generation, checkpoint).text
+        positions = claimed.committed[subtopology].positions
+        try:
+            with _claim_producer(self.pipeline, self.brokers) as producer:
+                self.require_latest(now=True)  # after this a newer one fences the producer
+                _commit(producer, self._consumer, {place: (offset, metadata) for place, offset in positions.items()})
+        except Fenced as error:
+            self.require_latest(now=True)
+            raise superseded_error(self._application_id, claimed.generation, None) from error
+
+    def latest_generation(self) -> Generation | None:
+        """Return the newest generation in the metadata of any position; None where there is none.
+
+        It reads positions that are not stable, too: waiting for a transaction that was left open could take as long as
+        its timeout.
+        """
+        return latest_generation(_committed(self.pipeline, self.brokers, self._consumer).values())
+
+    def require_latest(self, *, now: bool = False) -> None:
+        """Check every few seconds that there is no newer aggregator. Report members of other programs.
+
+        Args:
+            now: Whether it is checked at once.
+
+        Raises:
+            Refused: There is a newer aggregator.
+            StopRequested: Somebody has asked the application to stop.
+        """
+        if not now and time.monotonic() - self._checked_at < CHECK_SECONDS:
             return
-        self._checked_at = now
+        self._checked_at = time.monotonic()
         latest = self.latest_generation()
-        if generation.is_superseded_by(latest):
-            raise superseded_error(self._application_id, generation, latest)
-        if now - self._committed_at >= RECOMMIT_SECONDS:
-            self._committed_at = now
-            self.recommit(generation)
-
-    def recommit(self, generation: Generation) -> None:
-        """Commit every position again where it is, so that the brokers do not forget it.
-
-        Transactions that run meanwhile are fenced, and Spark tries their tasks again.
-
-        Args:
-            generation: The aggregator's own generation.
-
-        Raises:
-            Refused: There is a newer aggregator.
-        """
-        try:
-            for subtopology in self._pipeline.topology.subtopologies:
-                self._claim(subtopology, generation, has_checkpoint=True)
-        except _ConcurrentStart as error:
-            raise superseded_error(self._application_id, generation, self.latest_generation()) from error
-
-    def _claim(self, subtopology: Subtopology, generation: Generation, has_checkpoint: bool) -> KafkaState:
-        topics = self._pipeline.source_topics(subtopology)
-        partitions = [(topic, number) for topic in topics for number in range(self._pipeline.partition_counts[topic])]
-        tasks = [TaskId(subtopology.id, number) for number in range(self._pipeline.partitions(subtopology))]
-        with ExitStack() as stack, ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
-            producers = list(pool.map(self._open_producer, tasks))
-            for producer in producers:
-                stack.callback(close_producer, producer)
-            # Every earlier producer is fenced now, and its transaction is settled: the positions are final.
-            consumer = stack.enter_context(closing(self._consumer("read_committed")))
-            found = self._committed_positions(consumer, partitions)
-            known = [PositionMetadata.parse(position.metadata) for position in found]
-            if any(metadata is not None and generation.is_superseded_by(metadata.generation) for metadata in known):
-                raise _ConcurrentStart
-            state = self._kafka_state(
-                subtopology,
-                {(position.topic, position.partition): position.offset for position in found if position.offset >= 0},
-                has_checkpoint,
-            )
-            list(
-                pool.map(
-                    lambda number: self._commit(producers[number], number, state.positions, generation, consumer),
-                    range(len(producers)),
+        if self._generation.is_superseded_by(latest):
+            if latest is not None and latest.is_stop:
+                raise StopRequested(
+                    f"a process on {latest.host} (pid {latest.pid}) asked {self._application_id} to stop"
                 )
-            )
-        return state
+            raise superseded_error(self._application_id, self._generation, latest)
+        if self._member.take_rebalance():
+            for member in self._member.others():
+                if member.instance is None:
+                    self.report(
+                        f"warning: {member} has joined consumer group {self._application_id}. It can move the "
+                        "positions, and this aggregator stops when it does: stop that program, or give it a group of "
+                        "its own."
+                    )
 
-    def _kafka_state(self, subtopology: Subtopology, positions: OffsetMap, has_checkpoint: bool) -> KafkaState:
-        log_starts = {
-            (topic, number): offsets.log_start
-            for topic in self._pipeline.source_topics(subtopology)
-            for number, offsets in self._cluster.offsets(topic).items()
+    def _claim(self, producer: Producer, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
+        topology = self.pipeline.topology
+        extents = self._extents()
+        resolved: Mapping[int, ResolvedPositions] = {}
+        with closing(self.brokers.consumer(self._application_id, isolation_level="read_committed")) as consumer:
+            while True:
+                fence(self.brokers, self._application_id, self.pipeline.tasks())
+                # Every earlier producer is fenced now, and its transaction is settled: the positions are final.
+                committed = _committed(self.pipeline, self.brokers, consumer)
+                if resolved and _are_of(self._generation, committed):
+                    break  # whoever opens a transaction from now on reads this generation first
+                self._generation = self._generation.after(latest_generation(committed.values()))
+                resolved = resolve_positions(
+                    self._application_id,
+                    [self._input(subtopology, extents, has_checkpoint) for subtopology in topology.subtopologies],
+                    committed,
+                )
+                _commit(
+                    producer,
+                    consumer,
+                    {
+                        place: (positions.offsets[place], metadata.text)
+                        for positions in resolved.values()
+                        for place, metadata in positions.claimed(self._generation).items()
+                    },
+                )
+        return ClaimedTasks(
+            self._generation,
+            {
+                subtopology.id: self._kafka_state(subtopology, extents, resolved[subtopology.id])
+                for subtopology in topology.subtopologies
+            },
+        )
+
+    def _input(
+        self, subtopology: Subtopology, extents: Mapping[str, Mapping[int, Extent]], has_checkpoint: Mapping[int, bool]
+    ) -> SubtopologyInput:
+        topology = self.pipeline.topology
+        internal = {spec.name for spec in self.pipeline.internal_topics()} - {topology.dead_letter_topic}
+        written = {topology.changelog_topic(store) for store in subtopology.stores}
+        written |= {topology.decorate(topic) for topic in subtopology.sink_topics}
+        return SubtopologyInput(
+            subtopology.id,
+            {
+                (topic, number): extent
+                for topic in self.pipeline.source_topics(subtopology)
+                for number, extent in extents[topic].items()
+            },
+            sum(extent.end for topic in written & internal for extent in extents[topic].values()),
+            has_checkpoint[subtopology.id],
+        )
+
+    def _extents(self) -> Mapping[str, Mapping[int, Extent]]:
+        cluster = KafkaCluster(self.brokers)
+        sources = {topic for topic, _ in self._partitions()}
+        return {
+            topic: {
+                number: Extent(offsets.log_start, offsets.high_watermark)
+                for number, offsets in cluster.offsets(topic).items()
+            }
+            for topic in sorted(sources | {spec.name for spec in self.pipeline.internal_topics()})
         }
-        changelog_offsets = sum(
-            offsets.high_watermark
-            for store in subtopology.stores
-            for offsets in self._cluster.offsets(self._pipeline.topology.changelog_topic(store)).values()
-        )
-        missing = sorted(log_starts.keys() - positions.keys())
-        if missing and (positions or has_checkpoint or changelog_offsets):
-            names = ", ".join(f"{topic}-{number}" for topic, number in missing)
-            raise Refused(
-                f"group {self._application_id} has no position for {names}",
-                expected="positions beside the checkpoint, the changelogs and the other partitions",
-                remedy="They were deleted or have expired (the brokers' offsets.retention.minutes): reset the "
-                "application.",
-            )
-        return KafkaState(log_starts if missing else positions, log_starts, changelog_offsets)
 
-    def _committed_positions(self, consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> list[TopicPartition]:
-        return committed_offsets(consumer, self._application_id, partitions, self._brokers, DEADLINE_SECONDS)
-
-    def _commit(
-        self, producer: Producer, partition: int, positions: OffsetMap, generation: Generation, consumer: Consumer
-    ) -> None:
-        """Commit the positions of one task in a transaction, with the generation in their metadata."""
-        offsets = [
-            TopicPartition(topic, number, position, PositionMetadata(generation).text)
-            for (topic, number), position in positions.items()
-            if number == partition
-        ]
-        try:
-            producer.begin_transaction()
-            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
-            producer.commit_transaction(DEADLINE_SECONDS)
-        except KafkaException as error:
-            if is_fenced(error):
-                raise _ConcurrentStart from error
-            raise
-
-    def _open_producer(self, task: TaskId) -> Producer:
-        return open_task_producer(
-            self._brokers, self._application_id, task, transaction_timeout_ms=self._transaction_timeout_ms
+    def _kafka_state(
+        self, subtopology: Subtopology, extents: Mapping[str, Mapping[int, Extent]], resolved: ResolvedPositions
+    ) -> KafkaState:
+        changelogs = [self.pipeline.topology.changelog_topic(store) for store in subtopology.stores]
+        named = {metadata.checkpoint for metadata in resolved.metadata.values()}
+        return KafkaState(
+            resolved.offsets,
+            {(topic, number): extents[topic][number].log_start for topic, number in resolved.offsets},
+            sum(extent.end for topic in changelogs for extent in extents[topic].values()),
+            named.pop() if len(named) == 1 else "",
+            {place: metadata.batch for place, metadata in resolved.metadata.items() if metadata.batch is not None},
         )
 
-    def _consumer(self, isolation_level: str) -> Consumer:
-        return self._brokers.consumer(self._application_id, isolation_level=isolation_level)
+    def _partitions(self) -> list[tuple[str, int]]:
+        return _source_partitions(self.pipeline)
 
 
-def await_end(predecessor: Generation | None, report: Callable[[str], None]) -> None:
-    """Wait until an older aggregator on this machine has ended: until then it may write its checkpoint.
+def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
+    """Ask the aggregator of an application to stop, wherever it runs. It does within some seconds, with exit status 0.
 
-    It stops by itself within :data:`CHECK_SECONDS`. After three times as long the wait ends anyway: the process may be
-    another one that got its id.
+    Its transactions are fenced at once, so that the positions stay where they are from now on.
 
     Args:
-        predecessor: The generation before this aggregator's; None where there is none.
-        report: Is told what is waited for.
+        pipeline: The pipeline.
+        brokers: Where the application's topics are.
+
+    Returns:
+        The generation that the aggregator finds in the positions; None where the application has no positions yet.
+
+    Raises:
+        StreamplanError: An aggregator was being started each time.
     """
-    if predecessor is None or predecessor.host != socket.gethostname() or predecessor.pid == os.getpid():
-        return
-    deadline = time.monotonic() + 3 * CHECK_SECONDS
-    while _is_running(predecessor.pid) and time.monotonic() < deadline:
-        report(f"waiting until the aggregator of {predecessor}, which this one has superseded, has stopped")
-        time.sleep(1)
+    application_id = pipeline.topology.application_id
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            with (
+                _claim_producer(pipeline, brokers) as producer,
+                closing(brokers.consumer(application_id, isolation_level="read_committed")) as consumer,
+            ):
+                return _commit_stop(producer, consumer, pipeline, brokers)
+        except Fenced:
+            time.sleep(random.uniform(0.1, 2.0))
+    raise StreamplanError(
+        f"{application_id} could not be asked to stop",
+        expected="no aggregator of it that is being started",
+        observed=f"one {_MAX_ATTEMPTS} times",
+        remedy="Stop what starts it, and do this again.",
+    )
 
 
 def superseded_error(application_id: str, own: Generation, latest: Generation | None) -> Refused:
@@ -286,11 +314,67 @@ def superseded_error(application_id: str, own: Generation, latest: Generation | 
     )
 
 
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # the process of another user, and maybe another program
-    return True
+def _commit_stop(producer: Producer, consumer: Consumer, pipeline: Pipeline, brokers: Brokers) -> Generation | None:
+    """Commit the positions again with a generation that asks to stop, until no other one is among them."""
+    application_id = pipeline.topology.application_id
+    stop: Generation | None = None
+    while True:
+        fence(brokers, application_id, pipeline.tasks())
+        committed = _committed(pipeline, brokers, consumer)
+        parsed = {place: PositionMetadata.parse(position.metadata) for place, position in committed.items()}
+        known = {place: metadata for place, metadata in parsed.items() if metadata is not None}
+        if not known or (stop is not None and _are_of(stop, committed)):
+            return stop
+        latest = latest_generation(committed.values())
+        stop = Generation.of_this_process(latest, stop=True) if stop is None else stop.after(latest)
+        _commit(
+            producer,
+            consumer,
+            {
+                place: (
+                    committed[place].offset,
+                    PositionMetadata(stop, metadata.checkpoint, metadata.batch).text,
+                )
+                for place, metadata in known.items()
+            },
+        )
+
+
+def _claim_producer(pipeline: Pipeline, brokers: Brokers) -> AbstractContextManager[Producer]:
+    """Open the producer of claims. It fences that of another process which claims at the same time."""
+    return transactional_producer(brokers, f"{pipeline.topology.application_id}-claim")
+
+
+def _commit(producer: Producer, consumer: Consumer, positions: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+    """Commit offsets and their metadata in one transaction."""
+    offsets = [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in sorted(positions.items())]
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
+    producer.commit_transaction(DEADLINE_SECONDS)
+
+
+def _committed(pipeline: Pipeline, brokers: Brokers, consumer: Consumer) -> _Positions:
+    """Read the positions of all source topics, as far as there are any."""
+    answers = committed_offsets(
+        consumer, pipeline.topology.application_id, _source_partitions(pipeline), brokers, DEADLINE_SECONDS
+    )
+    return {
+        (answer.topic, answer.partition): CommittedPosition(answer.offset, answer.metadata or "")
+        for answer in answers
+        if answer.offset >= 0
+    }
+
+
+def _are_of(generation: Generation, positions: _Positions) -> bool:
+    """Whether a generation has committed every position that any aggregator has committed."""
+    parsed = [PositionMetadata.parse(position.metadata) for position in positions.values()]
+    return all(metadata.generation == generation for metadata in parsed if metadata is not None)
+
+
+def _source_partitions(pipeline: Pipeline) -> list[tuple[str, int]]:
+    return [
+        (topic, partition)
+        for subtopology in pipeline.topology.subtopologies
+        for topic in pipeline.source_topics(subtopology)
+        for partition in range(pipeline.partition_counts[topic])
+    ]

@@ -13,6 +13,11 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.requests import is_fenced, raise_unavailable
 from streamplan.model.processor_topology import TaskId
 
+
+class Fenced(Refused):
+    """A newer producer has the transactional id."""
+
+
 DEADLINE_SECONDS = 30.0
 """Deadline of each answer that a producer waits for."""
 
@@ -115,7 +120,7 @@ def transactional_producer(
         configs: Further properties of the client, with underscores for dots.
 
     Raises:
-        Refused: A newer producer has fenced this one.
+        Fenced: A newer producer has fenced this one.
         BrokersUnavailable: The brokers did not answer.
     """
     producer: Producer | None = None
@@ -124,7 +129,7 @@ def transactional_producer(
         yield producer
     except KafkaException as error:
         if is_fenced(error):
-            raise Refused(
+            raise Fenced(
                 f"the producer {transactional_id} was fenced",
                 expected="to be the only one with its transactional id",
                 observed="a newer producer",

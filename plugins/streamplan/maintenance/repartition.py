@@ -28,6 +28,7 @@ from streamplan.maintenance.repartition_plan import (
 from streamplan.maintenance.require_movable import require_movable
 from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_stopped
 from streamplan.model.diagnostics import name_fault
+from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import TopicRole, TopicSpec, staging_topic
@@ -312,7 +313,8 @@ class Repartitioner:
                 observed=f"none of {', '.join(missing)}",
                 remedy="Run this again: it makes those topics once more.",
             )
-        set_positions(self.brokers, self._id, positions)
+        metadata = PositionMetadata(Generation.of_this_process(None)).text
+        set_positions(self.brokers, self._id, positions, metadata=metadata)
         report(f"group {self._id}: positions set in {', '.join(topics)}")
 
     def _writer(self, spec: TopicSpec) -> str:

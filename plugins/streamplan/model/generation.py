@@ -43,9 +43,14 @@ class Generation:
             latest: The newest known generation; None where none is known.
             stop: Whether it is made to stop the application, by a process that is no aggregator.
         """
-        number = max(time.time_ns() // 1_000_000, 0 if latest is None else latest.number + 1)
         instance = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        return cls(number, f"{_STOP}{instance}" if stop else instance)
+        return cls(time.time_ns() // 1_000_000, f"{_STOP}{instance}" if stop else instance).after(latest)
+
+    def after(self, latest: Generation | None) -> Generation:
+        """Return this generation, with a later number where ``latest`` has the same number or a later one."""
+        if latest is None or latest == self or latest.number < self.number:
+            return self
+        return Generation(latest.number + 1, self.instance)
 
     @property
     def is_stop(self) -> bool:

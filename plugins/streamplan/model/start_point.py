@@ -57,11 +57,15 @@ class KafkaState:
         positions: Committed positions of the group. They are final: no other aggregator can move them.
         log_starts: The first offsets that the source topics still hold.
         changelog_offsets: The number of offsets that the changelog topics were ever given; 0 without state.
+        checkpoint: Id of the checkpoint that the positions name; empty where they name none.
+        batches: For each partition the micro-batch of that checkpoint which moved its position last.
     """
 
     positions: OffsetMap
     log_starts: OffsetMap
     changelog_offsets: int
+    checkpoint: str = ""
+    batches: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.errors import Refused, StreamplanError
-from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership, await_end
+from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership
 from streamplan.kafka.topics import observe_topics
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topology import Topology
@@ -82,39 +82,41 @@ def run(
     keep_checkpoints_cheaply(spark, deployment.checkpoints)
     start_python_workers(spark, identity)
     _require_topics(deployment)
-    # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
-    queries, schemas = _plan_queries(spark, deployment)
     progress = Progress(report, heartbeat or Heartbeat())
-    ownership = TaskOwnership(pipeline, deployment.brokers, transaction_timeout_ms=deployment.transaction_timeout_ms)
-    claimed = _claim(spark, deployment, ownership, report)
-
-    def require_latest() -> None:
-        ownership.require_latest(claimed.generation)
-
-    running: list[_RunningQuery] = []
-    try:
-        for query in queries:
-            subtopology = query.subtopology
-            # State stores have one partition for each stream task. A query reads this setting when it starts.
-            spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
-            checkpoint = prepare_checkpoint(spark, deployment, schemas, claimed, query, require_latest, report)
-            writer = query.writer(claimed, progress.record)
-            if available_now:
-                running.append(_RunningQuery(_start(spark, writer.trigger(availableNow=True)), checkpoint))
-                _watch(running, stop, progress, require_latest)
-            else:
-                interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
-                trigger = writer.trigger(processingTime=f"{interval} milliseconds")
-                running.append(_RunningQuery(_start(spark, trigger), checkpoint))
-                report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
-        if not available_now:
-            _watch(running, stop, progress, require_latest)
-    finally:
-        progress.heartbeat.announce_stop()
-        for started in running:
-            # After a signal Spark's JVM may have ended before its queries are stopped here.
-            with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
-                started.query.stop()
+    with TaskOwnership(pipeline, deployment.brokers, report) as ownership:
+        # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
+        queries, schemas = _plan_queries(spark, deployment)
+        try:
+            claimed = _claim(spark, deployment, ownership, report)
+            running: list[_RunningQuery] = []
+            try:
+                for query in queries:
+                    subtopology = query.subtopology
+                    # State stores have one partition for each stream task. A query reads this setting when it starts.
+                    spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
+                    checkpoint = prepare_checkpoint(
+                        spark, deployment, schemas, claimed, query, ownership.require_latest, report
+                    )
+                    writer = query.writer(claimed, progress.record)
+                    if available_now:
+                        running.append(_RunningQuery(_start(spark, writer.trigger(availableNow=True)), checkpoint))
+                        _watch(running, stop, progress, ownership)
+                    else:
+                        interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
+                        trigger = writer.trigger(processingTime=f"{interval} milliseconds")
+                        running.append(_RunningQuery(_start(spark, trigger), checkpoint))
+                        report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
+                if not available_now:
+                    _watch(running, stop, progress, ownership)
+            finally:
+                progress.heartbeat.announce_stop()
+                for started in running:
+                    # After a signal Spark's JVM may have ended before its queries are stopped here.
+                    with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
+                        started.query.stop()
+        except StopRequested as request:
+            report(str(request))
+            stop.set()
     return progress
 
 
@@ -182,7 +184,7 @@ def _plan_queries(spark: SparkSession, deployment: Deployment) -> tuple[list[Que
 def _claim(
     spark: SparkSession, deployment: Deployment, ownership: TaskOwnership, report: Callable[[str], None]
 ) -> ClaimedTasks:
-    """Claim all stream tasks, and wait until an older aggregator on this machine has ended."""
+    """Claim all stream tasks."""
     topology = deployment.pipeline.topology
     claimed = ownership.claim(
         {
@@ -191,7 +193,6 @@ def _claim(
         }
     )
     report(f"{topology.application_id}: {claimed.generation}")
-    await_end(claimed.predecessor, report)
     return claimed
 
 
@@ -207,21 +208,20 @@ def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
         generate_code(spark, True)
 
 
-def _watch(
-    running: list[_RunningQuery], stop: threading.Event, progress: Progress, require_latest: Callable[[], None]
-) -> None:
+def _watch(running: list[_RunningQuery], stop: threading.Event, progress: Progress, ownership: TaskOwnership) -> None:
     """Return when every query has ended or ``stop`` is set. Raise when a query fails or a newer aggregator comes."""
     while not stop.is_set():
         active = [started for started in running if started.query.isActive]
         for started in running:
             error = None if started.query.isActive else started.query.exception()
             if error is not None:
+                ownership.require_latest(now=True)  # a query of an aggregator that is superseded fails in many ways
                 raise _query_error(started, error)
             progress.record_query(started.query)
         progress.heartbeat.beat()
         if not active:
             return
-        require_latest()
+        ownership.require_latest()
         stop.wait(_WATCH_SECONDS)
 
 

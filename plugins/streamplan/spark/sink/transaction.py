@@ -21,6 +21,7 @@ from streamplan.kafka.groups import committed_offsets
 from streamplan.kafka.requests import is_fenced
 from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.model.committed_positions import CommittedPosition, foreign_position_error
 from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
@@ -52,7 +53,7 @@ class TaskTransaction:
         partition: The ``p`` of the task.
 
     Raises:
-        Refused: There is a newer aggregator, or a position is missing or behind the micro-batch.
+        Refused: There is a newer aggregator, or a position is missing, behind the micro-batch or another program's.
     """
 
     def __init__(self, spec: TransactionSpec, partition: int) -> None:
@@ -62,7 +63,7 @@ class TaskTransaction:
         self._pending_bytes = 0
         self._committed = False
         # This is before the transactional id is taken, so that a superseded aggregator does not disturb its successor.
-        self._refuse_newer(self._read("read_uncommitted"))
+        self._require_own(self._read("read_uncommitted"))
         self._producer = open_task_producer(
             spec.brokers,
             spec.application_id,
@@ -244,7 +245,7 @@ class TaskTransaction:
     def _read_positions(self) -> dict[str, int]:
         positions: dict[str, int] = {}
         committed = self._read("read_committed")
-        self._refuse_newer(committed)
+        self._require_own(committed)
         for position in committed:
             if position.offset < 0:
                 raise Refused(
@@ -260,11 +261,18 @@ class TaskTransaction:
         partitions = [(topic, self.partition) for topic in self.ranges]
         return committed_offsets(consumer, self.spec.application_id, partitions, self.spec.brokers, DEADLINE_SECONDS)
 
-    def _refuse_newer(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
+    def _require_own(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
+        """Require that the aggregator's own generation committed the positions: it did so when it claimed the tasks."""
+        foreign: dict[TopicPartition, CommittedPosition] = {}
         for position in positions:
             metadata = PositionMetadata.parse(position.metadata)
             if metadata is not None and self.spec.generation.is_superseded_by(metadata.generation):
                 raise superseded_error(self.spec.application_id, self.spec.generation, metadata.generation)
+            if position.offset >= 0 and (metadata is None or metadata.generation != self.spec.generation):
+                place = (position.topic, position.partition)
+                foreign[place] = CommittedPosition(position.offset, position.metadata or "")
+        if foreign:
+            raise foreign_position_error(self.spec.application_id, foreign)
 
     def _reserve(self, size: int) -> None:
         """Make room for ``size`` bytes: with too many in the queue, wait until all of them are delivered."""

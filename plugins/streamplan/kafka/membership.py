@@ -1,0 +1,158 @@
+"""A member of a consumer group that reads nothing: it keeps others away from the group's positions.
+
+While a group has a member, the brokers refuse commits by everybody who is not one, apart from transactional commits
+without a member id, as the stream tasks make them. They refuse offset tools and the deletion of the group, and its
+positions do not expire. Everybody can ask the brokers who the members are (``DescribeGroups``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from streamplan.errors import BrokersUnavailable, Refused
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.groups import OURS, Member, members
+
+SESSION_SECONDS = 10.0
+"""A member that died without a word is forgotten after so long. Kafka's default of 45 s would keep a successor waiting.
+
+librdkafka sends the heartbeats from a thread of its own, so that a busy Python process keeps its membership.
+"""
+
+JOIN_SECONDS = 60.0
+"""Deadline of the join. It waits for members that died: for their session time-out, which may be Kafka's 45 s."""
+
+_POLL_SECONDS = 0.2
+
+
+class GroupMember:
+    """Joins the group on entry and leaves it on exit. Nothing is fetched: what it is assigned is paused.
+
+    Args:
+        brokers: The brokers.
+        group: The group's id.
+        topics: The topics that it subscribes to. While the group is stable, positions in other topics may expire.
+        instance: Which process it is. Its client id is ``streamplan:<instance>``, for everybody to see.
+    """
+
+    def __init__(self, brokers: Brokers, group: str, topics: Sequence[str], instance: str) -> None:
+        self._brokers = brokers
+        self._group = group
+        self._topics = list(topics)
+        self.client_id = f"{OURS}{instance}"
+        self._joined = threading.Event()
+        self._rebalanced = threading.Event()
+        self._ended = threading.Event()
+        self._error: KafkaError | None = None
+        self._thread = threading.Thread(target=self._poll, name=f"member of {group}", daemon=True)
+
+    def __enter__(self) -> GroupMember:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join(SESSION_SECONDS)  # without brokers the goodbye cannot be said; the session times out
+
+    def others(self) -> list[Member]:
+        """Return the other members of the group, as the brokers describe them.
+
+        Raises:
+            BrokersUnavailable: The brokers did not answer.
+        """
+        return [member for member in members(self._brokers, self._group) if member.client_id != self.client_id]
+
+    def await_join(self, report: Callable[[str], None]) -> None:
+        """Wait until the brokers have accepted this member.
+
+        Args:
+            report: Is told when it takes longer than a moment.
+
+        Raises:
+            Refused: The group belongs to another kind of members, for instance a Kafka Streams application.
+            BrokersUnavailable: The brokers did not accept it by :data:`JOIN_SECONDS`.
+        """
+        deadline = time.monotonic() + JOIN_SECONDS
+        told = False
+        while not self._joined.wait(1.0):
+            if self._error is not None and self._error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
+                raise foreign_member_error(self._group, self.others())
+            if time.monotonic() > deadline or not self._thread.is_alive():
+                raise BrokersUnavailable(
+                    f"consumer group {self._group}",
+                    expected=f"to join it within {JOIN_SECONDS:g} s",
+                    observed=str(self._error or "no answer"),
+                    remedy="Do the brokers run, and may this client read the group?",
+                )
+            if not told:
+                others = ", ".join(map(str, self.others()))
+                report(
+                    f"joining consumer group {self._group}" + (f", which has the members {others}" if others else "")
+                )
+                told = True
+
+    def take_rebalance(self) -> bool:
+        """Whether the group has been rebalanced since the last call: a member came or went."""
+        rebalanced = self._rebalanced.is_set()
+        self._rebalanced.clear()
+        return rebalanced
+
+    def _poll(self) -> None:
+        consumer = self._brokers.consumer(self._group, client_id=self.client_id, **self._configs())
+        try:
+            consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke)
+            while not self._ended.is_set():
+                message = consumer.poll(_POLL_SECONDS)
+                if message is not None and message.error() is not None:
+                    self._error = message.error()
+        except KafkaException as error:  # a fatal one; the aggregator goes on, and looks at the positions' metadata
+            self._error = error.args[0]
+        finally:
+            consumer.close()
+
+    def _configs(self) -> dict[str, Any]:
+        protocol = self._brokers.group_protocol
+        configs: dict[str, Any] = {"auto_offset_reset": "latest", "group_protocol": protocol}
+        if protocol == "classic":  # otherwise the brokers decide both (KIP-848)
+            configs["session_timeout_ms"] = int(SESSION_SECONDS * 1000)
+            # Java's consumers offer other assignors by default, and the brokers refuse them beside this one.
+            configs["partition_assignment_strategy"] = "roundrobin"
+        return configs
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._brokers.group_protocol == "consumer":
+            consumer.incremental_assign(partitions)
+        else:
+            consumer.assign(partitions)
+        consumer.pause(partitions)
+        self._error = None
+        if self._joined.is_set():
+            self._rebalanced.set()
+        self._joined.set()
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebalanced.set()
+
+
+def foreign_member_error(group: str, foreign: Sequence[Member]) -> Refused:
+    """Return the error of an aggregator that finds members of another program in its group.
+
+    Args:
+        group: The group's id, which is the application id.
+        foreign: The members.
+    """
+    return Refused(
+        f"consumer group {group}",
+        expected="no member but the aggregators of this application",
+        observed=", ".join(map(str, foreign)) or "members of another protocol",
+        remedy="They could move the positions, and records would be lost or doubled. Stop them, or give them a group "
+        "of their own. Then start this aggregator again.",
+    )

@@ -1,0 +1,184 @@
+"""What the committed positions of an application mean when one of its aggregators starts.
+
+Nothing is read, and nothing is written, before this is clear: a position that is not where the application left it
+would lose records or process them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streamplan.errors import Refused
+from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.start_point import OffsetMap, TopicPartition
+
+_NAMED = 8
+"""The most partitions that an error names."""
+
+
+@dataclass(frozen=True)
+class CommittedPosition:
+    """A position as the group has it.
+
+    Attributes:
+        offset: The offset that is read next.
+        metadata: The text that was committed with it.
+    """
+
+    offset: int
+    metadata: str
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a partition holds: its first offset, and the offset past its last record."""
+
+    log_start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class SubtopologyInput:
+    """What is known of a sub-topology before it starts.
+
+    Attributes:
+        id: Its number.
+        extents: What each partition of its source topics holds.
+        written: How many offsets the internal topics that it writes have ever been given.
+        has_checkpoint: Whether there is any checkpoint of it.
+    """
+
+    id: int
+    extents: Mapping[TopicPartition, Extent]
+    written: int = 0
+    has_checkpoint: bool = False
+
+
+@dataclass(frozen=True)
+class ResolvedPositions:
+    """Where a sub-topology begins.
+
+    Attributes:
+        offsets: The next offset of each partition of its source topics.
+        metadata: What the positions said; partitions of a new sub-topology are left out.
+    """
+
+    offsets: OffsetMap
+    metadata: Mapping[TopicPartition, PositionMetadata] = field(default_factory=dict)
+
+    def claimed(self, generation: Generation) -> Mapping[TopicPartition, PositionMetadata]:
+        """Return the metadata with which a generation commits the same positions again."""
+        return {
+            partition: PositionMetadata(generation, metadata.checkpoint, metadata.batch)
+            if (metadata := self.metadata.get(partition)) is not None
+            else PositionMetadata(generation)
+            for partition in self.offsets
+        }
+
+
+def latest_generation(positions: Iterable[CommittedPosition]) -> Generation | None:
+    """Return the newest generation that committed one of the positions; None where no aggregator did."""
+    known = [PositionMetadata.parse(position.metadata) for position in positions]
+    generations = [metadata.generation for metadata in known if metadata is not None]
+    return max(generations, key=lambda generation: generation.number, default=None)
+
+
+def resolve_positions(
+    application_id: str,
+    subtopologies: Sequence[SubtopologyInput],
+    committed: Mapping[TopicPartition, CommittedPosition],
+) -> Mapping[int, ResolvedPositions]:
+    """Decide where each sub-topology begins.
+
+    A sub-topology is new when it has no position, no checkpoint, and nothing in the internal topics that it writes. It
+    begins at the start of its source topics.
+
+    Args:
+        application_id: The application id, which names the consumer group.
+        subtopologies: All sub-topologies of the application.
+        committed: The positions of the group; partitions without one are left out.
+
+    Returns:
+        The positions of each sub-topology, by its id.
+
+    Raises:
+        Refused: A position is missing, was committed by another program, or lies outside of what its topic holds.
+    """
+    _refuse_foreign(application_id, subtopologies, committed)
+    return {subtopology.id: _resolve(application_id, subtopology, committed) for subtopology in subtopologies}
+
+
+def foreign_position_error(application_id: str, positions: Mapping[TopicPartition, CommittedPosition]) -> Refused:
+    """Return the error of an aggregator that finds positions which no aggregator has committed.
+
+    Args:
+        application_id: The application id.
+        positions: These positions.
+    """
+    return Refused(
+        f"positions of group {application_id}",
+        expected="only positions that an aggregator of this application committed",
+        observed=_listed(
+            f"{topic}-{partition} at {position.offset}, with the metadata {position.metadata!r}"
+            for (topic, partition), position in sorted(positions.items())
+        ),
+        remedy="Another program committed them: an offset tool, or a consumer with this group id. To go on there would "
+        f"lose records or process them twice: reset the application {application_id}.",
+    )
+
+
+def _refuse_foreign(
+    application_id: str,
+    subtopologies: Sequence[SubtopologyInput],
+    committed: Mapping[TopicPartition, CommittedPosition],
+) -> None:
+    foreign = {
+        partition: committed[partition]
+        for subtopology in subtopologies
+        for partition in subtopology.extents
+        if partition in committed and PositionMetadata.parse(committed[partition].metadata) is None
+    }
+    if foreign:
+        raise foreign_position_error(application_id, foreign)
+
+
+def _resolve(
+    application_id: str, subtopology: SubtopologyInput, committed: Mapping[TopicPartition, CommittedPosition]
+) -> ResolvedPositions:
+    positions = {partition: committed[partition] for partition in subtopology.extents if partition in committed}
+    missing = sorted(subtopology.extents.keys() - positions.keys())
+    if not positions and not subtopology.has_checkpoint and not subtopology.written:
+        return ResolvedPositions({partition: extent.log_start for partition, extent in subtopology.extents.items()})
+    if missing:
+        raise Refused(
+            f"group {application_id} has no position for {_listed(f'{topic}-{number}' for topic, number in missing)}",
+            expected="positions beside the checkpoint, the internal topics and the other partitions",
+            remedy="They were deleted or have expired (the brokers' offsets.retention.minutes): reset the application.",
+        )
+    beyond = {
+        partition: position
+        for partition, position in positions.items()
+        if position.offset > subtopology.extents[partition].end
+    }
+    if beyond:
+        raise Refused(
+            f"sub-topology {subtopology.id}: positions beyond the end of their topics",
+            expected=_listed(
+                f"{topic}-{number} at {subtopology.extents[topic, number].end} at most" for topic, number in beyond
+            ),
+            observed=_listed(f"{topic}-{number} at {position.offset}" for (topic, number), position in beyond.items()),
+            remedy="The brokers lost records that were processed, or the topic was made again. New records up to the "
+            "positions would be skipped: reset the application.",
+        )
+    metadata = {partition: PositionMetadata.parse(position.metadata) for partition, position in positions.items()}
+    return ResolvedPositions(
+        {partition: position.offset for partition, position in positions.items()},
+        {partition: parsed for partition, parsed in metadata.items() if parsed is not None},
+    )
+
+
+def _listed(items: Iterable[str]) -> str:
+    listed = list(items)
+    more = len(listed) - _NAMED
+    return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,305 @@
+"""Who owns an application, as the brokers say: asked of real brokers, with clients that share no code with ours."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from streamplan.errors import Refused
+from streamplan.kafka import task_ownership
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.groups import members
+from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership, stop_application
+from streamplan.kafka.topics import apply_topics
+from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.pipelines.orders import ORDER, order
+from streamplan.spark.sink.spec import Output, PartitionBy, TransactionSpec
+from streamplan.spark.sink.transaction import TaskTransaction
+
+from tests.support.waiting import eventually
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def pipeline(bootstrap_servers: str) -> Pipeline:
+    number = next(_numbers)
+    topology = Topology(f"owned-{number}")
+    stream = topology.stream(f"owned-orders-{number}", value=ORDER)
+    stream.group_by("ProductType", name="quantities").count(store="totals")
+    orders = f"owned-orders-{number}"
+    test_data = TestData((orders,), lambda n: (orders, *order(n)), "Id")
+    made = Pipeline(f"owned{number}", topology, "", {orders: 2}, test_data)
+    apply_topics(Brokers(bootstrap_servers), made)
+    return made
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def brokers(request: pytest.FixtureRequest, bootstrap_servers: str) -> Brokers:
+    """For both group protocols (KIP-848)."""
+    return Brokers(bootstrap_servers, {} if request.param == "classic" else {"group.protocol": "consumer"})
+
+
+@pytest.fixture
+def claimed(pipeline: Pipeline, brokers: Brokers) -> Iterator[tuple[TaskOwnership, ClaimedTasks]]:
+    with TaskOwnership(pipeline, brokers) as ownership:
+        yield ownership, ownership.claim({0: False, 1: False})
+
+
+def positions(bootstrap_servers: str, pipeline: Pipeline) -> Mapping[tuple[str, int], tuple[int, str]]:
+    """Offsets and metadata of all source partitions, as a consumer of the group reads them."""
+    topology = pipeline.topology
+    topics = [*topology.source_topics, topology.decorate("quantities-repartition")]
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": topology.application_id})
+    try:
+        asked = [TopicPartition(topic, partition) for topic in topics for partition in (0, 1)]
+        return {
+            (at.topic, at.partition): (at.offset, at.metadata) for at in consumer.committed(asked, 60) if at.offset >= 0
+        }
+    finally:
+        consumer.close()
+
+
+def commit(bootstrap_servers: str, group: str, topic: str, offset: int) -> None:
+    """As any consumer with this group id does."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def test_while_an_aggregator_runs_the_brokers_refuse_everybody_else(
+    bootstrap_servers: str, pipeline: Pipeline, claimed: tuple[TaskOwnership, ClaimedTasks]
+) -> None:
+    group, (orders,) = pipeline.topology.application_id, pipeline.topology.source_topics
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    before = positions(bootstrap_servers, pipeline)
+    assert len(before) == 4
+    with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
+        commit(bootstrap_servers, group, orders, 7)
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(orders, 0, 7)])
+    (answer,) = admin.alter_consumer_group_offsets([request])[group].result(60).topic_partitions
+    assert answer.error is not None
+    with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups([group])[group].result(60)
+    assert positions(bootstrap_servers, pipeline) == before
+
+
+def test_every_host_sees_whether_the_application_lives(
+    bootstrap_servers: str, pipeline: Pipeline, brokers: Brokers
+) -> None:
+    group = pipeline.topology.application_id
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    with TaskOwnership(pipeline, brokers) as ownership:
+        generation = ownership.claim({0: False, 1: False}).generation
+        description = admin.describe_consumer_groups([group])[group].result(60)
+        assert [member.client_id for member in description.members] == [f"streamplan:{generation.instance}"]
+        assert [member.instance for member in members(brokers, group)] == [generation.instance]
+    eventually(
+        lambda: not admin.describe_consumer_groups([group])[group].result(60).members, "the member has left the group"
+    )
+
+
+def test_a_member_of_another_program_is_named_and_nothing_is_claimed(
+    bootstrap_servers: str, pipeline: Pipeline
+) -> None:
+    group, (orders,) = pipeline.topology.application_id, pipeline.topology.source_topics
+    other = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "client.id": "a-console"})
+    joined = threading.Event()
+    ended = threading.Event()
+    other.subscribe([orders], on_assign=lambda consumer, assigned: joined.set())
+
+    def poll() -> None:
+        while not ended.is_set():
+            other.poll(0.1)
+        other.close()
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        assert joined.wait(60)
+        with (
+            TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership,
+            pytest.raises(Refused, match=r"no member but the aggregators .* a-console on 127\.0\.0\.1"),
+        ):
+            ownership.claim({0: False, 1: False})
+    finally:
+        ended.set()
+        thread.join(60)
+    assert positions(bootstrap_servers, pipeline) == {}
+
+
+def test_a_member_of_another_program_that_comes_later_is_named(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    group, (orders,) = pipeline.topology.application_id, pipeline.topology.source_topics
+    lines: list[str] = []
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers), lines.append) as ownership:
+        ownership.claim({0: False, 1: False})
+        other = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "client.id": "a-console"})
+        try:
+            other.subscribe([orders])
+
+            def named() -> bool:
+                other.poll(0.1)
+                ownership.require_latest(now=True)
+                return any("a-console on 127.0.0.1 has joined" in line for line in lines)
+
+            eventually(named, "the aggregator names the member of another program")
+        finally:
+            other.close()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", ["first fence", "commit", "after the commit"])
+def test_a_first_start_that_is_killed_leaves_all_positions_or_none(
+    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    def killed_after(producer: Producer, consumer: Consumer, offsets: Any) -> None:
+        commit_all(producer, consumer, offsets)
+        raise Killed
+
+    commit_all = task_ownership._commit
+    with monkeypatch.context() as patch:
+        if step == "first fence":
+            patch.setattr(task_ownership, "fence", killed)
+        else:
+            patch.setattr(task_ownership, "_commit", killed if step == "commit" else killed_after)
+        with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership, pytest.raises(Killed):
+            ownership.claim({0: False, 1: False})
+    assert len(positions(bootstrap_servers, pipeline)) == (4 if step == "after the commit" else 0)
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+        assert ownership.claim({0: False, 1: False}).committed[0].positions
+    assert {offset for offset, _ in positions(bootstrap_servers, pipeline).values()} == {0}
+
+
+def test_what_an_older_aggregator_commits_during_the_claim_is_not_lost(
+    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fences nobody and is not fenced: it opened its transaction between the fence and the claim's own commit."""
+    (orders,) = pipeline.topology.source_topics
+    group = pipeline.topology.application_id
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for _ in range(5):
+        producer.produce(orders, b"{}", partition=0)
+    assert producer.flush(60) == 0
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+        old = ownership.claim({0: False, 1: False}).generation
+    commits = 0
+
+    def commit_after_the_older(producer: Producer, consumer: Consumer, offsets: Any) -> None:
+        nonlocal commits
+        commits += 1
+        commit_all(producer, consumer, offsets)
+        if commits == 1:
+            older = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"{group}-0_0"})
+            older.init_transactions(60)
+            older.begin_transaction()
+            moved = TopicPartition(orders, 0, 5, PositionMetadata(old).text)
+            older.send_offsets_to_transaction([moved], consumer.consumer_group_metadata(), 60)
+            older.commit_transaction(60)
+
+    commit_all = task_ownership._commit
+    monkeypatch.setattr(task_ownership, "_commit", commit_after_the_older)
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+        claimed = ownership.claim({0: False, 1: False})
+    assert claimed.committed[0].positions[orders, 0] == 5
+    at = positions(bootstrap_servers, pipeline)
+    assert at[orders, 0] == (5, PositionMetadata(claimed.generation).text)
+    assert {metadata for _, metadata in at.values()} == {PositionMetadata(claimed.generation).text}
+
+
+def test_of_two_that_start_at_once_one_goes_on(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    claims: list[Generation] = []
+
+    def start() -> None:
+        with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+            claims.append(ownership.claim({0: False, 1: False}).generation)
+            both.wait(120)
+            try:
+                ownership.require_latest(now=True)
+            except Refused:
+                refused.append(claims[-1])
+            else:
+                went_on.append(claims[-1])
+
+    both = threading.Barrier(2)
+    refused: list[Generation] = []
+    went_on: list[Generation] = []
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(180)
+    assert (len(claims), len(refused), len(went_on)) == (2, 1, 1)
+    newest = {PositionMetadata.parse(metadata) for _, metadata in positions(bootstrap_servers, pipeline).values()}
+    assert len(newest) == 1
+
+
+def test_a_stop_reaches_an_aggregator_wherever_it_runs(
+    bootstrap_servers: str, pipeline: Pipeline, claimed: tuple[TaskOwnership, ClaimedTasks]
+) -> None:
+    ownership, _ = claimed
+    ownership.require_latest(now=True)
+    before = {place: offset for place, (offset, _) in positions(bootstrap_servers, pipeline).items()}
+    stop = stop_application(pipeline, Brokers(bootstrap_servers))
+    assert stop is not None
+    assert stop.is_stop
+    with pytest.raises(StopRequested):
+        ownership.require_latest(now=True)
+    assert before == {place: offset for place, (offset, _) in positions(bootstrap_servers, pipeline).items()}
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as successor:
+        assert successor.claim({0: False, 1: False}).generation.number > stop.number
+
+
+def test_an_application_without_positions_needs_no_stop(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    assert stop_application(pipeline, Brokers(bootstrap_servers)) is None
+    assert positions(bootstrap_servers, pipeline) == {}
+
+
+def test_the_positions_name_the_checkpoint_until_the_next_one(
+    bootstrap_servers: str, pipeline: Pipeline, claimed: tuple[TaskOwnership, ClaimedTasks]
+) -> None:
+    ownership, tasks = claimed
+    ownership.name_checkpoint(tasks, 0, "3f2a9c1e")
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as successor:
+        committed = successor.claim({0: True, 1: False}).committed
+    assert (committed[0].checkpoint, committed[1].checkpoint) == ("3f2a9c1e", "")
+    with pytest.raises(Refused, match="a newer aggregator"):
+        ownership.name_checkpoint(tasks, 0, "00000000")
+
+
+def test_a_position_that_another_program_commits_is_not_taken_for_an_earlier_run(
+    bootstrap_servers: str, pipeline: Pipeline
+) -> None:
+    """A consumer with this group id, while the aggregator was not a member: records up to it would be skipped."""
+    group, (orders,) = pipeline.topology.application_id, pipeline.topology.source_topics
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+        generation = ownership.claim({0: False, 1: False}).generation
+    eventually(lambda: not members(Brokers(bootstrap_servers), group), "the group is empty")
+    commit(bootstrap_servers, group, orders, 4)
+    spec = TransactionSpec(
+        brokers=Brokers(bootstrap_servers),
+        application_id=group,
+        generation=generation,
+        transaction_timeout_ms=60_000,
+        subtopology=0,
+        ranges={(orders, 0): (0, 4)},
+        outputs=(Output(pipeline.topology.decorate("quantities-repartition"), PartitionBy.KEY, 2),),
+        dead_letter_topic=pipeline.topology.dead_letter_topic,
+        dead_letter_partitions=2,
+    )
+    with pytest.raises(Refused, match=f"{orders}-0 at 4, with the metadata ''"):
+        TaskTransaction(spec, 0)
