@@ -1,5 +1,7 @@
 """Copies of topics: each record whole (key, value, timestamp, headers) and exactly once, however often a copy dies.
 
+A timestamp of 0 becomes 1 ms (:mod:`streamplan.model.timestamps`).
+
 A dead letter names the record that it is about by topic, partition and offset. Where that record was copied to another
 topic, the copy of the dead letter names the record's new place.
 """
@@ -22,6 +24,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.transactions import transactional_producer
 from streamplan.model.dead_letters import TASK, Origin, origin_headers, parse_origin, parse_subtopology
 from streamplan.model.partitioner import partition_for_key
+from streamplan.model.timestamps import writable_timestamp
 from streamplan.model.windows import without_suffix
 
 TRANSACTION_RECORDS = 20_000
@@ -303,7 +306,7 @@ def _produce(producer: Producer, to: str, rows: list[PlacedRecord]) -> None:
                     record.value,
                     record.key,
                     partition,
-                    timestamp=record.timestamp,
+                    timestamp=writable_timestamp(record.timestamp),
                     headers=list(record.headers) or None,
                 )
                 break

@@ -20,6 +20,7 @@ from streamplan.model.topics import (
     explain_differences,
     plan_topics,
     resolve_configs,
+    resolve_new_configs,
     resolve_replication_factor,
     staging_topic,
 )
@@ -253,7 +254,7 @@ def _create(admin: AdminClient, brokers: Brokers, plan: TopicPlan, seconds: floa
             spec.name,
             num_partitions=spec.partitions,
             replication_factor=plan.replication_factor,
-            config=resolve_configs(spec, plan.replication_factor),
+            config=resolve_new_configs(spec, plan.replication_factor),
         )
         for spec in plan.create
     ]

@@ -61,6 +61,9 @@ A dead-letter topic is one of them: it is written while the input is read, so a 
 letter a second time.
 """
 
+ANY_TIMESTAMP_CONFIGS = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""An internal topic takes each timestamp that the source took. The brokers' default is an hour ahead (KIP-1030)."""
+
 STAGING_SUFFIX = "-moving"
 
 _KEY_BYTES = {"int": 4, "long": 8}
@@ -181,8 +184,14 @@ def resolve_min_insync_replicas(replication_factor: int) -> int:
 
 
 def resolve_configs(spec: TopicSpec, replication_factor: int) -> dict[str, str]:
-    """The configs with which a topic is created."""
+    """The configs that a topic must have."""
     return {**spec.configs, "min.insync.replicas": str(resolve_min_insync_replicas(replication_factor))}
+
+
+def resolve_new_configs(spec: TopicSpec, replication_factor: int) -> dict[str, str]:
+    """The configs with which a topic is created. Topics of earlier versions lack those that none must have."""
+    added = ANY_TIMESTAMP_CONFIGS if spec.role in INTERNAL_ROLES else {}
+    return {**resolve_configs(spec, replication_factor), **added}
 
 
 def plan_topics(

@@ -15,6 +15,7 @@ from streamplan.model.operations import Count, KeySelect, NullKeyFilter
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.processor_topology import Source
+from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import without_suffix
 from streamplan.serdes.serde import Serde, Undecodable, is_key_field, key_of, label_of
@@ -82,6 +83,8 @@ class Aggregation:
         Raises:
             Undecodable: The record cannot be counted.
         """
+        if self.dead_letters is not None and (fault := timestamp_fault(record.timestamp)) is not None:
+            raise Undecodable(fault)
         if self.serde is not None and self.field is not None:
             return key_of(self.serde, self.field, record.value)
         if self.serde is not None:

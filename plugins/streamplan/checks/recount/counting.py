@@ -13,6 +13,7 @@ from streamplan.checks.framework.cluster import Cluster, Record, RecordBatch, re
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.checks.framework.verified import Positions
 from streamplan.model.dead_letters import parse_origin, parse_subtopology
+from streamplan.model.timestamps import timestamp_fault
 
 SourceOffset: TypeAlias = tuple[int, int]
 """A partition of the source and an offset in it."""
@@ -35,16 +36,29 @@ class Counts:
 
 
 def count_records(aggregation: Aggregation, batch: RecordBatch) -> Counts:
-    """Count the records of a batch of the source by the key that :meth:`Aggregation.key_of` gives each."""
+    """Count the records of a batch of the source by the key that :meth:`Aggregation.key_of` gives each.
+
+    Streamplan dead-letters a record with a faulty timestamp. Another application may count it.
+    """
     serde, field = aggregation.serde, aggregation.field
+    faulty = _rows_with_faulty_timestamps(batch) if aggregation.dead_letters is not None else set()
     if serde is not None and field is not None:
         column = serde.key_column(field, batch.values)
-        return Counts(column.counts(), sorted(column.rejected))
-    rejected = set(serde.decode_column(batch.values).rejected) if serde is not None else set()
+        counted_keys = Counter(column.counts())
+        counted_keys.subtract(key for row in faulty if (key := column.keys[row].as_py()) is not None)
+        return Counts({key: count for key, count in counted_keys.items() if count}, sorted(faulty | {*column.rejected}))
+    rejected = faulty | (set(serde.decode_column(batch.values).rejected) if serde is not None else set())
     keys = batch.keys
     rejected |= {row for row, key in enumerate(keys) if key is None} if None in keys else set()
     counted = keys if not rejected else [key for row, key in enumerate(keys) if row not in rejected]
     return Counts(Counter(key for key in counted if key is not None), sorted(rejected))
+
+
+def _rows_with_faulty_timestamps(batch: RecordBatch) -> set[int]:
+    timestamps = batch.timestamps
+    if not timestamps or (timestamp_fault(min(timestamps)) or timestamp_fault(max(timestamps))) is None:
+        return set()
+    return {row for row, timestamp in enumerate(timestamps) if timestamp_fault(timestamp) is not None}
 
 
 class SourceCounts(NamedTuple):

@@ -19,8 +19,8 @@ from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_WINDOW_BYTES, TimeWindows
-from streamplan.spark.planning.records import RecordFrame, read_external
+from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, TimeWindows
+from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.sources import HEADERS
 
 
@@ -56,20 +56,18 @@ def restore_aggregation(
     contributions = []
     for number, node in enumerate(nodes):
         rows = stored[node.name]
-        if _window(node):
-            # The newest record of a window has a time within it, so the window in the key is not needed.
-            rows = rows.withColumn("key", F.expr(f"substring(key, 1, octet_length(key) - {STORED_WINDOW_BYTES})"))
         if isinstance(node.operation, Reduce):
-            frame = _refusing_unreadable(read_external(rows, inputs[node.name].schema))
+            frame = _refusing_unreadable(read_stored(rows, inputs[node.name].schema))
             contributions.append(_contributions(number, node, frame, merged))
             continue
         value = _stored_value(number, node, types)
-        rows = rows.select("partition", F.col("key").cast("string").alias("key"), "timestamp", value.alias("_stored"))
+        rows = rows.select("partition", *_stored_key(node), "timestamp", value.alias("_stored"))
         arguments = [
             argument.from_store.alias(argument.name) for argument in _arguments(number, node, inputs[node.name])
         ]
-        rows = rows.select("partition", "key", "timestamp", F.lit(number).alias("node"), *arguments)
-        contributions.append(_with_window(node, rows))
+        window_start = ("window_start",) if _window(node) else ()
+        rows = rows.select("partition", "key", *window_start, "timestamp", F.lit(number).alias("node"), *arguments)
+        contributions.append(_with_window(node, rows, *window_start))
     return _fold(nodes, contributions)
 
 
@@ -183,12 +181,25 @@ def _window(node: Processor) -> TimeWindows | None:
     return node.operation.window if isinstance(node.operation, Count | Aggregate) else None
 
 
-def _with_window(node: Processor, rows: DataFrame) -> DataFrame:
+def _with_window(node: Processor, rows: DataFrame, time: str = "timestamp") -> DataFrame:
     window = _window(node)
     if window is None:
         return rows
-    rows = rows.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
-    return rows.withColumn("window", F.window("timestamp", f"{window.size_ms} milliseconds"))
+    rows = rows.withWatermark(time, f"{window.grace_ms} milliseconds")
+    return rows.withColumn("window", F.window(time, f"{window.size_ms} milliseconds"))
+
+
+def _stored_key(node: Processor) -> list[Column]:
+    """The key of a changelog record, and the start of its window, which the key's last bytes hold.
+
+    The record's timestamp does not tell the window for certain: another clock may have set it.
+    """
+    if not _window(node):
+        return [F.col("key").cast("string").alias("key")]
+    key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_WINDOW_BYTES})")
+    start = F.expr(f"substring(key, octet_length(key) - {STORED_WINDOW_BYTES - 1}, {WINDOW_START_BYTES})")
+    start_ms = F.conv(F.hex(start), 16, -10).cast("bigint")  # to a negative base: signed
+    return [key.cast("string").alias("key"), F.timestamp_millis(start_ms).alias("window_start")]
 
 
 def _arguments(number: int, node: Processor, frame: RecordFrame) -> list[_Argument]:

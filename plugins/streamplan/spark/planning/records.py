@@ -39,6 +39,7 @@ from streamplan.serdes.internal import repartition_serde, value_expression
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.sources import RAW
+from streamplan.spark.timestamps import timestamp_faults
 
 _FIELD_TYPES: Mapping[type[DataType], str] = {
     StringType: "string",
@@ -189,28 +190,37 @@ def _format(serde: Serde | None) -> str | None:
 
 
 def read_external(raw: DataFrame, serde: Serde, *, table: bool = False) -> RecordFrame:
-    """Read the records of a topic that others write.
+    """Read the records of a topic that others write. Those with a timestamp that has a fault are rejected.
 
     Args:
         raw: Rows of the columns :data:`streamplan.spark.sources.RAW`.
         serde: Reads the values.
         table: Whether a null value is a deletion, and no fault.
     """
-    fields = ", ".join(f"`{name}`: {data_type}" for name, data_type in serde.fields.items())
-    rows = map_in_arrow(raw, _reader(serde, table), f"{RAW}, fields struct<{fields}>, reason string")
-    records = rows.select("fields.*", _record(F.col("reason")).alias("record"))
-    return RecordFrame(records, value_is_raw=True, serde=serde)
+    return _read(raw, serde, _reader(serde, table=table))
 
 
 def read_internal(raw: DataFrame, serde: Serde) -> RecordFrame:
     """Read the records of a repartition topic, which we wrote: none is rejected, and each has a key."""
-    return replace(read_external(raw, serde), no_rejects=True, key_not_null=True)
+    return replace(read_stored(raw, serde), no_rejects=True, key_not_null=True)
+
+
+def read_stored(raw: DataFrame, serde: Serde) -> RecordFrame:
+    """Read the records of a topic that we wrote, with any timestamp; see :func:`read_external`."""
+    return _read(raw, serde, _reader(serde, any_timestamp=True))
 
 
 def read_internal_keys(raw: DataFrame) -> RecordFrame:
     """Read the records of a repartition topic without their values."""
     records = raw.select(_record(F.lit(None).cast("string")).alias("record"))
     return RecordFrame(records, value_is_raw=True, no_rejects=True, key_not_null=True)
+
+
+def _read(raw: DataFrame, serde: Serde, reader: ArrowFunction) -> RecordFrame:
+    fields = ", ".join(f"`{name}`: {data_type}" for name, data_type in serde.fields.items())
+    rows = map_in_arrow(raw, reader, f"{RAW}, fields struct<{fields}>, reason string")
+    records = rows.select("fields.*", _record(F.col("reason")).alias("record"))
+    return RecordFrame(records, value_is_raw=True, serde=serde)
 
 
 def _record(reason: Column) -> Column:
@@ -228,7 +238,7 @@ def _record(reason: Column) -> Column:
     )
 
 
-def _reader(serde: Serde, table: bool) -> ArrowFunction:
+def _reader(serde: Serde, *, table: bool = False, any_timestamp: bool = False) -> ArrowFunction:
     fields_type = struct_type(serde.fields)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -239,7 +249,25 @@ def _reader(serde: Serde, table: bool) -> ArrowFunction:
             if table:  # a null value deletes its key
                 reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), reasons)
                 reasons = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), reasons)
+            if not any_timestamp:
+                batch, reasons = _without_faulty_timestamps(batch, reasons)
             columns = [*batch.columns, decoded.fields.cast(fields_type), reasons]
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason"])
 
     return read
+
+
+def _without_faulty_timestamps(batch: pa.RecordBatch, reasons: pa.Array) -> tuple[pa.RecordBatch, pa.Array]:
+    """Reject the records with a faulty timestamp, and set it to null: it would stop what computes with it.
+
+    Args:
+        batch: With a column ``timestamp``, in microseconds.
+        reasons: The reasons that the records have already. They are kept.
+    """
+    timestamps = batch["timestamp"]
+    faults = timestamp_faults(pc.divide(timestamps.cast(pa.int64()), 1000))
+    if faults is None:
+        return batch, reasons
+    sound = pc.if_else(pc.is_null(faults), timestamps, pa.scalar(None, timestamps.type))
+    position = batch.schema.get_field_index("timestamp")
+    return batch.set_column(position, "timestamp", sound), pc.coalesce(reasons, faults)

@@ -50,7 +50,8 @@ def join_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) ->
                 F.col("record.offset").alias("offset"),
                 (F.col("record.reason").isNotNull()).alias("rejected"),
                 (F.col("record.value").isNull()).alias("deleted"),
-                "record",
+                # In Python a timestamp would be local time, of which an hour a year is ambiguous. ``at`` has it in ms.
+                F.col("record").dropFields("timestamp").alias("record"),
                 F.struct(*(F.col(f"`{field}`") for field in fields)).alias(f"f{number}"),
             )
         )
@@ -79,7 +80,7 @@ def joined_frames(
     numbers = {name: number for number, name in enumerate(frames)}
     joined = {}
     for name, frame in frames.items():
-        record = F.col("record")
+        record = F.col("record").withField("timestamp", F.timestamp_millis("at"))
         for table, store in tables.items():
             record = record.withField(f"`{store}`", F.col(f"t{numbers[table]}"))
         rows = batch.where(F.col("source") == numbers[name])

@@ -42,13 +42,14 @@ class Output:
 class DeadLetter:
     """A record that cannot be processed, complete and with the reason.
 
-    A record that an aggregate made has no ``topic`` and no ``offset``. ``timestamp`` is in ms.
+    A record that an aggregate made has no ``topic`` and no ``offset``. ``timestamp`` is in ms; None stands for the time
+    of writing, where the record's own is the fault.
     """
 
     topic: str | None
     partition: int
     offset: int | None
-    timestamp: int
+    timestamp: int | None
     key: bytes | None
     value: bytes | None
     headers: Headers

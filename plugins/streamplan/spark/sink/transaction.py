@@ -25,6 +25,7 @@ from streamplan.model.committed_positions import CommittedPosition, foreign_posi
 from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
+from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
 from streamplan.model.windows import WINDOW_START_BYTES
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
 
@@ -131,7 +132,7 @@ class TaskTransaction:
         for key, value, timestamp, record_headers in zip(keys, values, timestamps, headers, strict=False):
             if windowed and key is not None:  # WindowedStreamPartitioner
                 partition = partition_for_key(key[:-WINDOW_START_BYTES], output.partitions)
-            produce(topic, value, key, partition, None, None, timestamp, record_headers)
+            produce(topic, value, key, partition, None, None, timestamp or FIRST_WRITABLE_MS, record_headers)
         self._producer.poll(0)
 
     def dead_letter(self, letter: DeadLetter) -> None:
@@ -145,7 +146,7 @@ class TaskTransaction:
             key=letter.key,
             value=letter.value,
             partition=letter.partition % self.spec.dead_letter_partitions,
-            timestamp=letter.timestamp,
+            timestamp=0 if letter.timestamp is None else writable_timestamp(letter.timestamp),  # 0 is now
             headers=[*letter.headers, *headers.items()],
         )
 

@@ -25,6 +25,7 @@ from streamplan.serdes.serde import Serde
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, TransactionSpec
 from streamplan.spark.sink.transaction import TaskTransaction
+from streamplan.spark.timestamps import timestamp_faults
 
 if TYPE_CHECKING:
     from streamplan.spark.planning.compiled_plan import ArrowFunction
@@ -149,14 +150,19 @@ class RekeyedRecords:
     def _rekey(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         decoded = self.serde.key_column(self.field, rows["value"])
         keys = decoded.keys
-        if decoded.rejected:
-            reasons = [decoded.rejected.get(row) for row in range(rows.num_rows)]
-            rejected = pc.is_in(pa.array(range(rows.num_rows)), pa.array(list(decoded.rejected), pa.int64()))
+        faults = timestamp_faults(rows["timestamp"])
+        if decoded.rejected or faults is not None:
+            reasons = pa.array([decoded.rejected.get(row) for row in range(rows.num_rows)], pa.string())
+            if faults is not None:
+                reasons = pc.coalesce(reasons, faults)
+                timestamps = pc.if_else(pc.is_null(faults), rows["timestamp"], pa.scalar(None, pa.int64()))
+                rows = rows.set_column(rows.schema.get_field_index("timestamp"), "timestamp", timestamps)
+            accepted = pc.is_null(reasons)
             letters = rows.append_column("topic", pa.array([self.topic] * rows.num_rows, pa.string()))
-            letters = letters.append_column("reason", pa.array(reasons, pa.string()))
-            task.dead_letter(letters.filter(rejected))
-            rows = rows.filter(pc.invert(rejected))
-            keys = keys.filter(pc.invert(rejected))
+            letters = letters.append_column("reason", reasons)
+            task.dead_letter(letters.filter(pc.invert(accepted)))
+            rows = rows.filter(accepted)
+            keys = keys.filter(accepted)
         rekeyed = rows.set_column(rows.schema.get_field_index("key"), "key", keys)
         task.produce(rekeyed, task.transaction.spec.outputs[0])
 

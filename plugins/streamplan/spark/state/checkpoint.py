@@ -119,9 +119,11 @@ class Checkpoint:
         last = self.last_committed()
         if last is None or last != self.last_planned():
             raise CorruptCheckpoint(f"{self.location}: the restoring query did not finish")
-        head = self._read(f"{OFFSETS}/{last}").splitlines()[:2]  # the version; the watermark and settings
-        self._delete(f"{OFFSETS}/.{last}.crc")
-        self._write(f"{OFFSETS}/{last}", "\n".join([*head, *offset_lines(positions, topics)]))
+        # After the data a window's watermark makes one more micro-batch, and Spark reads the sources of the last two.
+        for batch in range(last + 1):
+            head = self._read(f"{OFFSETS}/{batch}").splitlines()[:2]  # the version; the watermark and settings
+            self._delete(f"{OFFSETS}/.{batch}.crc")
+            self._write(f"{OFFSETS}/{batch}", "\n".join([*head, *offset_lines(positions, topics)]))
         self._delete("sources")  # of the restoring query
 
     def offset_ranges(self, batch: int, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:

@@ -16,6 +16,7 @@ from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
 from streamplan.checks.recount.counting import Counts, count_records
 from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
+from streamplan.model.timestamps import LATEST_MS
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.json import Json
@@ -412,13 +413,16 @@ def test_counting_by_the_batch_is_counting_record_by_record() -> None:
     ]  # fmt: skip
     random = Random(1)
     (of,) = ORDERS.aggregations
-    for aggregation in (of, replace(of, field=None), replace(of, field=None, serde=None)):
+    raw = replace(of, field=None, serde=None)
+    for aggregation in (of, replace(of, field=None), raw, replace(raw, dead_letters=None)):
         for size in (0, 1, 5, 300):
             cluster = FakeCluster()
             cluster.create("orders", 1)
             for _ in range(size):
                 key = random.choice([b"k", b"\xff", b"", None])
-                cluster.produce("orders", key, random.choice(values[: random.choice([2, 10])]), partition=0)
+                value = random.choice(values[: random.choice([2, 10])])
+                timestamp = random.choice([0, LATEST_MS, random.choice([1, -1, LATEST_MS + 1])])
+                cluster.produce("orders", key, value, partition=0, timestamp=timestamp)
             for batch in cluster.read("orders", {0: (0, size)}):
                 reference, counts = count_each(aggregation, batch), count_records(aggregation, batch)
                 assert dict(counts.by_key) == dict(reference.by_key)
