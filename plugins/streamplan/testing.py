@@ -19,7 +19,7 @@ from typing import Any
 from streamplan.checks import CHECKS, check_named, not_applicable
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import CheckResult, Outcome, run_check, sentence
+from streamplan.checks.framework.check import CheckResult, Outcome, run_checks, sentence
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
@@ -63,7 +63,7 @@ def assert_healthy(
         ) from error
     inapplicable = not_applicable(subject)
     chosen = [check_named(name) for name in checks] or [check for check in CHECKS if check.name not in inapplicable]
-    results = [run_check(subject, check, cluster) for check in chosen]
+    results = run_checks(subject, chosen, lambda: KafkaCluster(brokers))
     wrong = [
         f"{result.check}: {line}"
         for result in results

@@ -183,8 +183,13 @@ class CheckOperator(SparkJobOperator):
                 full=full,
                 with_state_store=self.with_state_store,
                 recounted=recounted if by_spark else None,
+                report=self._report_wait,
             )
         )
+
+    def _report_wait(self, text: str) -> None:
+        if text:
+            self.log.info("%s %s", self.check, text)
 
     def _report(self, context: Context, result: CheckResult) -> dict[str, str | None]:
         summary: dict[str, str | None] = {

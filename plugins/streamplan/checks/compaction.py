@@ -28,7 +28,7 @@ from streamplan.checks.discovery.changelogs import resolve_policy
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.consistent_cut import Deadline, attempt
+from streamplan.checks.framework.consistent_cut import Deadline, attempt, some_of
 from streamplan.checks.framework.log_cleaner import CleanerBacklog, Columns, CompactionRules, assess
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, same_value, words
@@ -91,8 +91,8 @@ class CompactionCheck(Check):
         return None if any(map(is_compacted, application.topics)) else NotApplicable("there is no changelog or table")
 
     def configure(self, context: CheckContext) -> Check:
-        """Take whether to read every record."""
-        return replace(self, full=context.full)
+        """Take whether to read every record, and who is told of the wait."""
+        return replace(self, full=context.full, deadline=self.deadline.reporting(context.report))
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the configs and the superseded records of compacted topics; see :class:`Check`."""
@@ -200,7 +200,8 @@ def _backlogs(
     # The cleaner may be about to begin, or at work: then what is due becomes less.
     waiting = {partition for partition, backlog in backlogs.items() if backlog.due}
     if waiting:
-        for _ in deadline.waits():
+        due = some_of([f"{topic.name}-{partition}" for partition in sorted(waiting)])
+        for _ in deadline.waits(f"the log cleaner removes superseded records of {due}"):
             for partition in tuple(waiting):
                 backlog = backlogs[partition]
                 left = attempt(partial(_read, cluster, topic.name, partition, most, backlog.due_until))

@@ -41,8 +41,8 @@ class LagCheck(Check):
     now: Callable[[], float] = time.time
 
     def configure(self, context: CheckContext) -> Check:
-        """Take the aggregator's status."""
-        return replace(self, aggregator=context.aggregator)
+        """Take the aggregator's status, and who is told of the wait."""
+        return replace(self, aggregator=context.aggregator, deadline=self.deadline.reporting(context.report))
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the aggregator and each stream task; see :class:`Check`."""

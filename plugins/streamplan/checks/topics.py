@@ -7,14 +7,14 @@ those on which compaction depends to ``compaction``. Partition counts of keyed t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from streamplan.checks import compaction, repartition
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, Observation, at_least, expected_replication
+from streamplan.checks.framework.check import Check, CheckContext, Observation, at_least, expected_replication
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.consistent_cut import Deadline
+from streamplan.checks.framework.consistent_cut import Deadline, some_of
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
 
 REPLICA_DEADLINE = Deadline(seconds=5.0, interval=0.5)
@@ -56,6 +56,10 @@ class TopicsCheck(Check):
     )
 
     deadline: Deadline = REPLICA_DEADLINE
+
+    def configure(self, context: CheckContext) -> Check:
+        """Take who is told of the wait."""
+        return replace(self, deadline=self.deadline.reporting(context.report))
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the existence, the settings and the replicas of topics; see :class:`Check`."""
@@ -133,7 +137,8 @@ def _settled(
     observed = cluster.topics(names)
     faults = set(_suspects(observed, names))
     if faults:
-        for _ in deadline.waits():
+        wrong = some_of(sorted({suspect.topic for suspect in faults}))
+        for _ in deadline.waits(f"{wrong} exist, with a leader and all replicas of each partition"):
             observed = cluster.topics(names)
             faults &= set(_suspects(observed, names))
             if not faults:

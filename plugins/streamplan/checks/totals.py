@@ -52,13 +52,14 @@ class TotalsCheck(Check):
         return frozenset({SparkJob.STATE_STORE if application.aggregations else SparkJob.RECOUNT})
 
     def configure(self, context: CheckContext) -> Check:
-        """Take the verified cut and every other opinion on the totals."""
+        """Take the verified cut, every other opinion on the totals, and who is told of the wait."""
         return replace(
             self,
             full=context.full,
             verified=context.verified,
             state_store=context.state_store,
             recounted=context.recounted,
+            deadline=self.deadline.reporting(context.report),
         )
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:

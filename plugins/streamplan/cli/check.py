@@ -7,7 +7,7 @@ With ``--json`` standard output is one object::
 
     {"application_id": "my-app", "name": "my-app", "bootstrap_servers": "kafka-1:9092",
      "outcome": "failed",                      as the exit status says: passed, failed, could not look
-     "reason": "",                             why no check ran, or no further one; else empty
+     "reason": "",                             why no check ran; else empty
      "topics": {"my-app-counts-changelog": {"role": "changelog", "partitions": 2}, ...},
      "notes": ["..."],                         what could not be found out
      "checks": [{"check": "compaction", "outcome": "failed", "reason": "1 of 3 wrong: ...", "at": "2025-01-31T...",
@@ -21,14 +21,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from streamplan.checks import CHECKS, check_named, not_applicable
-from streamplan.checks.framework.check import Outcome, run_check
+from streamplan.checks.framework.check import Outcome, run_checks
 from streamplan.cli.brokers import chosen_brokers
+from streamplan.cli.check_progress import CheckProgress
 from streamplan.cli.check_report import CheckReport
 from streamplan.cli.check_subject import OPTIONS, DeclaredPipeline, DescribedApplication, Subject, add_options
 from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
@@ -45,7 +46,8 @@ STATUS = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_LOOK: 2}
 _DESCRIPTION = """\
 Look once whether an application is well. The checks look at the partition of each record's key, the configs of
 repartition topics, the compaction of changelogs, totals, lag, skew, topics and names. They write nothing to Kafka and
-need no Spark.
+need no Spark. They run beside each other. One that has to wait says what it waits for: a task that stands still is
+watched for 90 s.
 
 Give the name of a declared pipeline, or the application id of any Kafka Streams application, in Java or another
 language. Its internal topics and the topics that it reads are found in Kafka. Kafka does not know two things:
@@ -111,15 +113,15 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error(f"{', '.join(needless)}: a pipeline declares that itself")
     if (options.value or options.store) and not options.count:
         parser.error("--value and --store belong to --count")
-    progress = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
     report = CheckReport(chosen_brokers(options.bootstrap_servers), options.pipeline or options.application_id)
     try:
-        with progress.status("Looking") as status:
-            _run_checks(report, options, status.update if progress.is_terminal else progress.print)
+        with CheckProgress(console) as progress:
+            _run_checks(report, options, progress)
     except (BrokersUnavailable, CouldNotLook) as error:
         report.error = " ".join(str(error).split())
     except StreamplanError as error:  # wrong usage: 1 would say that a check failed
-        progress.print(str(error), style="red")
+        console.print(str(error), style="red")
         return STATUS[Outcome.COULD_NOT_LOOK]
     if options.json:
         sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
@@ -128,26 +130,24 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     return STATUS[report.outcome]
 
 
-def _run_checks(report: CheckReport, options: argparse.Namespace, show_progress: Callable[[str], object]) -> None:
+def _run_checks(report: CheckReport, options: argparse.Namespace, progress: CheckProgress) -> None:
     """Run the checks and fill the report.
 
     Raises:
-        StreamplanError: No check can run, or no further one.
+        StreamplanError: No check can run.
     """
     only = [check_named(name.strip()).name for name in options.only.split(",")] if options.only else []
     subject: Subject = DeclaredPipeline(options.pipeline) if options.pipeline else DescribedApplication(options)
-    show_progress(f"Looking for {report.name} at {report.brokers}")
+    progress.looking_for(f"{report.name} at {report.brokers}")
     require_reachable(report.brokers)
-    cluster = KafkaCluster(report.brokers)
-    application = report.application = subject.application(cluster)
+    application = report.application = subject.application(KafkaCluster(report.brokers))
     chosen = [check for check in CHECKS if check.name in only or not only]
     inapplicable = not_applicable(application)
     report.left_out = {check.name: inapplicable[check.name] for check in chosen if check.name in inapplicable}
     context = check_context(application, Settings.from_environment().reports, full=options.full)
-    for check in chosen:
-        if check.name in report.left_out:
-            continue
-        show_progress(f"Looking: {check.title}")
-        report.results.append(run_check(application, check.configure(context), cluster))
-        if report.results[-1].outcome is Outcome.COULD_NOT_LOOK:
-            require_reachable(report.brokers)  # else each of the other checks would wait, too
+    checks = [
+        check.configure(replace(context, report=progress.begin(check)))
+        for check in chosen
+        if check.name not in report.left_out
+    ]
+    report.results = run_checks(application, checks, lambda: KafkaCluster(report.brokers), finished=progress.finish)

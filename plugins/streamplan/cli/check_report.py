@@ -32,7 +32,7 @@ class CheckReport:
         application: What was found; None where it was not found.
         results: One result for each check that ran.
         left_out: The checks that have nothing to look at in this application.
-        error: Why no check ran, or no further one; else empty.
+        error: Why no check ran; else empty.
     """
 
     brokers: Brokers

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckContext
+from streamplan.checks.framework.consistent_cut import tell_nobody
 from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
 from streamplan.files import ReportPaths
 from streamplan.reports.observations import RecordedObservations
@@ -22,6 +24,7 @@ def check_context(
     full: bool = False,
     with_state_store: bool = False,
     recounted: Path | None = None,
+    report: Callable[[str], None] = tell_nobody,
 ) -> CheckContext:
     """Read what the checks of an application may be given.
 
@@ -31,6 +34,7 @@ def check_context(
         full: Whether to look at every record.
         with_state_store: Whether to compare with what the state store held when it was last read.
         recounted: The file of ``jobs/recount.py``, where that job runs before the checks.
+        report: Is told what a check waits for.
     """
     paths = ReportPaths(reports, application.name)
     return CheckContext(
@@ -39,6 +43,7 @@ def check_context(
         aggregator=read_status(paths.aggregator_status) if application.declared else None,
         state_store=read_state_store(reports, application.name) if with_state_store else None,
         recounted=None if recounted is None else lambda: RecordedObservations.read(recounted).observe(),
+        report=report,
     )
 
 

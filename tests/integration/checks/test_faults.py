@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 from streamplan.checks import CHECKS, compaction, lag, topics, totals
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Check, CheckResult, Outcome, run_check, sentence
+from streamplan.checks.framework.check import Check, CheckResult, Outcome, run_checks, sentence
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.brokers import Brokers
@@ -62,15 +61,13 @@ def looks(
     patient: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
 ) -> dict[str, CheckResult]:
-    """The result of each check. They run at once, each with a cluster of its own: partition counts are asked once."""
-    subject = application_of(application.pipeline)
+    """The result of each check."""
 
-    def result(check: Check) -> CheckResult:
-        cluster = KafkaCluster(Brokers(application.bootstrap_servers), deadline_seconds=deadline_seconds)
-        return run_check(subject, check, cluster)
+    def connect() -> KafkaCluster:
+        return KafkaCluster(Brokers(application.bootstrap_servers), deadline_seconds=deadline_seconds)
 
-    with ThreadPoolExecutor(len(CHECKS)) as threads:
-        return dict(zip(NAMES, threads.map(result, CHECKS if patient else checks(status)), strict=True))
+    results = run_checks(application_of(application.pipeline), CHECKS if patient else checks(status), connect)
+    return dict(zip(NAMES, results, strict=True))
 
 
 def told(result: CheckResult) -> str:

@@ -1,22 +1,29 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from streamplan import testing
+from streamplan.checks import lag, names
 from streamplan.checks.framework.application import application_of
-from streamplan.checks.framework.check import Check, Observation
+from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
+from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.cli import check as console
 from streamplan.cli import check_subject, main
+from streamplan.cli.check_progress import CheckProgress
 from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.settings import PROJECT
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
+from tests.support.waiting import DEADLINE_SECONDS
 
 SERVERS = "127.0.0.1:1"
 ANY = ["check", "--bootstrap-servers", SERVERS, "--application-id", "orders-aggregator"]
@@ -72,6 +79,7 @@ def test_healthy_is_0(orders: FakeApplication, capsys: pytest.CaptureFixture[str
         ["names", "passed"],
     ]
     assert "Looking: Co-partitioning" in printed.err
+    assert "Co-partitioning: passed" in printed.err
 
 
 def test_wrong_is_1_and_every_wrong_row_is_printed_whole(
@@ -127,25 +135,44 @@ def test_brokers_away_is_2_with_one_message(capsys: pytest.CaptureFixture[str]) 
         assert (printed.out + printed.err).count("Connection refused") == 1
 
 
-def test_brokers_that_go_away_meanwhile_are_not_asked_again(
+def test_brokers_that_go_away_meanwhile_are_said_of_each_check(
     orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    away = CouldNotLook(f"Kafka at {SERVERS}", observed="refused")
-
     def stop(method: str) -> None:
         if method == "offsets":
-            monkeypatch.setattr(console, "require_reachable", gone)
-            raise away
-
-    def gone(servers: str) -> None:
-        raise away
+            raise CouldNotLook(f"Kafka at {SERVERS}", observed="refused")
 
     monkeypatch.setattr(check_subject, "discover", lambda *_, **__: application_of(PIPELINE))
     orders.cluster.before = stop
-    assert main([*ANY, "--json"]) == 2
-    found = answer_of(capsys)
-    assert [one["check"] for one in found["checks"]] == ["copartitioning"]
-    assert found["reason"] == str(away)
+    assert main([*ANY, "--only", "copartitioning,skew,names", "--json"]) == 2
+    outcomes = {one["check"]: one["outcome"] for one in answer_of(capsys)["checks"]}
+    assert outcomes == {"copartitioning": "could not look", "skew": "could not look", "names": "passed"}
+
+
+def test_a_check_that_waits_holds_no_other_up_and_says_what_it_waits_for(
+    orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task stands still. Its check waits until all the others are done."""
+    done = threading.Event()
+    seconds = iter(range(1_000))
+
+    class Last(Check):
+        name, title, healthy = "names", "Names", "healthy"
+
+        def observe(self, application: object, cluster: object) -> tuple[Observation, ...]:
+            done.set()
+            return (Observation("a row", 1, 1),)
+
+    def sleep(_: float) -> None:
+        assert done.wait(DEADLINE_SECONDS), "the other check did not run meanwhile"
+
+    waiting = lag.LagCheck(deadline=Deadline(90.0, 1.0, clock=lambda: next(seconds), sleep=sleep))
+    monkeypatch.setattr(console, "CHECKS", (waiting, Last()))
+    orders.order(19)
+    assert main([*ANY, "--json"]) == 1
+    printed = capsys.readouterr()
+    assert [one["check"] for one in json.loads(printed.out)["checks"]] == ["lag", "names"]
+    assert "Lag and liveness waits up to 90 s until positions or transactions move on orders-" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -184,6 +211,22 @@ def test_options_that_do_not_fit_are_2(
 ) -> None:
     assert main([*ANY, *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_terminal_shows_a_line_for_each_check_until_the_table_comes() -> None:
+    written = io.StringIO()
+    with CheckProgress(Console(file=written, force_terminal=True, width=120)) as progress:
+        progress.looking_for("orders")
+        wait = progress.begin(lag.CHECK)
+        progress.begin(names.CHECK)
+        wait("waits up to 90 s until positions move")
+        progress.finish(CheckResult("orders", "names", Outcome.PASSED, "", "", ()))
+        wait("")
+    screens = written.getvalue().split("Looking: Names and assignment size", 1)[1]
+    assert "Looking for orders" not in screens
+    waiting = screens.index("Lag and liveness waits up to 90 s until positions move")
+    passed = screens.index("Names and assignment size: passed")
+    assert waiting < passed < screens.rindex("Looking: Lag and liveness")
 
 
 def test_a_pipeline_that_is_not_declared_is_2(capsys: pytest.CaptureFixture[str]) -> None:

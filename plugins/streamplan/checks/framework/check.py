@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
+from threading import Thread
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.consistent_cut import tell_nobody
 from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.model.status import AggregatorStatus
@@ -75,6 +79,7 @@ class CheckContext:
         aggregator: The last status that the aggregator wrote; None where none is known.
         state_store: What Spark's state store held when ``jobs/state_store.py`` last read it.
         recounted: Reads the observations of ``jobs/recount.py``; None where that job is not run.
+        report: Is told what the check waits for (:class:`streamplan.checks.framework.consistent_cut.Deadline`).
     """
 
     full: bool = False
@@ -82,6 +87,7 @@ class CheckContext:
     aggregator: AggregatorStatus | None = None
     state_store: StateStoreTotals | None = None
     recounted: Callable[[], Iterable[Observation]] | None = None
+    report: Callable[[str], None] = tell_nobody
 
 
 class Check:
@@ -180,6 +186,51 @@ def run_check(application: Application, check: Check, cluster: Cluster) -> Check
     except (BrokersUnavailable, CouldNotLook) as error:
         outcome, reason = Outcome.COULD_NOT_LOOK, " ".join(str(error).split())
     return CheckResult(application.name, check.name, outcome, reason, at, observations)
+
+
+def run_checks(
+    application: Application,
+    checks: Sequence[Check],
+    connect: Callable[[], Cluster],
+    *,
+    finished: Callable[[CheckResult], None] = lambda result: None,
+) -> list[CheckResult]:
+    """Run checks beside each other, each in a thread, so that one that has to wait holds no other up.
+
+    Args:
+        application: The application.
+        checks: The checks, configured.
+        connect: Returns a cluster. Each check has its own, because a cluster belongs to one thread.
+        finished: Is told each result at once, in the thread of the check.
+
+    Returns:
+        The results in the order of the checks.
+
+    Raises:
+        Exception: A check raised what :func:`run_check` does not expect.
+    """
+
+    def run(check: Check) -> CheckResult:
+        result = run_check(application, check, connect())
+        finished(result)
+        return result
+
+    futures = [_in_thread(partial(run, check)) for check in checks]
+    return [future.result() for future in futures]
+
+
+def _in_thread(run: Callable[[], CheckResult]) -> Future[CheckResult]:
+    """Call a function in a thread that does not keep the process: who interrupts a command need not wait for it."""
+    future: Future[CheckResult] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(run())
+        except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits
+            future.set_exception(error)
+
+    Thread(target=call, daemon=True).start()
+    return future
 
 
 def existing(cluster: Cluster, names: Sequence[str]) -> Mapping[str, ObservedTopic]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 from streamplan.checks.framework.cluster import Cluster, RecordsGone
@@ -13,7 +14,17 @@ from streamplan.errors import CouldNotLook
 MAX_ATTEMPTS = 3
 """How often a check reads a topic from which records are deleted meanwhile."""
 
+TOLD_AFTER_SECONDS = 1.0
+"""A wait that takes less is not worth telling."""
+
+NAMED = 3
+"""So many of the things that a check waits for are named."""
+
 Result = TypeVar("Result")
+
+
+def tell_nobody(text: str) -> None:
+    """Leave a report unsaid."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +36,43 @@ class Deadline:
         interval: Seconds between two looks.
         clock: Tells the time in seconds.
         sleep: Waits for that many seconds.
+        report: Is told what a check waits for, once it has waited for a second, and then "" when the wait is over.
     """
 
     seconds: float = 60.0
     interval: float = 0.02
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    report: Callable[[str], None] = tell_nobody
 
-    def waits(self) -> Iterator[None]:
-        """Sleep for an interval and yield, again and again, until the time is over."""
-        end = self.clock() + self.seconds
-        while self.clock() < end:
-            self.sleep(self.interval)
-            yield
+    def reporting(self, report: Callable[[str], None]) -> Deadline:
+        """Return the same deadline, whose waits are told to ``report``."""
+        return replace(self, report=report)
+
+    def waits(self, condition: str) -> Iterator[None]:
+        """Sleep for an interval and yield, again and again, until the time is over.
+
+        Args:
+            condition: What is waited for, as it follows the word "until".
+        """
+        begun = self.clock()
+        told = False
+        try:
+            while self.clock() < begun + self.seconds:
+                self.sleep(self.interval)
+                if not told and self.clock() - begun >= TOLD_AFTER_SECONDS:
+                    told = True
+                    self.report(f"waits up to {self.seconds:g} s until {condition}")
+                yield
+        finally:
+            if told:
+                self.report("")
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first of these names, and how many more there are: ``a, b, c and 4 more``."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
 
 
 def attempt(
@@ -107,9 +142,10 @@ def await_consistent_cut(
     Raises:
         CouldNotLook: There was no such moment within the deadline.
     """
-    end = deadline.clock() + deadline.seconds
     before = {source: cluster.positions(group, source) for source in sources}
-    while True:
+    still_open: list[str] = []
+    condition = f"no transaction is open on {some_of(outputs)} between two equal positions of {group}"
+    for _ in chain((None,), deadline.waits(condition)):
         offsets = {topic: cluster.offsets(topic) for topic in outputs}
         after = {source: cluster.positions(group, source) for source in sources}
         still_open = [
@@ -124,12 +160,10 @@ def await_consistent_cut(
                 for topic, partitions in offsets.items()
             }
             return ConsistentCut(after, ends)
-        if deadline.clock() > end:
-            raise CouldNotLook(
-                f"the outputs of {group} behind {', '.join(sources)}",
-                expected=f"a moment without an open transaction within {deadline.seconds:g} s",
-                observed=f"open transactions on {', '.join(still_open)}" if still_open else "positions always moving",
-                remedy="Is a transaction hanging, or are the transactions too long for this deadline? Look again.",
-            )
         before = after
-        deadline.sleep(deadline.interval)
+    raise CouldNotLook(
+        f"the outputs of {group} behind {', '.join(sources)}",
+        expected=f"a moment without an open transaction within {deadline.seconds:g} s",
+        observed=f"open transactions on {', '.join(still_open)}" if still_open else "positions always moving",
+        remedy="Is a transaction hanging, or are the transactions too long for this deadline? Look again.",
+    )

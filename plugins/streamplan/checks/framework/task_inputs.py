@@ -8,7 +8,7 @@ from functools import partial
 
 from streamplan.checks.framework.application import Application, SubtopologyTopics
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
-from streamplan.checks.framework.consistent_cut import Deadline, attempt
+from streamplan.checks.framework.consistent_cut import Deadline, attempt, some_of
 
 COUNTED_OFFSETS = 10_000
 """So many offsets of a partition are read to count unprocessed records. Of more, the offsets are counted."""
@@ -128,7 +128,8 @@ def watch_inputs(group: str, cluster: Cluster, inputs: Sequence[TaskInput], dead
     """
     suspicious = _suspicious(inputs)
     if suspicious:
-        for _ in deadline.waits():
+        still = some_of([item.name for item in suspicious])
+        for _ in deadline.waits(f"positions or transactions move on {still}"):
             for topic in sorted(_companions(suspicious, inputs)):
                 seen = _ask(group, cluster, topic)
                 for item in inputs:
@@ -139,17 +140,18 @@ def watch_inputs(group: str, cluster: Cluster, inputs: Sequence[TaskInput], dead
                 break
 
 
-def _suspicious(inputs: Sequence[TaskInput]) -> set[str]:
-    """Return the topics with a partition that may be in trouble."""
-    return {
-        item.topic
+def _suspicious(inputs: Sequence[TaskInput]) -> list[TaskInput]:
+    """Return the partitions that may be in trouble."""
+    return [
+        item
         for item in inputs
         if item.open_transaction or item.beyond_end or (item.unprocessed.records and not task_moves(item, inputs))
-    }
+    ]
 
 
-def _companions(topics: set[str], inputs: Sequence[TaskInput]) -> set[str]:
-    """Return these topics, and what the same tasks read besides."""
+def _companions(suspicious: Sequence[TaskInput], inputs: Sequence[TaskInput]) -> set[str]:
+    """Return the topics of these partitions, and what the same tasks read besides."""
+    topics = {item.topic for item in suspicious}
     tasks = {item.task for item in inputs if item.topic in topics}
     return {item.topic for item in inputs if item.task in tasks}
 
