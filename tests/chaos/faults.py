@@ -14,8 +14,14 @@ from streamplan.local.airflow import PROCESSES
 from streamplan.local.brokers import NODES
 
 from tests.chaos.jobs import AGGREGATOR_JOB, PRODUCER_JOB, kill
+from tests.chaos.ownership_faults import (
+    foreign_commit,
+    foreign_member,
+    second_aggregator,
+    suspended_driver,
+    torn_history,
+)
 from tests.chaos.proxy import Cut
-from tests.chaos.second import second_aggregator
 from tests.chaos.storage_faults import damage_checkpoint, delete_checkpoint, fill_disk, limit_files
 from tests.chaos.system import System
 from tests.chaos.waiting import wait_for
@@ -227,4 +233,10 @@ FAULTS = (
     Fault("delete-checkpoint", "checkpoint and state are gone", delete_checkpoint),
     Fault("damage-checkpoint", "a plan is cut in half, or a state file gone", damage_checkpoint),
     Fault("second-aggregator", "another one, started by hand", second_aggregator),
+    Fault("suspended-driver", "an aggregator sleeps while a second one takes over its checkpoints", suspended_driver),
+    Fault(
+        "foreign-commit", "commits, an offset tool and a deletion by others while the aggregator runs", foreign_commit
+    ),
+    Fault("foreign-member", "a consumer of another program joins the group for seconds", foreign_member),
+    Fault("torn-history", "positions changed while the aggregator is stopped, then put back", torn_history),
 )

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,9 @@ PROPERTIES = {
 }
 
 _NOT_ORDERS = (b"no json", b'{"Id": "x", "ProductType": "many"}', b'{"Id": "x"', b"[1, 2]")
+
+_TIMESTAMPS = (1, int(time.time() * 1000), 1_000_000_000_000, int(time.time() * 1000) + 3_000_000)
+"""In ms. Clocks are wrong: the first ms of 1970, 2001, and as far ahead as the brokers allow."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,12 @@ class System:
             key = BAD + b"%d" % self.bad_sent
             value = _NOT_ORDERS[self.bad_sent % len(_NOT_ORDERS)]
             producer.produce(
-                "orders", value, key, partition_of(key, PARTITIONS), on_delivery=lambda error, _: faults.append(error)
+                "orders",
+                value,
+                key,
+                partition_of(key, PARTITIONS),
+                on_delivery=lambda error, _: faults.append(error),
+                timestamp=_TIMESTAMPS[self.bad_sent % len(_TIMESTAMPS)],
             )
             self.bad_sent += 1
         if producer.flush(60) or any(faults):
