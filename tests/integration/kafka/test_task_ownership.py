@@ -290,9 +290,33 @@ def test_a_position_that_another_program_commits_is_not_taken_for_an_earlier_run
         generation = ownership.claim({0: False, 1: False}).generation
     eventually(lambda: not members(Brokers(bootstrap_servers), group), "the group is empty")
     commit(bootstrap_servers, group, orders, 4)
-    spec = TransactionSpec(
+    with pytest.raises(Refused, match=f"{orders}-0 at 4, with the metadata ''"):
+        TaskTransaction(_micro_batch(pipeline, bootstrap_servers, generation), 0)
+
+
+def test_an_aggregator_that_slept_through_a_reset_does_not_win(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    """The reset deletes the positions, and with them all that is known of generations."""
+    group = pipeline.topology.application_id
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+        sleeping = ownership.claim({0: False, 1: False}).generation
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    eventually(lambda: not members(Brokers(bootstrap_servers), group), "the group is empty")
+    admin.delete_consumer_groups([group])[group].result(60)
+    with pytest.raises(Refused, match="has no position"):
+        TaskTransaction(_micro_batch(pipeline, bootstrap_servers, sleeping), 0)
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as successor:
+        successor.claim({0: False, 1: False})
+        with pytest.raises(Refused, match="a newer aggregator"):
+            TaskTransaction(_micro_batch(pipeline, bootstrap_servers, sleeping), 0)
+        successor.require_latest(now=True)
+
+
+def _micro_batch(pipeline: Pipeline, bootstrap_servers: str, generation: Generation) -> TransactionSpec:
+    """What the stream tasks of sub-topology 0 are given."""
+    (orders,) = pipeline.topology.source_topics
+    return TransactionSpec(
         brokers=Brokers(bootstrap_servers),
-        application_id=group,
+        application_id=pipeline.topology.application_id,
         generation=generation,
         transaction_timeout_ms=60_000,
         subtopology=0,
@@ -301,5 +325,3 @@ def test_a_position_that_another_program_commits_is_not_taken_for_an_earlier_run
         dead_letter_topic=pipeline.topology.dead_letter_topic,
         dead_letter_partitions=2,
     )
-    with pytest.raises(Refused, match=f"{orders}-0 at 4, with the metadata ''"):
-        TaskTransaction(spec, 0)
