@@ -86,7 +86,7 @@ STORE = "store "
 
 
 def resolve_start(
-    query: str, checkpoint: CheckpointState | None, identity: Mapping[str, str], kafka: KafkaState, *, stateful: bool
+    query: str, checkpoint: CheckpointState | None, identity: Mapping[str, str], kafka: KafkaState, *, aggregates: bool
 ) -> StartDecision:
     """Decide where a query begins.
 
@@ -95,7 +95,8 @@ def resolve_start(
         checkpoint: What the query's checkpoint says; None where there is none.
         identity: The identity that a checkpoint of this query has.
         kafka: What Kafka has of the query's sub-topology.
-        stateful: Whether the query has state. A stateful query cannot begin within a micro-batch.
+        aggregates: Whether the query aggregates. It then cannot begin within a micro-batch, as others can: what they
+            write was made of single records, and of those that are committed nothing is written again.
 
     Raises:
         Refused: Records were deleted before they were read, the checkpoint is ahead of the committed positions, or the
@@ -115,7 +116,7 @@ def resolve_start(
         return StartDecision(from_kafka, "its checkpoint has no micro-batch" if kafka.changelog_offsets else "")
     processed = checkpoint.committed or {}
     _refuse_checkpoint_ahead(query, processed, kafka)
-    for reason in _misfits(processed, checkpoint.planned, kafka, stateful=stateful):
+    for reason in _misfits(processed, checkpoint.planned, kafka, aggregates=aggregates):
         return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")
     return StartDecision(StartFrom.CHECKPOINT)
 
@@ -173,14 +174,14 @@ def _refuse_checkpoint_ahead(query: str, processed: OffsetMap, kafka: KafkaState
             )
 
 
-def _misfits(processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, stateful: bool) -> Iterator[str]:
+def _misfits(processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, aggregates: bool) -> Iterator[str]:
     """Yield the reasons why the checkpoint's next micro-batch could not be run, or run again."""
     for (topic, partition), position in sorted(kafka.positions.items()):
         first, until = processed.get((topic, partition), 0), planned.get((topic, partition), 0)
         where = f"{topic}-{partition}"
         if position > until:
             yield f"it is behind Kafka, for it ends at {until} of {where} and the group is at {position}"
-        elif stateful and first < position < until:
+        elif aggregates and first < position < until:
             yield f"the group is at {position} of {where}, within its micro-batch from {first} to {until}"
         start = kafka.log_starts.get((topic, partition), 0)
         if first < start and first < until:

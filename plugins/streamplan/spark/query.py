@@ -195,11 +195,10 @@ def plan_query(
     """
 
     def read(source: Source) -> DataFrame:
-        max_offsets = None
-        if not _is_table(subtopology, source):
-            # A table is read as far as it goes, so that no record of a stream misses a row that was there before it.
-            streams = sum(not _is_table(subtopology, other) for other in subtopology.sources)
-            max_offsets = max(1, deployment.micro_batch(subtopology) // streams)
+        # A table that is joined is read as far as it goes, so that no record of a stream misses a row that was there
+        # before it. What a join writes is committed in parts. What is aggregated is not, and so is limited.
+        limited = [other for other in subtopology.sources if not (subtopology.joins and _is_table(subtopology, other))]
+        max_offsets = max(1, deployment.micro_batch(subtopology) // len(limited)) if source in limited else None
         return read_stream(
             spark,
             deployment.brokers,

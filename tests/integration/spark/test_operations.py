@@ -6,11 +6,14 @@ What the declared pipelines use is compared with the JVM library in test_pipelin
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
@@ -323,3 +326,24 @@ def test_an_aggregated_micro_batch_that_is_run_again_writes_nothing_twice(tried:
     assert [value["total"] for _, value in tried.records("totals")] == [1, 3]
     assert tried.store("totals") == {"a": {"total": 3}}
     assert len(tried.letters()) == 1
+
+
+@restored
+def test_a_wide_micro_batch_of_a_join_is_committed_in_parts(tried: Tried) -> None:
+    """As one transaction it could take longer than one may last, and would be aborted however often it is tried."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), key="shop")
+    located = topology.stream(named("sales"), value=SALE).left_join(shops, {"amount": "amount", "city": "table.city"})
+    each = {"n": "element", "of": "amount", "city": "city"}
+    located.flat_map("sequence(1, 4000)", key="cast(amount as string)", value=each).to(named("flat"))
+    tried.create_topics()
+    tried.produce("shops", [("x", {"city": "Lyon"}, 0)])
+    tried.produce("sales", [("x", sale("x", n), n) for n in range(150)])
+    tried.drain()
+    written = tried.read(named("flat"))
+    numbers = Counter(m.key() for m in written)
+    assert numbers == {b"%d" % n: 4000 for n in range(150)}
+    assert written[-1].value() == b'{"n":4000,"of":%d,"city":"Lyon"}' % int(written[-1].key())
+    offsets = KafkaCluster(Brokers(tried.bootstrap_servers)).offsets(named("flat"))
+    transactions = sum(extent.last_stable for extent in offsets.values()) - len(written)  # each leaves a marker
+    assert transactions > len(offsets)

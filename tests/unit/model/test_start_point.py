@@ -13,9 +13,9 @@ KAFKA = KafkaState({(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, changelog_o
 
 
 def decide(
-    checkpoint: CheckpointState | None = FITS, committed: KafkaState = KAFKA, *, stateful: bool = True
+    checkpoint: CheckpointState | None = FITS, committed: KafkaState = KAFKA, *, aggregates: bool = True
 ) -> StartDecision:
-    return resolve_start("sub-topology 1", checkpoint, OWN, committed, stateful=stateful)
+    return resolve_start("sub-topology 1", checkpoint, OWN, committed, aggregates=aggregates)
 
 
 def test_a_checkpoint_that_tells_the_same_history_is_used() -> None:
@@ -39,7 +39,7 @@ def test_without_a_checkpoint_the_state_comes_from_the_changelog() -> None:
 
 
 def test_without_state_there_is_nothing_to_restore() -> None:
-    assert decide(None, replace(KAFKA, changelog_offsets=0), stateful=False).start is StartFrom.POSITIONS
+    assert decide(None, replace(KAFKA, changelog_offsets=0), aggregates=False).start is StartFrom.POSITIONS
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_records_of_finished_micro_batches_may_be_gone() -> None:
 
 def test_a_query_without_state_skips_what_is_committed_within_a_micro_batch() -> None:
     within = replace(KAFKA, positions={(T, 0): 12, (T, 1): 20})
-    assert decide(FITS, within, stateful=False) == StartDecision(StartFrom.CHECKPOINT)
+    assert decide(FITS, within, aggregates=False) == StartDecision(StartFrom.CHECKPOINT)
 
 
 def test_positions_that_were_set_back_are_refused_with_both_figures() -> None:

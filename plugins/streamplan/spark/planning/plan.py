@@ -266,7 +266,9 @@ def _batch_of(streaming: DataFrame) -> DataFrame:
 def _by_task(rows: Sequence[DataFrame], partitions: int) -> DataFrame:
     """Arrange rows so that one Spark task, and no other, writes for a stream task, in the order of the records.
 
-    A row for each partition, sorted last, tells the writer that it has seen all rows of the partition.
+    :class:`PlannedRows` commits between two records: the rows of one record follow each other, and the records of one
+    topic have the order of its offsets. A row for each partition, sorted last, tells the writer that it has seen all
+    rows of the partition.
     """
     together = reduce(lambda upper, lower: upper.unionByName(lower), rows)
     types = {name: data_type for name, data_type in together.dtypes if name != "partition"}

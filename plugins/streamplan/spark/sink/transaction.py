@@ -175,22 +175,25 @@ class TaskTransaction:
                 remedy="The task was killed; nothing of this try is committed, and the next one reads it all again.",
             )
 
-    def commit_before(self, topic: str, next_offset: int) -> None:
-        """Commit what was written so far when the transaction is old, and go on in another one.
+    @property
+    def old(self) -> bool:
+        """Whether the transaction has lasted so long that it should be committed, where it can be."""
+        timeout = self.spec.transaction_timeout_ms / 1000
+        return time.monotonic() - self._begun >= min(_COMMIT_INTERVAL_SECONDS, timeout * _SHARE_OF_TIMEOUT)
 
-        This is only for records that are written one by one: another run of the micro-batch skips the committed ones.
-        Otherwise a micro-batch that takes longer than a transaction may last would be aborted, however often it is
-        tried.
+    def commit_part(self, positions: Mapping[str, int]) -> None:
+        """Commit what was written so far, and go on in another transaction.
+
+        This is only for rows that were made of single records: another run of the micro-batch skips the records below
+        the positions. Otherwise a micro-batch that takes longer than a transaction may last would be aborted, however
+        often it is tried.
 
         Args:
-            topic: The source topic.
-            next_offset: The offset past the last record of it that was written.
+            positions: By source topic the offset past the last record of which everything, and nothing past it, was
+                written.
         """
-        timeout = self.spec.transaction_timeout_ms / 1000
-        if time.monotonic() - self._begun < min(_COMMIT_INTERVAL_SECONDS, timeout * _SHARE_OF_TIMEOUT):
-            return
-        self._commit({topic: next_offset})
-        self.positions[topic] = next_offset
+        self._commit(positions)
+        self.positions |= positions
         self._begin()
 
     def commit(self) -> None:

@@ -54,12 +54,14 @@ class RowFormat(Protocol):
 class TaskProgress:
     """How far a writer is with one stream task.
 
-    ``next_offset``  the offset past the last record that came from Kafka
-    ``complete``     whether the row came that ends the partition
+    ``next_offsets``  by source topic the offset past the last record that came
+    ``divisible``     whether each row was made of one record, so that a part of the micro-batch can be committed
+    ``complete``      whether the row came that ends the partition
     """
 
     transaction: TaskTransaction
-    next_offset: int = 0
+    next_offsets: dict[str, int] = field(default_factory=dict)
+    divisible: bool = True
     complete: bool = False
     written: int = 0
     dead_lettered: int = 0
@@ -90,7 +92,10 @@ class TaskProgress:
 class PlannedRows:
     """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`, and a column ``last``.
 
-    A row with ``last`` ends a partition and carries nothing else.
+    A row with ``last`` ends a partition and carries nothing else. Rows that were made of one record follow each other,
+    and those of one topic have the order of its offsets. So a long micro-batch is committed in parts between two
+    records, and a run of it skips what is committed. What was aggregated over many records is committed as a whole. It
+    comes first, without topic and offset.
     """
 
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
@@ -102,12 +107,18 @@ class PlannedRows:
         rows = rows.filter(pc.invert(rows["last"]))
         if not transaction.untouched:
             rows = _not_yet_committed(rows, transaction)
-        for output in pc.unique(rows["output"]).to_pylist():
-            rows_of_output = rows.filter(pc.equal(rows["output"], output))
-            if output < 0:
-                task.dead_letter(rows_of_output)
-            else:
-                task.produce(rows_of_output, transaction.spec.outputs[output])
+        if not rows.num_rows:
+            return
+        task.divisible = task.divisible and not rows["offset"].null_count
+        if task.divisible and task.next_offsets and transaction.old:
+            begun = _rows_of_record_begun(rows, task)
+            if begun < rows.num_rows:
+                _write_rows(rows.slice(0, begun), task)
+                transaction.commit_part(task.next_offsets)
+                rows = rows.slice(begun)
+        _write_rows(rows, task)
+        if task.divisible:
+            task.next_offsets |= _next_offsets(rows)
 
     def require_complete_input(self, task: TaskProgress) -> None:
         """The row with ``last`` proves it; see :meth:`RowFormat.require_complete_input`."""
@@ -124,7 +135,7 @@ class RekeyedRecords:
     """Records straight from Kafka, which are written as they are under another key, to the one output.
 
     Their columns are ``key, value: binary, partition: int, offset: long, timestamp: long (ms), headers``. Since one
-    record gives one record, a long micro-batch is committed in parts, and a run of it skips what is committed.
+    record gives one record, a long micro-batch is committed in parts, as with :class:`PlannedRows`.
 
     ``topic``  that they come from
     ``serde``  reads their values
@@ -137,15 +148,16 @@ class RekeyedRecords:
 
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce each record under its new key; see :meth:`RowFormat.write`."""
-        task.next_offset = rows["offset"][-1].as_py() + 1
+        task.next_offsets[self.topic] = rows["offset"][-1].as_py() + 1
         rows = rows.filter(pc.greater_equal(rows["offset"], task.transaction.positions[self.topic]))
         if rows.num_rows:
             self._rekey(rows, task)
-            task.transaction.commit_before(self.topic, task.next_offset)
+            if task.transaction.old:
+                task.transaction.commit_part(task.next_offsets)
 
     def require_complete_input(self, task: TaskProgress) -> None:
         """Kafka proves it: no record lies after the last one; see :meth:`RowFormat.require_complete_input`."""
-        task.transaction.require_complete_input(self.topic, task.next_offset)
+        task.transaction.require_complete_input(self.topic, task.next_offsets.get(self.topic, 0))
 
     def _rekey(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         decoded = self.serde.key_column(self.field, rows["value"])
@@ -246,6 +258,33 @@ class _Tasks:
             ],
             names=["partition", "written", "dead_lettered", "instance", "host"],
         )
+
+
+def _write_rows(rows: pa.RecordBatch, task: TaskProgress) -> None:
+    """Produce each row to the topic that it names."""
+    for output in pc.unique(rows["output"]).to_pylist():
+        rows_of_output = rows.filter(pc.equal(rows["output"], output))
+        if output < 0:
+            task.dead_letter(rows_of_output)
+        else:
+            task.produce(rows_of_output, task.transaction.spec.outputs[output])
+
+
+def _rows_of_record_begun(rows: pa.RecordBatch, task: TaskProgress) -> int:
+    """Return how many of the first rows were made of the record that the rows before them were made of."""
+    topics, offsets = rows["topic"], rows["offset"]
+    ahead = pa.array([True] * rows.num_rows)
+    for topic, next_offset in task.next_offsets.items():
+        ahead = pc.and_(ahead, pc.or_(pc.not_equal(topics, topic), pc.greater_equal(offsets, next_offset)))
+    first = pc.index(ahead, True).as_py()
+    return rows.num_rows if first < 0 else int(first)
+
+
+def _next_offsets(rows: pa.RecordBatch) -> dict[str, int]:
+    """Return by topic the offset past the last record that the rows were made of."""
+    by_topic = pa.table([rows["topic"], rows["offset"]], names=["topic", "offset"]).group_by("topic")
+    last = by_topic.aggregate([("offset", "max")]).to_pydict()
+    return {topic: offset + 1 for topic, offset in zip(last["topic"], last["offset_max"], strict=True)}
 
 
 def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskTransaction) -> pa.RecordBatch:

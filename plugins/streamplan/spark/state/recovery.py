@@ -69,7 +69,7 @@ def prepare_checkpoint(
     identity = identity_of(deployment, subtopology)
     committed = claimed.committed[subtopology.id]
     decision = resolve_start(
-        name, checkpoint.state(query.topics), identity, committed, stateful=bool(subtopology.stores)
+        name, checkpoint.state(query.topics), identity, committed, aggregates=bool(subtopology.aggregations)
     )
     if decision.start is StartFrom.CHECKPOINT:
         return checkpoint
