@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,6 +50,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default=60_000,
         help="the brokers abort a transaction that nobody has ended by then (default 60000)",
     )
+    parser.add_argument(
+        "--requested-ms",
+        type=int,
+        default=time.time_ns() // 1_000_000,
+        help="when this start was asked for, in ms since the epoch; a stop asked for later is obeyed (default now)",
+    )
     return parser.parse_args(argv)
 
 
@@ -76,6 +83,7 @@ def main() -> int:
                 stop=stop,
                 report=report,
                 heartbeat=heartbeat,
+                requested_ms=args.requested_ms,
             )
         report(f"done: {progress.line() or 'nothing new'}")
         # After a signal, Spark's JVM may have ended by itself.

@@ -28,6 +28,8 @@ class Settings:
             (``STREAMPLAN_INSTANCES``); None for as many cores as Spark gives.
         aggregator_options: More options of ``jobs/aggregator.py``, split as a shell splits them
             (``STREAMPLAN_AGGREGATOR_OPTIONS``).
+        deferrable: Whether the tasks of supervised jobs defer to a trigger, and hold no worker
+            (``STREAMPLAN_DEFERRABLE``, ``true`` or ``false``; by default true).
     """
 
     home: Path
@@ -36,6 +38,7 @@ class Settings:
     jars: Path | None
     instances: int | None = None
     aggregator_options: tuple[str, ...] = ()
+    deferrable: bool = True
 
     @property
     def run(self) -> Path:
@@ -52,7 +55,7 @@ class Settings:
         """Read the settings from environment variables, by default those of this process.
 
         Raises:
-            Refused: ``STREAMPLAN_INSTANCES`` is not a number above 0.
+            Refused: ``STREAMPLAN_INSTANCES`` is not a number above 0, or ``STREAMPLAN_DEFERRABLE`` no truth value.
         """
         env = os.environ if environment is None else environment
         home = Path(env.get("STREAMPLAN_HOME") or PROJECT / ".streamplan").absolute()
@@ -64,6 +67,7 @@ class Settings:
             jars=Path(jars) if jars else None,
             instances=_instances(env.get("STREAMPLAN_INSTANCES")),
             aggregator_options=tuple(shlex.split(env.get("STREAMPLAN_AGGREGATOR_OPTIONS", ""))),
+            deferrable=_deferrable(env.get("STREAMPLAN_DEFERRABLE") or "true"),
         )
 
 
@@ -73,3 +77,9 @@ def _instances(text: str | None) -> int | None:
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise Refused("STREAMPLAN_INSTANCES", expected="a number, 1 or more", observed=repr(text))
     return int(text)
+
+
+def _deferrable(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise Refused("STREAMPLAN_DEFERRABLE", expected="true or false", observed=repr(text))
+    return text.lower() == "true"

@@ -32,7 +32,8 @@ from streamplan.airflow.supervised_job import (
     seconds_for,
 )
 from streamplan.airflow.triggers import ProcessTrigger
-from streamplan.processes import Owner
+from streamplan.errors import BrokersUnavailable, Refused
+from streamplan.processes import Owner, PidNamespace, ProcessRef
 from streamplan.settings import PROJECT, Settings
 
 from tests.support.airflow_home import VARIABLES
@@ -102,9 +103,18 @@ class Run:
 
 def event(trigger: ProcessTrigger) -> dict[str, Any]:
     async def first() -> TriggerEvent:
-        return await asyncio.wait_for(anext(trigger.run()), 30)
+        return await asyncio.wait_for(anext(trigger.run()), 300)
 
-    return asyncio.run(first()).payload
+    return dict(asyncio.run(first()).payload)
+
+
+def ended(settings: Settings, job: str, status: int | None) -> dict[str, Any]:
+    """The event of a job whose process has ended with this status; None for a process that was killed."""
+    trigger = ProcessTrigger(job, 2**22 + 1, 1.0, str(settings.run), str(settings.run / f"{job}.status"), 0.1)
+    if status is not None:
+        settings.run.mkdir(parents=True, exist_ok=True)
+        Path(trigger.status_file).write_text(f"{status}")
+    return trigger.event
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
@@ -168,7 +178,7 @@ def test_status_0_of_what_has_no_end_is_retried(settings: Settings) -> None:
         (producer(), {"first": 0, "until": None, "rate": 0}),
     ):
         with pytest.raises(AirflowException, match="exit status 0, but it was to go on without end") as failure:
-            operator.resume(Run(xcom=plan).context, {"status": 0})
+            operator.resume(Run(xcom=plan).context, ended(settings, operator.job, 0))
         assert not isinstance(failure.value, AirflowFailException)
 
 
@@ -183,11 +193,11 @@ def test_a_producer_is_done_when_the_topic_says_so(
     monkeypatch.setattr("streamplan.kafka.test_data.next_number", lambda pipeline, servers: number)
     context = Run(xcom={"first": 100, "until": 119, "rate": 0}).context
     if done:
-        producer().resume(context, {"status": 0})
+        producer().resume(context, ended(settings, "orders-producer", 0))
     else:
         told = f"exit status 0, but the topic ends before record {number} and was to end before 119"
         with pytest.raises(AirflowException, match=told) as failure:
-            producer().resume(context, {"status": 0})
+            producer().resume(context, ended(settings, "orders-producer", 0))
         assert not isinstance(failure.value, AirflowFailException)
 
 
@@ -208,7 +218,7 @@ def test_a_producer_that_a_deployment_waits_for_is_not_retried_for_ever(
 ) -> None:
     run = Run(xcom={"first": 0, "until": until, "rate": rate}, began=datetime.now(UTC) - timedelta(seconds=seconds_ago))
     with pytest.raises(AirflowException) as failure:
-        producer().resume(run.context, {"status": status})
+        producer().resume(run.context, ended(settings, "orders-producer", status))
     assert isinstance(failure.value, AirflowFailException) is not retried
     assert ("clear this task" in str(failure.value)) is not retried
     assert str(settings.logs / "orders-producer.log") in str(failure.value)
@@ -236,18 +246,20 @@ def test_a_killed_job_is_retried(settings: Settings) -> None:
     run, operator = Run(), script(SLEEPER)
     trigger = run.defer(operator)
     os.killpg(trigger.pid, signal.SIGKILL)
-    assert event(trigger) == {"status": None}
     with pytest.raises(AirflowException, match="a-job was killed") as failure:
-        operator.resume(run.context, {"status": None})
+        operator.resume(run.context, event(trigger))
     assert not isinstance(failure.value, AirflowFailException)
 
 
 def test_a_status_is_the_one_of_this_try(settings: Settings) -> None:
     run = Run()
-    assert event(run.defer(script("raise SystemExit(78)"))) == {"status": 78}
+    trigger = run.defer(script("raise SystemExit(78)"))
+    event(trigger)
+    assert trigger.status() == 78
     trigger = run.defer(script(SLEEPER))
     os.killpg(trigger.pid, signal.SIGKILL)
-    assert event(trigger) == {"status": None}
+    event(trigger)
+    assert trigger.status() is None
 
 
 def test_the_same_run_goes_on_with_a_living_process(settings: Settings) -> None:
@@ -286,7 +298,8 @@ def test_what_a_dead_leader_left_ends_before_the_task_fails(settings: Settings) 
     trigger = Run().defer(script(FAMILY))
     child = child_of(settings)
     os.kill(trigger.pid, signal.SIGKILL)
-    assert event(trigger) == {"status": None}
+    event(trigger)
+    assert trigger.status() is None
     assert is_gone(child)
 
 
@@ -343,6 +356,174 @@ def test_processes_of_nobody_are_let_be(settings: Settings) -> None:
     )
     assert orphan_listener.stop_processes_of(Owner("a_dag", "manual__1")) == []
     assert processes.is_alive(ref)
+
+
+ELSEWHERE = {"boot_id": "another boot", "inode": "pid:[1]", "host": "worker-2"}
+
+
+class Remote:
+    """A job elsewhere: what Kafka shows of it, look by look, and the last for ever."""
+
+    patience_seconds = 0.05
+
+    def __init__(self, *looks: bool | Exception) -> None:
+        self.looks = iter(looks)
+        self.last: bool | Exception = False
+        self.has_begun = False
+        self.stopped = False
+
+    def shows_life(self) -> bool:
+        self.last = next(self.looks, self.last)
+        if isinstance(self.last, Exception):
+            raise self.last
+        self.has_begun |= self.last
+        return self.last
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def from_afar(monkeypatch: pytest.MonkeyPatch) -> Callable[[ProcessTrigger, Remote], ProcessTrigger]:
+    """Makes a trigger that runs in another PID namespace than its process."""
+    monkeypatch.setattr(triggers, "LOOK_SECONDS", 0.02)
+
+    def move(trigger: ProcessTrigger, job: Remote) -> ProcessTrigger:
+        async def remote_job(self: ProcessTrigger) -> Remote:
+            return job
+
+        monkeypatch.setattr(ProcessTrigger, "_remote_job", remote_job)
+        return ProcessTrigger(**trigger.serialize()[1] | {"namespace": ELSEWHERE})
+
+    return move
+
+
+def test_a_job_elsewhere_has_ended_when_kafka_shows_no_life(settings: Settings, from_afar: Any) -> None:
+    """Brokers that do not answer say nothing about it, and its process id means another process here."""
+    job = Remote(False, True, True, BrokersUnavailable("the brokers"), False, True, False)
+    trigger = from_afar(Run().defer(script(SLEEPER)), job)
+    event(trigger)
+    assert list(job.looks) == []
+    assert not job.stopped
+    assert processes.is_alive(ProcessRef(trigger.name, trigger.pid, trigger.started))
+
+
+def test_a_job_elsewhere_may_take_long_to_start(
+    settings: Settings, from_afar: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than the silence after which one that has begun counts as ended."""
+    job = Remote(*[False] * 10, True, False)
+    event(from_afar(Run().defer(script(SLEEPER)), job))
+    assert list(job.looks) == []
+    monkeypatch.setattr(triggers, "START_SECONDS", 0.0)
+    job = Remote(*[False] * 1000, True)
+    event(from_afar(Run().defer(script(SLEEPER)), job))
+    assert not job.has_begun
+
+
+def test_an_exit_status_that_can_be_read_ends_the_watch(settings: Settings, from_afar: Any) -> None:
+    trigger = from_afar(Run().defer(script(SLEEPER)), Remote(True))
+    Path(trigger.status_file).write_text(f"78 {trigger.pid} {ELSEWHERE['inode']}")
+    operator = script(SLEEPER)
+    with pytest.raises(AirflowFailException, match="exit status 78"):
+        operator.resume(Run().context, event(trigger))
+
+
+def test_the_exit_status_of_an_earlier_process_elsewhere_is_not_its_own(settings: Settings, from_afar: Any) -> None:
+    trigger = from_afar(Run().defer(script(SLEEPER)), Remote(True, False))
+    Path(trigger.status_file).write_text(f"78 {trigger.pid} pid:[2]")
+    event(trigger)
+    assert trigger.status() is None
+
+
+def test_stopping_a_job_elsewhere_is_asked_of_kafka(settings: Settings, from_afar: Any) -> None:
+    job = Remote()
+    trigger = from_afar(Run().defer(script(SLEEPER)), job)
+    asyncio.run(trigger.on_kill())
+    assert job.stopped
+    assert processes.is_alive(ProcessRef(trigger.name, trigger.pid, trigger.started))
+
+
+def test_a_job_that_ended_unseen_is_retried_and_its_host_is_named(settings: Settings, from_afar: Any) -> None:
+    trigger = from_afar(ProcessTrigger(**ended(settings, "orders-aggregator", None)["job"]), Remote(True, False))
+    with pytest.raises(AirflowException, match="it was to go on without end") as failure:
+        AggregatorOperator(task_id="aggregate", pipeline="orders").resume(Run().context, event(trigger))
+    assert not isinstance(failure.value, AirflowFailException)
+    assert "its exit status unknown here" in str(failure.value)
+    assert "pid:[1] on host worker-2" in str(failure.value)
+    assert "and ends:" not in str(failure.value)
+
+
+def test_a_status_that_the_trigger_alone_can_read_counts(settings: Settings) -> None:
+    """The worker that resumes the task is on another host than the one that started the process."""
+    payload = ended(settings, "orders-aggregator", 78)
+    payload["job"] |= {"namespace": ELSEWHERE, "status_file": "/nowhere"}
+    with pytest.raises(AirflowFailException, match="exit status 78"):
+        AggregatorOperator(task_id="aggregate", pipeline="orders").resume(Run().context, payload)
+
+
+def test_a_producer_that_ended_unseen_is_done_when_the_topic_says_so(
+    settings: Settings, from_afar: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamplan.kafka.test_data.next_number", lambda pipeline, servers: 119)
+    trigger = from_afar(ProcessTrigger(**ended(settings, "orders-producer", None)["job"]), Remote(True, False))
+    producer().resume(Run(xcom={"first": 100, "until": 119, "rate": 0}).context, event(trigger))
+
+
+def test_a_worker_that_sees_the_process_ends_what_kafka_has_lost(settings: Settings, from_afar: Any) -> None:
+    """The aggregator hangs, for example. The worker shares its PID namespace, and the triggerer does not."""
+    run, operator = Run(), script(FAMILY)
+    deferred = run.defer(operator)
+    child = child_of(settings)
+    payload = event(from_afar(deferred, Remote(True, False)))
+    payload["job"]["namespace"] = deferred.namespace
+    with pytest.raises(AirflowException, match=r"was killed|exit status"):
+        operator.resume(run.context, payload)
+    assert is_gone(deferred.pid)
+    assert is_gone(child)
+
+
+def test_a_start_leaves_a_process_elsewhere_alone(settings: Settings) -> None:
+    """It is fenced by the one that starts. Its pid may mean any process here."""
+    stranger = Run("manual__1").defer(script(SLEEPER))
+    entry = settings.run / f"{JOB}.json"
+    entry.write_text(json.dumps(json.loads(entry.read_text()) | {"namespace": ELSEWHERE}))
+    mine = Run("manual__1").defer(script(SLEEPER))
+    assert mine.pid != stranger.pid
+    assert mine.namespace is not None
+    assert PidNamespace(**mine.namespace) == PidNamespace.of_this_process()
+    assert processes.is_alive(stranger.process)
+    processes.stop(stranger.process)
+
+
+def test_the_end_of_its_run_stops_a_process_elsewhere(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, asked = Remote(), []
+    monkeypatch.setattr("streamplan.kafka.remote_job.remote_job", lambda name, brokers: asked.append(name) or job)
+    stranger = Run("manual__1").defer(script(SLEEPER))
+    entry = settings.run / f"{JOB}.json"
+    entry.write_text(json.dumps(json.loads(entry.read_text()) | {"namespace": ELSEWHERE}))
+    (thread,) = orphan_listener.stop_processes_of(Owner("a_dag", "manual__1"))
+    thread.join(300)
+    assert asked == [JOB]
+    assert job.stopped
+    assert processes.registered(settings.run) == []
+    assert processes.is_alive(stranger.process)
+    processes.stop(stranger.process)
+
+
+def test_a_task_that_must_not_defer_waits_for_its_process(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under the Kubernetes executor, where a worker ends with its task."""
+    monkeypatch.setenv("STREAMPLAN_DEFERRABLE", "false")
+    script("print('all is well')").execute(Run().context)
+    with pytest.raises(AirflowFailException, match="exit status 78"):
+        script("raise SystemExit(78)").execute(Run().context)
+    with pytest.raises(AirflowException, match="exit status 1") as failure:
+        script("raise SystemExit(1)").execute(Run().context)
+    assert not isinstance(failure.value, AirflowFailException)
+    assert processes.registered(settings.run) == []
+    monkeypatch.setenv("STREAMPLAN_DEFERRABLE", "perhaps")
+    with pytest.raises(Refused, match="STREAMPLAN_DEFERRABLE: expected true or false, observed 'perhaps'"):
+        Settings.from_environment()
 
 
 def test_a_job_sees_no_secret_of_airflow(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,12 +591,24 @@ def test_the_connection_makes_the_spark_submit_call(
     assert "a.txt" not in shlex.join(words)
     assert found["--name"] == "orders-aggregator"
     job = words.index(str(PROJECT / "jobs" / "aggregator.py"))
-    assert options(words[job:]) == {
+    arguments = options(words[job:])
+    assert abs(int(arguments.pop("--requested-ms")) / 1000 - time.time()) < 600
+    assert arguments == {
         "--pipeline": "orders",
         "--bootstrap-servers": "127.0.0.1:1",
         "--checkpoints": settings.checkpoints,
         "--heartbeat": str(settings.reports / "orders" / "aggregator.json"),
     }
+
+
+def test_a_driver_in_the_cluster_is_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would hand it the brokers' properties, and a stop would end spark-submit alone."""
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT",
+        json.dumps({"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}),
+    )
+    with pytest.raises(Refused, match="deploy-mode of connection spark_default: expected client, observed cluster"):
+        call(AggregatorOperator(task_id="aggregate", pipeline="orders"), Settings.from_environment())
 
 
 @pytest.mark.parametrize(

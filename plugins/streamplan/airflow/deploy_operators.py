@@ -15,7 +15,6 @@ from streamplan.airflow.supervised_job import seconds_for
 from streamplan.airflow.triggers import ProcessedTrigger
 from streamplan.errors import Refused
 from streamplan.registry import pipeline_named
-from streamplan.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -101,13 +100,7 @@ class ProcessedOperator(BaseOperator):
         group = topology.application_id
         self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
         self.defer(
-            trigger=ProcessedTrigger(
-                group=group,
-                targets=targets,
-                job=f"{self.pipeline}-aggregator",
-                run_dir=str(Settings.from_environment().run),
-                deadline=time.time() + seconds,
-            ),
+            trigger=ProcessedTrigger(group=group, targets=targets, deadline=time.time() + seconds),
             method_name="resume",
         )
 

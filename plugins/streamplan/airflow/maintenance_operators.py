@@ -71,6 +71,7 @@ class PlanResetOperator(BaseOperator):
                 pipeline_named(self.pipeline),
                 brokers(),
                 Settings.from_environment(),
+                report=self.log.info,
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
             )
         except Refused as error:
@@ -119,7 +120,7 @@ class PlanRepartitionOperator(BaseOperator):
 
         repartitioner = Repartitioner(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
         try:
-            plan = repartitioner.observe(runs=active_runs(context, self.pipeline, MOVED_ALONE))
+            plan = repartitioner.observe(report=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
             self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error

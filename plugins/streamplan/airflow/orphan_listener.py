@@ -5,8 +5,10 @@ triggerer holds it at that moment: while the triggerer is down, and for half a m
 (``triggerer_health_check_threshold``). So this module also listens to Airflow's event for the end of a run.
 
 The API server sends the event for a run that a person marks, the scheduler for a run whose tasks have all ended. Both
-stop only processes that they see. A run cannot be deleted before it has ended. A DAG can be, and there is no event for
-that: if the triggerer is down then, the process goes on until the DAG runs again or the deployment is stopped.
+know the processes of a run by their entries in ``run/``: they stop those that they see, and fence those elsewhere.
+Where hosts share no ``run/``, nobody but the trigger knows of a process. A run cannot be deleted before it has ended. A
+DAG can be, and there is no event for that: if the triggerer is down then, the process goes on until the DAG runs again
+or the deployment is stopped.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from typing import TYPE_CHECKING
 from airflow.listeners import hookimpl
 
 from streamplan import processes
+from streamplan.airflow.connections import brokers
 from streamplan.airflow.triggers import GRACE_SECONDS
-from streamplan.processes import Owner
+from streamplan.errors import StreamplanError
+from streamplan.processes import Owner, ProcessRef
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ def on_dag_run_success(dag_run: DagRun, msg: str) -> None:
 
 
 def stop_processes_of(owner: Owner) -> list[threading.Thread]:
-    """Begin to stop the processes of this DAG run that are alive.
+    """Begin to stop the processes of this DAG run that are alive, and those elsewhere that may be.
 
     It does not wait for their end, because a request or the scheduler's loop would wait with it.
 
@@ -54,12 +58,23 @@ def stop_processes_of(owner: Owner) -> list[threading.Thread]:
     run_dir = Settings.from_environment().run
     threads = []
     for process in processes.registered(run_dir):
-        # In another container the job is not visible and does not look alive. Its entry must stay there.
-        if process.owner == owner and processes.is_alive(process):
+        if process.owner == owner and (process.is_elsewhere or processes.is_alive(process)):
             log.info("Run %s has ended. Its process %s (pid %d) is stopped.", owner.run_id, process.name, process.pid)
-            thread = threading.Thread(
-                target=processes.stop, args=(process,), kwargs={"grace_seconds": GRACE_SECONDS}, daemon=True
-            )
+            thread = threading.Thread(target=_stop, args=(process,), daemon=True)
             thread.start()
             threads.append(thread)
     return threads
+
+
+def _stop(process: ProcessRef) -> None:
+    if not process.is_elsewhere:
+        processes.stop(process, grace_seconds=GRACE_SECONDS)
+        return
+    from streamplan.kafka.remote_job import remote_job
+
+    try:
+        remote_job(process.name, brokers()).stop()
+    except StreamplanError:
+        log.exception("%s could not be stopped. It runs in %s.", process.name, process.namespace)
+        return
+    processes.forget(process)

@@ -1,8 +1,11 @@
-"""A supervised process: the worker starts it, the triggerer watches it, and Airflow's retries restart it.
+"""A supervised job: the worker starts its process, the triggerer watches it, and Airflow's retries restart it.
 
 The process holds no worker slot, survives restarts of Airflow's processes, and ends when its run is stopped in Airflow.
-The triggerer watches process ids, so it must see the worker's processes: both run on one machine or in one PID
-namespace. So should the API server, which stops processes that nobody watches (see ``orphan_listener``).
+A triggerer in the worker's PID namespace watches and stops the process itself. Any other asks Kafka whether the job
+lives, and stops it by a fence (:mod:`streamplan.kafka.remote_job`).
+
+Where a worker ends with its task, as under the Kubernetes executor, the task does not defer but waits for the process
+(:attr:`streamplan.settings.Settings.deferrable`).
 """
 
 from __future__ import annotations
@@ -44,8 +47,11 @@ RECORDS_PER_SECOND = 5_000
 _TAIL_LINES = 20
 """The error of a process that ended shows so many last lines of its log."""
 
-# Leaves the exit status in a file: the triggerer that reads it is not the parent of the process.
-_WRAPPER = '"$@"; status=$?; echo $status > "$0.part" && mv "$0.part" "$0"; exit $status'
+# Leaves the exit status in a file: the triggerer that reads it is not the parent of the process. The file also says
+# whose status it is, because an earlier process elsewhere may end later and write the same file.
+_WRAPPER = (
+    '"$@"; status=$?; echo $status $$ $(readlink /proc/self/ns/pid) > "$0.part" && mv "$0.part" "$0"; exit $status'
+)
 
 
 def seconds_for(records: int, rate: int = 0) -> float:
@@ -65,9 +71,10 @@ class SupervisedJobOperator(BaseOperator):
     retries after any other status, and after a kill.
 
     Attributes:
-        job: The name of the process in the deployment's directory ``run/``. While a process of this name is alive, no
-            second one is started. The operator goes on to watch a process that this DAG run started. It stops a process
-            that another DAG run left behind, because that one does other work.
+        job: The name of the process in the deployment's directory ``run/``. While a process of this name is alive here,
+            no second one is started. The operator goes on to watch a process that this DAG run started. It stops a
+            process that another DAG run left behind, because that one does other work. A process elsewhere is fenced by
+            the one that is started, and ends.
         poll_seconds: How often the triggerer looks whether the process is alive.
     """
 
@@ -87,11 +94,23 @@ class SupervisedJobOperator(BaseOperator):
         """
         return ""
 
+    def until(self, context: Context) -> int | None:
+        """Return the first record number that the job does not write; None for a job that writes no numbers."""
+        return None
+
     def execute(self, context: Context) -> None:
-        """Start the process, unless this DAG run has started it already, and defer."""
+        """Start the process, unless this DAG run has started it here already, and defer."""
         settings = Settings.from_environment()
         owner = Owner(context["ti"].dag_id, context["ti"].run_id)
         process = processes.find(settings.run, self.job)
+        if process is not None and process.is_elsewhere:
+            self.log.warning(
+                "%s was started in another PID namespace (%s). If it still runs, it is fenced by the one that starts "
+                "here, and ends.",
+                self.job,
+                process.namespace,
+            )
+            process = None
         if process is not None and process.owner == owner:
             self.log.info("%s (pid %d) is alive already. It is watched again.", self.job, process.pid)
         else:
@@ -108,20 +127,17 @@ class SupervisedJobOperator(BaseOperator):
         context["task_state_store"].set(
             "process", {"pid": process.pid, "started": process.started}, retention=NEVER_EXPIRE
         )
-        self.defer(
-            trigger=ProcessTrigger(
-                name=process.name,
-                pid=process.pid,
-                started=process.started,
-                run_dir=str(settings.run),
-                status_file=str(self._status_file(settings)),
-                poll_seconds=self.poll_seconds,
-            ),
-            method_name="resume",
-        )
+        status_file = self._status_file(settings)
+        trigger = ProcessTrigger.of(process, settings.run, status_file, self.poll_seconds, self.until(context))
+        if settings.deferrable:
+            self.defer(trigger=trigger, method_name="resume")
+        while processes.is_alive(process):
+            time.sleep(self.poll_seconds)
+        processes.stop(process, grace_seconds=GRACE_SECONDS)  # what a process that was killed has left
+        self.resume(context, trigger.event)
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
-        """Decide on the outcome of the task when the process has ended.
+        """Decide on the outcome of the task when the job has ended.
 
         Args:
             context: The context of the task.
@@ -129,24 +145,39 @@ class SupervisedJobOperator(BaseOperator):
 
         Raises:
             AirflowFailException: The job refused (status 78): a retry would not help.
-            AirflowException: The process ended before it was done: Airflow restarts it by a retry.
+            AirflowException: The job ended before it was done: Airflow restarts it by a retry.
         """
-        log_file = self._log_file(Settings.from_environment())
-        status = event["status"]
-        remaining = self.unfinished(context) if status == 0 else ""
-        if status == 0 and not remaining:
+        settings = Settings.from_environment()
+        log_file = self._log_file(settings)
+        trigger = ProcessTrigger(**event["job"])
+        process = trigger.process
+        status = trigger.status() if event["status"] is None else event["status"]
+        log, ending = f"{log_file} and ends:\n{_tail(log_file)}", "was killed"
+        if not process.is_elsewhere:
+            processes.stop(process, grace_seconds=GRACE_SECONDS)  # where Kafka saw no life of it, it may hang
+        elif processes.find(settings.run, self.job) == process:
+            processes.forget(process)
+        elif status is None:
+            log, ending = (
+                f"{log_file} on its host",
+                f"ended in another PID namespace ({process.namespace}), its exit status unknown here",
+            )
+        is_unknown = status is None and process.is_elsewhere
+        remaining = self.unfinished(context) if status == 0 or is_unknown else ""
+        if not remaining and (status == 0 or is_unknown):
             self.log.info("%s is done. Its log is %s", self.job, log_file)
             return
-        ending = "was killed" if status is None else f"ended with exit status {status}"
+        if status is not None:
+            ending = f"ended with exit status {status}"
         if remaining:
             ending += f", but {remaining}"
-        message = f"{self.job} {ending}. Its log is {log_file} and ends:\n{_tail(log_file)}"
+        message = f"{self.job} {ending}. Its log is {log}"
         raise AirflowFailException(message) if status == EX_CONFIG else AirflowException(message)
 
     def on_kill(self) -> None:
         """Stop the process. Airflow calls this while a worker runs the task, and the trigger's while it is deferred."""
         process = processes.find(Settings.from_environment().run, self.job)
-        if process is not None:
+        if process is not None and not process.is_elsewhere:
             processes.stop(process, grace_seconds=GRACE_SECONDS)
 
     def _start(self, context: Context, settings: Settings, owner: Owner) -> processes.ProcessRef:
@@ -191,6 +222,11 @@ class ProducerOperator(SupervisedJobOperator):
             *("--bootstrap-servers", str(brokers()), *extent, *rate),
         ]
 
+    def until(self, context: Context) -> int | None:
+        """Return the first number that the task ``plan`` left out; None for a producer without end."""
+        until: int | None = context["ti"].xcom_pull(task_ids=self.plan_task_id)["until"]
+        return until
+
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
         """Decide on the outcome; beyond the deadline there is no further try."""
         try:
@@ -214,7 +250,7 @@ class ProducerOperator(SupervisedJobOperator):
         """Say which records are missing in the topic."""
         from streamplan.kafka.test_data import next_number
 
-        until = context["ti"].xcom_pull(task_ids=self.plan_task_id)["until"]
+        until = self.until(context)
         if until is None:
             return "it was to go on without end"
         number = next_number(pipeline_named(self.pipeline), brokers())
@@ -231,7 +267,7 @@ class AggregatorOperator(SupervisedJobOperator):
     def command(self, context: Context, settings: Settings) -> list[str]:
         """Return the call of spark-submit."""
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers())]
-        arguments += ["--checkpoints", settings.checkpoints]
+        arguments += ["--checkpoints", settings.checkpoints, "--requested-ms", str(time.time_ns() // 1_000_000)]
         arguments += ["--heartbeat", str(ReportPaths(settings.reports, self.pipeline).aggregator_status)]
         arguments += settings.aggregator_options
         hook = spark_hook(settings, self.job, arguments, instances=settings.instances)
@@ -251,9 +287,21 @@ def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances
         arguments: The arguments of the job.
         instances: The number of executors, of one core each. Other cores of the cluster stay free. A local master
             ignores it.
+
+    Raises:
+        Refused: The connection asks for Spark's deploy mode "cluster".
     """
     master = connection(SPARK_CONNECTION).host or ""  # without a connection the hook would take yarn
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
+    mode = connection(SPARK_CONNECTION).extra_dejson.get("deploy-mode", "client")
+    if mode != "client":
+        raise Refused(
+            f"deploy-mode of connection {SPARK_CONNECTION}",
+            expected="client",
+            observed=mode,
+            remedy="The driver runs where the task runs: it gets the properties of the brokers through its environment "
+            "and leaves its results in files. Spark's executors may run anywhere.",
+        )
     return SparkSubmitHook(
         conn_id=SPARK_CONNECTION,
         conf=spark_submit_configs(master),

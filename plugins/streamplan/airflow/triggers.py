@@ -1,18 +1,24 @@
-"""The triggers: one waits for the end of a supervised process, one for a consumer group to reach an end."""
+"""The triggers: one waits for the end of a supervised job, one for a consumer group to reach an end."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streamplan import processes
 from streamplan.airflow.connections import brokers_in_trigger
 from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.processes import PidNamespace, ProcessRef
+
+if TYPE_CHECKING:
+    from streamplan.kafka.brokers import Brokers
+    from streamplan.kafka.remote_job import RemoteJob
 
 GRACE_SECONDS = 20.0
 """A process that is stopped has so long to end by itself."""
@@ -26,15 +32,34 @@ STALLED_SECONDS = 300.0
 """An aggregator that commits nothing for so long will not commit any more. One that starts needs less."""
 
 
-class ProcessTrigger(BaseTrigger):
-    """Fires when a supervised process has ended. When the task is stopped, the trigger stops the process.
+START_SECONDS = 300.0
+"""A job that this process cannot see has so long from its start to its first sign of life in Kafka."""
 
-    The event is ``{"status": int | None}``: the exit status, None for a process that was killed. The process is known
-    by its id and its start time, so that a triggerer that was restarted watches the same process.
+LOOK_SECONDS = 2.0
+"""How often Kafka is asked about a job that this process cannot see."""
+
+
+class ProcessTrigger(BaseTrigger):
+    """Fires when a supervised job has ended. When the task is stopped, the trigger stops the job.
+
+    The process is known by its id and its start time, so that a triggerer that was restarted watches the same process.
+    Where the process is in another PID namespace than the triggerer, its id says nothing here. Then Kafka is asked:
+    :mod:`streamplan.kafka.remote_job`.
+
+    The event has the exit status (None where it is not known here) and the arguments of the trigger. With these,
+    whoever resumes the task looks again: it may see more of the process than the triggerer.
     """
 
     def __init__(
-        self, name: str, pid: int, started: float, run_dir: str, status_file: str, poll_seconds: float
+        self,
+        name: str,
+        pid: int,
+        started: float,
+        run_dir: str,
+        status_file: str,
+        poll_seconds: float,
+        namespace: Mapping[str, str] | None = None,
+        until: int | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -43,38 +68,102 @@ class ProcessTrigger(BaseTrigger):
         self.run_dir = run_dir
         self.status_file = status_file
         self.poll_seconds = poll_seconds
+        self.namespace = namespace  # None where an earlier version deferred, which watched processes alone
+        self.until = until
+
+    @classmethod
+    def of(
+        cls, process: ProcessRef, run_dir: Path, status_file: Path, poll_seconds: float, until: int | None
+    ) -> ProcessTrigger:
+        """Make the trigger for a process.
+
+        Args:
+            process: The process.
+            run_dir: The directory of its entry.
+            status_file: The file that gets its exit status.
+            poll_seconds: How often the process is looked at where it can be seen.
+            until: The first record number that a producer does not write; None for a job without end.
+        """
+        namespace = None if process.namespace is None else asdict(process.namespace)
+        return cls(
+            process.name, process.pid, process.started, str(run_dir), str(status_file), poll_seconds, namespace, until
+        )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
-        fields = ("name", "pid", "started", "run_dir", "status_file", "poll_seconds")
+        fields = ("name", "pid", "started", "run_dir", "status_file", "poll_seconds", "namespace", "until")
         return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     @property
-    def process(self) -> processes.ProcessRef:
+    def process(self) -> ProcessRef:
         """The process that is watched."""
-        return processes.ProcessRef(self.name, self.pid, self.started, Path(self.run_dir) / f"{self.name}.json")
+        namespace = None if self.namespace is None else PidNamespace(**self.namespace)
+        file = Path(self.run_dir) / f"{self.name}.json"
+        return ProcessRef(self.name, self.pid, self.started, file, namespace=namespace)
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """What the trigger fires with: see :meth:`SupervisedJobOperator.resume`."""
+        return {"status": self.status(), "job": self.serialize()[1]}
+
+    def status(self) -> int | None:
+        """Return the exit status that the wrapper of the process left; None when it was killed or left none here."""
+        try:
+            status, *whose = Path(self.status_file).read_text().split()
+        except FileNotFoundError:
+            return None
+        is_its = not whose or self.namespace is None or whose == [str(self.pid), self.namespace["inode"]]
+        return int(status) if is_its else None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait until the process has ended."""
+        """Wait until the job has ended."""
         await asyncio.sleep(SETTLE_SECONDS)
-        while processes.is_alive(self.process):
-            await asyncio.sleep(self.poll_seconds)
-        # Perhaps the process was killed without its children. They would survive a run that is stopped between two
-        # tries, because such a run has no trigger.
-        await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
-        yield TriggerEvent({"status": read_status(Path(self.status_file))})
+        if self.process.is_elsewhere:
+            await self._await_silence(await self._remote_job())
+        else:
+            while processes.is_alive(self.process):
+                await asyncio.sleep(self.poll_seconds)
+            # Perhaps the process was killed without its children. They would survive a run that is stopped between two
+            # tries, because such a run has no trigger.
+            await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
+        yield TriggerEvent(self.event)
 
     async def on_kill(self) -> None:
-        """Stop the process. Airflow calls this when a person stops, clears or deletes the run, not at a restart."""
-        await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
+        """Stop the job. Airflow calls this when a person stops, clears or deletes the run, not at a restart."""
+        if self.process.is_elsewhere:
+            job = await self._remote_job()
+            await asyncio.to_thread(job.stop)
+            processes.forget(self.process)
+            self.log.info("%s has stopped. It ran in %s.", self.name, self.process.namespace)
+        else:
+            await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
 
+    async def _await_silence(self, job: RemoteJob) -> None:
+        """Return when Kafka has shown no sign of life for too long, or the job has left its exit status."""
+        self.log.info(
+            "%s runs in another PID namespace (%s), so Kafka is asked whether it lives.",
+            self.name,
+            self.process.namespace,
+        )
+        silent_since = time.monotonic()
+        start_deadline = silent_since + min(START_SECONDS, self.started + START_SECONDS - time.time())
+        while self.status() is None:
+            try:
+                shows_life = await asyncio.to_thread(job.shows_life)
+            except (BrokersUnavailable, CouldNotLook) as error:
+                self.log.warning("Whether %s lives is unknown: %s", self.name, error)
+                shows_life = True
+            now = time.monotonic()
+            if shows_life:
+                silent_since = now
+            elif now - silent_since > job.patience_seconds and (job.has_begun or now > start_deadline):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
-def read_status(file: Path) -> int | None:
-    """Return the exit status that the wrapper of a supervised process wrote; None when it was killed before."""
-    try:
-        return int(file.read_text())
-    except FileNotFoundError:
-        return None
+    async def _remote_job(self) -> RemoteJob:
+        from streamplan.kafka.remote_job import remote_job
+
+        return await asyncio.to_thread(remote_job, self.name, await brokers_in_trigger(), until=self.until)
 
 
 class ProcessedTrigger(BaseTrigger):
@@ -89,24 +178,22 @@ class ProcessedTrigger(BaseTrigger):
         self,
         group: str,
         targets: Mapping[str, Mapping[str, int] | None],
-        job: str,
-        run_dir: str,
         deadline: float,
         bootstrap_servers: str | None = None,
+        job: str = "",
+        run_dir: str = "",
     ) -> None:
         super().__init__()
-        # A trigger that an earlier version deferred still carries its brokers. They come from the connection now, since
-        # a trigger's arguments are shown to people.
-        del bootstrap_servers
+        # A trigger that an earlier version deferred still carries its brokers and the entry of the aggregator. The
+        # brokers come from the connection now, since a trigger's arguments are shown to people.
+        del bootstrap_servers, job, run_dir
         self.group = group
         self.targets = dict(targets)
-        self.job = job
-        self.run_dir = run_dir
         self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
-        fields = ("group", "targets", "job", "run_dir", "deadline")
+        fields = ("group", "targets", "deadline")
         return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -114,7 +201,8 @@ class ProcessedTrigger(BaseTrigger):
         from streamplan.kafka.cluster import KafkaCluster
 
         await asyncio.sleep(SETTLE_SECONDS)
-        cluster = KafkaCluster(await brokers_in_trigger())
+        brokers = await brokers_in_trigger()
+        cluster = KafkaCluster(brokers)
         state = "nothing was read yet"
         behind, moved = -1, time.time()
         for topic, given in self.targets.items():
@@ -135,12 +223,19 @@ class ProcessedTrigger(BaseTrigger):
                 except (BrokersUnavailable, CouldNotLook) as error:
                     state = str(error)
                 if time.time() > min(self.deadline, moved + STALLED_SECONDS):
-                    alive = processes.find(Path(self.run_dir), self.job) is not None
-                    yield TriggerEvent({"processed": False, "state": f"{state}; {self.job} is {_alive(alive)}"})
+                    alive = await asyncio.to_thread(_members, brokers, self.group)
+                    yield TriggerEvent({"processed": False, "state": f"{state}; {alive}"})
                     return
                 await asyncio.sleep(0.5)
         yield TriggerEvent({"processed": True, "state": "all processed"})
 
 
-def _alive(alive: bool) -> str:
-    return "alive" if alive else "not running"
+def _members(brokers: Brokers, group: str) -> str:
+    """Say whether the application runs."""
+    from streamplan.kafka.groups import members
+
+    try:
+        found = ", ".join(map(str, members(brokers, group)))
+    except BrokersUnavailable as error:
+        return str(error)
+    return f"group {group} has " + (f"the members {found}" if found else "no member, so no aggregator runs")

@@ -38,7 +38,8 @@ def _run(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
     brokers = chosen_brokers(options.bootstrap_servers)
-    plan = observe_reset(pipeline, brokers, settings, runs=_active_runs(pipeline.name, settings))
+    runs = _active_runs(pipeline.name, settings)
+    plan = observe_reset(pipeline, brokers, settings, report=console.print, runs=runs)
     console.print(plan.text.replace("`", ""))
     if plan.empty:
         return 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -18,9 +18,12 @@ from streamplan.cli.tables import table_of
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import Member, members
+from streamplan.kafka.task_ownership import committed_generation
+from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
-from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus, TaskMigration
+from streamplan.model.status import AggregatorStatus, TaskMigration
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.reports.status import read_migrations, read_status
 from streamplan.settings import Settings
@@ -62,28 +65,25 @@ def _run(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     file = ReportPaths(settings.reports, pipeline.name).aggregator_status
     console = Console(markup=False, emoji=False, highlight=False)
-    cluster = KafkaCluster(chosen_brokers(options.bootstrap_servers))
+    brokers = chosen_brokers(options.bootstrap_servers)
+    cluster = KafkaCluster(brokers)
 
     def render() -> Group:
         status = read_status(file)
-        if status is None:
-            raise StreamplanError(
-                f"the aggregator of {pipeline.name}",
-                expected=f"its status in {file}",
-                observed="no such file",
-                remedy=f"It has never run here: {pipeline.name}_aggregator starts it. STREAMPLAN_REPORTS names the "
-                "directory of reports.",
-            )
-        lags: Mapping[TaskId, int | None]
+        lags: Mapping[TaskId, int | None] = {}
         try:
-            lags, fault = _observe_lags(pipeline, cluster), ""
-        except StreamplanError as error:  # the aggregator's status is worth showing without the lags
-            lags, fault = {}, " ".join(str(error).split())
-        parts: list[RenderableType] = [heading(pipeline, status), tasks_table(pipeline, status, lags)]
-        parts += [Text(f"Lag unknown: {fault}", "yellow")] if fault else []
-        for migration in read_migrations(file, last=options.history):
-            parts.append(Text(f"{migration.at}  {_migration_line(migration)}  (aggregator pid {migration.pid})", "dim"))
-        return Group(*parts)
+            running = [member for member in members(brokers, pipeline.topology.application_id) if member.instance]
+            parts = [heading(pipeline, running, committed_generation(pipeline, brokers))]
+            lags = _observe_lags(pipeline, cluster)
+        except StreamplanError as error:  # the aggregator's status is worth showing without what Kafka says
+            parts = [Text(f"{pipeline.name}  {' '.join(str(error).split())}", "yellow")]
+        if status is None:
+            parts.append(Text(f"Nothing is known of its instances: there is no {file} (STREAMPLAN_REPORTS).", "yellow"))
+        migrations = [
+            Text(f"{migration.at}  {_migration_line(migration)}  (aggregator pid {migration.pid})", "dim")
+            for migration in read_migrations(file, last=options.history)
+        ]
+        return Group(*parts, tasks_table(pipeline, status, lags), *migrations)
 
     if not options.watch:
         console.print(render())
@@ -94,19 +94,19 @@ def _run(options: argparse.Namespace) -> int:
             live.update(render(), refresh=True)
 
 
-def tasks_table(pipeline: Pipeline, status: AggregatorStatus, lags: Mapping[TaskId, int | None]) -> Table:
+def tasks_table(pipeline: Pipeline, status: AggregatorStatus | None, lags: Mapping[TaskId, int | None]) -> Table:
     """Return a table with one row for each stream task, also for one that has committed nothing yet.
 
     Args:
         pipeline: The pipeline whose tasks are shown.
-        status: What the aggregator last said about itself.
+        status: What the aggregator last said about itself; None where it has said nothing here.
         lags: The lag of each task in records; a task without a known lag is missing or None.
     """
     table = table_of(
         "Stream tasks", "task", "instance", "host", "records", "lag", "last commit", right=("records", "lag")
     )
     for task in pipeline.tasks():
-        placement = status.tasks.get(str(task))
+        placement = status.tasks.get(str(task)) if status else None
         lag = lags.get(task)
         table.add_row(
             str(task),
@@ -139,21 +139,20 @@ def _observe_lags(pipeline: Pipeline, cluster: KafkaCluster) -> dict[TaskId, int
     return lags
 
 
-def heading(pipeline: Pipeline, status: AggregatorStatus) -> Text:
-    """Return a line that says whether the aggregator runs, according to its last heartbeat."""
-    age = _age(status.at)
+def heading(pipeline: Pipeline, running: Sequence[Member], generation: Generation | None) -> Text:
+    """Return a line that says whether the aggregator runs, and where, as Kafka has it.
+
+    Args:
+        pipeline: The pipeline.
+        running: The members of the consumer group that are aggregators.
+        generation: The newest generation that has committed a position.
+    """
+    group = pipeline.topology.application_id
     text = Text(f"{pipeline.name}  ", "bold")
-    if status.state.is_live and age <= HEARTBEAT_TIMEOUT_SECONDS:
-        return text.append(f"the aggregator is {status.state}, pid {status.pid} on {status.host}", "green")
-    if status.state.is_live:
-        return text.append(
-            f"the aggregator, pid {status.pid} on {status.host}, has been silent for {age:,.0f} s: it was killed or "
-            "hangs. This is where its tasks were.",
-            "red",
-        )
-    return text.append(
-        f"the aggregator has ended ({status.state}) {age:,.0f} s ago. This is where its tasks were.", "yellow"
-    )
+    last = f"The newest positions are those of {generation}." if generation else "It has no positions."
+    if running:
+        return text.append(f"the aggregator runs: {', '.join(map(str, running))} is in group {group}. {last}", "green")
+    return text.append(f"no aggregator runs: group {group} has none as a member. {last}", "yellow")
 
 
 def _migration_line(migration: TaskMigration) -> str:

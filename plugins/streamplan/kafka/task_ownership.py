@@ -71,11 +71,13 @@ class TaskOwnership:
         pipeline: Its topology names the application.
         brokers: Where the application's topics are.
         report: Gets lines for the log.
+        requested_ms: When this start was asked for, in ms since the epoch. A stop that was asked for later is obeyed.
     """
 
     pipeline: Pipeline
     brokers: Brokers
     report: Callable[[str], None] = lambda line: None
+    requested_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _generation: Generation = field(default_factory=lambda: Generation.of_this_process(None))
     _stack: ExitStack = field(default_factory=ExitStack)
     _checked_at: float = field(default_factory=time.monotonic)
@@ -107,6 +109,7 @@ class TaskOwnership:
 
         Raises:
             Refused: The group has members of another program, or its positions are not where an aggregator left them.
+            StopRequested: Somebody has asked the application to stop since this start was asked for.
             StreamplanError: Another aggregator was being started each time.
         """
         self._member.await_join(self.report)
@@ -171,9 +174,7 @@ class TaskOwnership:
         latest = self.latest_generation()
         if self._generation.is_superseded_by(latest):
             if latest is not None and latest.is_stop:
-                raise StopRequested(
-                    f"a process on {latest.host} (pid {latest.pid}) asked {self._application_id} to stop"
-                )
+                raise _stop_requested(self._application_id, latest)
             raise superseded_error(self._application_id, self._generation, latest)
         if self._member.take_rebalance():
             for member in self._member.others():
@@ -195,7 +196,10 @@ class TaskOwnership:
                 committed = _committed(self.pipeline, self.brokers, consumer)
                 if resolved and _are_of(self._generation, committed):
                     break  # whoever opens a transaction from now on reads this generation first
-                self._generation = self._generation.after(latest_generation(committed.values()))
+                latest = latest_generation(committed.values())
+                if latest is not None and latest.is_stop and latest.number > self.requested_ms:
+                    raise _stop_requested(self._application_id, latest)
+                self._generation = self._generation.after(latest)
                 resolved = resolve_positions(
                     self._application_id,
                     [self._input(subtopology, extents, has_checkpoint) for subtopology in topology.subtopologies],
@@ -297,6 +301,16 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
     )
 
 
+def committed_generation(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
+    """Return the newest generation that has committed a position; None where there is none.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_uncommitted")) as consumer:
+        return latest_generation(_committed(pipeline, brokers, consumer).values())
+
+
 def superseded_error(application_id: str, own: Generation, latest: Generation | None) -> Refused:
     """Return the error of an aggregator that a newer generation has superseded.
 
@@ -312,6 +326,10 @@ def superseded_error(application_id: str, own: Generation, latest: Generation | 
         remedy="One application has one aggregator. This one stops, and nothing is lost: the newer one goes on where "
         "it was. If that was started by mistake, stop it and start this one again.",
     )
+
+
+def _stop_requested(application_id: str, stop: Generation) -> StopRequested:
+    return StopRequested(f"a process on {stop.host} (pid {stop.pid}) asked {application_id} to stop")
 
 
 def _commit_stop(producer: Producer, consumer: Consumer, pipeline: Pipeline, brokers: Brokers) -> Generation | None:

@@ -144,7 +144,7 @@ def produce(
     next_number(pipeline, brokers)  # tells in its own words when the brokers or a topic are missing
     with transactional_producer(
         brokers,
-        f"{pipeline.topology.application_id}-producer",
+        _transactional_id(pipeline),
         partitioner=LIBRDKAFKA_PARTITIONER,
         linger_ms=20,
         compression_type="lz4",
@@ -167,6 +167,20 @@ def produce(
             stop.wait(pace.delay(size))
         seconds = time.monotonic() - began
     return Produced(first, number, seconds, partitions)
+
+
+def fence_producer(pipeline: Pipeline, brokers: Brokers) -> None:
+    """Fence a producer that runs, wherever it does: it can commit nothing any more, and ends.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    with transactional_producer(brokers, _transactional_id(pipeline)):
+        pass
+
+
+def _transactional_id(pipeline: Pipeline) -> str:
+    return f"{pipeline.topology.application_id}-producer"
 
 
 def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Counter[int]:

@@ -45,7 +45,7 @@ class Repartitioner:
         pipeline: The pipeline, declared with ``repartition_from``.
         brokers: The brokers.
         settings: The deployment's directories.
-        watched_seconds: For how long the application is watched before it counts as stopped.
+        watched_seconds: For how long the topics that others write are watched before they count as unchanged.
     """
 
     pipeline: Pipeline
@@ -53,10 +53,13 @@ class Repartitioner:
     settings: Settings
     watched_seconds: float = WATCHED_SECONDS
 
-    def observe(self, *, runs: Sequence[str] = ()) -> RepartitionPlan:
+    def observe(
+        self, *, report: Callable[[str], None] = lambda line: None, runs: Sequence[str] = ()
+    ) -> RepartitionPlan:
         """Plan what is to be done. Changes nothing.
 
         Args:
+            report: Is told what is waited for.
             runs: Active runs of DAGs that work on the application.
 
         Raises:
@@ -71,6 +74,7 @@ class Repartitioner:
             self.brokers,
             self.settings,
             action="more partitions",
+            report=report,
             runs=runs,
             jobs=("aggregator", "producer"),
             unchanged=[*moved, *moved.values()],
@@ -124,7 +128,7 @@ class Repartitioner:
             Refused: There is more to do than was approved, or :meth:`observe` refuses.
             StreamplanError: The brokers did not answer, or the ledger is incomplete.
         """
-        plan = self.observe(runs=runs)
+        plan = self.observe(report=report, runs=runs)
         if plan.done:
             delete_topics(self.brokers, plan.left_over)
             report(plan.text)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from streamplan import processes
 from streamplan.errors import Refused
-from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.groups import members
+from streamplan.kafka.groups import Member, members
+from streamplan.kafka.membership import SESSION_SECONDS
 from streamplan.kafka.requests import require_reachable
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS
-from streamplan.reports.status import read_status
 from streamplan.settings import Settings
 
 WATCHED_SECONDS = 3.0
-"""For how long positions and ends are watched: longer than a micro-batch of a busy aggregator."""
+"""For how long topics are watched that others may write: longer than a transaction of a busy producer."""
+
+LEAVE_SECONDS = SESSION_SECONDS + 5.0
+"""Deadline for a member to leave the group. One that was killed stays a member until its session is over."""
 
 
 def require_stopped(
@@ -27,35 +28,40 @@ def require_stopped(
     settings: Settings,
     *,
     action: str,
+    report: Callable[[str], None],
     runs: Sequence[str] = (),
     jobs: Sequence[str] = ("aggregator",),
     unchanged: Sequence[str] = (),
     watched_seconds: float = WATCHED_SECONDS,
 ) -> None:
-    """Refuse while an application runs, with every sign of life there is.
+    """Refuse while an application runs.
+
+    An aggregator is a member of its consumer group, wherever it runs. One that is being started is not one yet: it is
+    seen by its DAG run, or by its process where it can be seen.
 
     Args:
         pipeline: The pipeline.
         brokers: The brokers.
         settings: The deployment's directories.
         action: What is to be done, for the error.
+        report: Is told what is waited for.
         runs: Active runs of DAGs that work on the application.
         jobs: Jobs of the pipeline that must not run.
-        unchanged: Topics whose ends must not change, besides those that the application writes.
-        watched_seconds: For how long positions and ends are watched.
+        unchanged: Topics that others write, whose ends must not change. Their producers are members of no group.
+        watched_seconds: For how long these topics are watched.
 
     Raises:
         Refused: Something of the application runs.
         BrokersUnavailable: The brokers did not answer.
     """
     require_reachable(brokers)
+    group = pipeline.topology.application_id
     signs = [f"an active run of {run}" for run in runs]
     signs += _processes(pipeline, settings, jobs)
-    signs += _heartbeats(pipeline, settings)
-    group = pipeline.topology.application_id
-    signs += [f"a member of consumer group {group}: {member}" for member in members(brokers, group)]
-    if not signs:
-        signs += _changes(pipeline, brokers, unchanged, watched_seconds)
+    found = members(brokers, group) if signs else _await_leave(group, brokers, report)
+    signs += [f"a member of consumer group {group}: {member}" for member in found]
+    if not signs and unchanged:
+        signs += _changes(brokers, unchanged, watched_seconds)
     if signs:
         raise Refused(
             f"{action} of {pipeline.name}",
@@ -69,49 +75,41 @@ def require_stopped(
 def _processes(pipeline: Pipeline, settings: Settings, jobs: Sequence[str]) -> Iterable[str]:
     for job in jobs:
         process = processes.find(settings.run, f"{pipeline.name}-{job}")
-        if process is not None:
+        if process is not None and not process.is_elsewhere:
             yield f"the process {process.name}, pid {process.pid}"
 
 
-def _heartbeats(pipeline: Pipeline, settings: Settings) -> Iterable[str]:
-    status = read_status(ReportPaths(settings.reports, pipeline.name).aggregator_status)
-    if status is None or not status.state.is_live:
-        return
-    age = status.age(time.time())
-    if age <= HEARTBEAT_TIMEOUT_SECONDS:
-        yield (
-            f"an aggregator, pid {status.pid} on {status.host}, said {status.state} {age:.0f} s ago (a heartbeat "
-            f"counts for {HEARTBEAT_TIMEOUT_SECONDS:g} s)"
-        )
+def _await_leave(group: str, brokers: Brokers, report: Callable[[str], None]) -> list[Member]:
+    """Return the members that are there to stay. A member of ours may have been killed, and leaves soon."""
+    deadline = time.monotonic() + LEAVE_SECONDS
+    is_told = False
+    while found := members(brokers, group):
+        if time.monotonic() > deadline or any(member.instance is None for member in found):
+            break
+        if not is_told:
+            names = ", ".join(map(str, found))
+            report(
+                f"waiting at most {LEAVE_SECONDS:g} s until {names} leaves consumer group {group}: an aggregator that "
+                f"was killed stays a member for {SESSION_SECONDS:g} s"
+            )
+            is_told = True
+        time.sleep(0.5)
+    return found
 
 
-def _changes(pipeline: Pipeline, brokers: Brokers, unchanged: Sequence[str], watched_seconds: float) -> Iterable[str]:
-    group = pipeline.topology.application_id
+def _changes(brokers: Brokers, topics: Sequence[str], watched_seconds: float) -> Iterable[str]:
     cluster = KafkaCluster(brokers)
-    specs = pipeline.topics()
-    sources = {
-        topic for subtopology in pipeline.topology.subtopologies for topic in pipeline.source_topics(subtopology)
-    }
-    existing = cluster.topics([*(spec.name for spec in specs), *unchanged])
-    written = [
-        spec.name for spec in specs if spec.name not in pipeline.topology.source_topics and spec.name in existing
-    ]
-    written += [topic for topic in unchanged if topic in existing]
+    existing = sorted(cluster.topics(topics))
 
     def observe() -> dict[str, int]:
-        state = {
-            f"the position of group {group} in {topic}-{partition}": position
-            for topic in sorted(sources & existing.keys())
-            for partition, position in cluster.positions(group, topic).items()
+        return {
+            f"{topic}-{partition}": offsets.high_watermark
+            for topic in existing
+            for partition, offsets in cluster.offsets(topic).items()
         }
-        for topic in written:
-            for partition, extent in cluster.offsets(topic).items():
-                state[f"the end of {topic}-{partition}"] = extent.high_watermark
-        return state
 
     before = observe()
     time.sleep(watched_seconds)
-    after = observe()
-    for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
-            yield f"{name} moved from {before.get(name, 'none')} to {after.get(name, 'none')} in {watched_seconds:g} s"
+    for name, end in observe().items():
+        if before.get(name) != end:
+            yield f"the end of {name} moved from {before.get(name, 'none')} to {end} in {watched_seconds:g} s"

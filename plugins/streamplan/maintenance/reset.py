@@ -10,7 +10,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence
 from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_repartition
-from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_stopped
+from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import INTERNAL_ROLES
@@ -25,8 +25,8 @@ def observe_reset(
     brokers: Brokers,
     settings: Settings,
     *,
+    report: Callable[[str], None] = lambda line: None,
     runs: Sequence[str] = (),
-    watched_seconds: float = WATCHED_SECONDS,
 ) -> ResetPlan:
     """Plan what a reset would delete now. Changes nothing.
 
@@ -34,14 +34,14 @@ def observe_reset(
         pipeline: The pipeline.
         brokers: The brokers.
         settings: The deployment's directories.
+        report: Is told what is waited for.
         runs: Active runs of DAGs that work on the application.
-        watched_seconds: For how long the application is watched before it counts as stopped.
 
     Raises:
         Refused: The application runs, or a repartition is under way.
         BrokersUnavailable: The brokers did not answer.
     """
-    require_stopped(pipeline, brokers, settings, action="the reset", runs=runs, watched_seconds=watched_seconds)
+    require_stopped(pipeline, brokers, settings, action="the reset", report=report, runs=runs)
     refuse_unfinished_repartition(brokers, pipeline)
     cluster = KafkaCluster(brokers)
     application_id = pipeline.topology.application_id
@@ -74,7 +74,6 @@ def apply_reset(
     *,
     report: Callable[[str], None],
     runs: Sequence[str] = (),
-    watched_seconds: float = WATCHED_SECONDS,
 ) -> None:
     """Delete what was approved, and create the internal topics again.
 
@@ -88,13 +87,12 @@ def apply_reset(
         approved: The plan that a person approved.
         report: Is told each step.
         runs: Active runs of DAGs that work on the application.
-        watched_seconds: For how long the application is watched before it counts as stopped.
 
     Raises:
         Refused: There is more to delete than was approved, or :func:`observe_reset` refuses.
         StreamplanError: The brokers or the checkpoints' file system did not answer.
     """
-    plan = observe_reset(pipeline, brokers, settings, runs=runs, watched_seconds=watched_seconds)
+    plan = observe_reset(pipeline, brokers, settings, report=report, runs=runs)
     if more := plan.more_than(approved):
         raise Refused(
             f"the reset of {pipeline.name}",

@@ -6,6 +6,7 @@ All queries run side by side without end, or one after the other until the recor
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ def run(
     stop: threading.Event,
     report: Callable[[str], None],
     heartbeat: Heartbeat | None = None,
+    requested_ms: int | None = None,
 ) -> Progress:
     """Run a pipeline until ``stop`` is set or a query fails; with ``available_now`` until its input is processed.
 
@@ -69,6 +71,8 @@ def run(
         stop: Ends the run when it is set.
         report: Gets lines for the log.
         heartbeat: Reports the aggregator's status; None reports none.
+        requested_ms: When this start was asked for, in ms since the epoch; None for now. A stop that was asked for
+            later is obeyed.
 
     Returns:
         The number of records written and dead-lettered.
@@ -83,7 +87,8 @@ def run(
     start_python_workers(spark, identity)
     _require_topics(deployment)
     progress = Progress(report, heartbeat or Heartbeat())
-    with TaskOwnership(pipeline, deployment.brokers, report) as ownership:
+    requested_ms = time.time_ns() // 1_000_000 if requested_ms is None else requested_ms
+    with TaskOwnership(pipeline, deployment.brokers, report, requested_ms) as ownership:
         # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
         queries, schemas = _plan_queries(spark, deployment)
         try:

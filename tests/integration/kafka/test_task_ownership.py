@@ -260,6 +260,9 @@ def test_a_stop_reaches_an_aggregator_wherever_it_runs(
     with pytest.raises(StopRequested):
         ownership.require_latest(now=True)
     assert before == {place: offset for place, (offset, _) in positions(bootstrap_servers, pipeline).items()}
+    earlier = TaskOwnership(pipeline, Brokers(bootstrap_servers), requested_ms=stop.number - 1)
+    with earlier as started_before, pytest.raises(StopRequested):
+        started_before.claim({0: False, 1: False})  # the stop was asked for while Spark started
     with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as successor:
         assert successor.claim({0: False, 1: False}).generation.number > stop.number
 

@@ -371,7 +371,7 @@ def test_between_the_steps_neither_deployment_nor_reset_goes_ahead(
     with pytest.raises(Refused, match=r"are being moved.*Nothing was created"):
         apply_topics(Brokers(after.bootstrap_servers), after.pipeline)
     with pytest.raises(Refused, match="are being moved"):
-        observe_reset(after.pipeline, Brokers(after.bootstrap_servers), settings, watched_seconds=QUICK)
+        observe_reset(after.pipeline, Brokers(after.bootstrap_servers), settings)
     assert move_of(after, settings).observe().begun
     moved(after, settings)
     verify(before, after, settings)

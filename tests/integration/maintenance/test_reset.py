@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -25,16 +24,13 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance import reset as resetting
 from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.maintenance.reset_plan import ResetPlan
-from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.reports.check_context import check_context
 from streamplan.reports.results import state_files
-from streamplan.reports.status import write_status
 from streamplan.settings import Settings
 
 from tests.support.records import read_committed
 from tests.support.transactional_application import TransactionalApplication
 
-QUICK = 0.3
 _numbers = itertools.count()
 
 
@@ -84,13 +80,13 @@ def totals(app: TransactionalApplication, settings: Settings) -> Outcome:
 
 
 def plan_of(app: TransactionalApplication, settings: Settings) -> ResetPlan:
-    return observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, watched_seconds=QUICK)
+    return observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings)
 
 
 def reset(app: TransactionalApplication, settings: Settings, plan: ResetPlan | None = None) -> list[str]:
     said: list[str] = []
     plan = plan or plan_of(app, settings)
-    apply_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, plan, report=said.append, watched_seconds=QUICK)
+    apply_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, plan, report=said.append)
     return said
 
 
@@ -203,17 +199,6 @@ def test_refused_while_a_registered_aggregator_lives(app: TransactionalApplicati
     reset(app, settings)
 
 
-def test_refused_while_an_aggregator_says_that_it_runs(app: TransactionalApplication, settings: Settings) -> None:
-    file = ReportPaths(settings.reports, app.pipeline.name).aggregator_status
-    now = datetime.now(UTC).isoformat()
-    status = AggregatorStatus(AggregatorState.RUNNING, 4711, "elsewhere", now)
-    write_status(file, status)
-    refused(app, settings, "pid 4711 on elsewhere, said running")
-    for over in (replace(status, at="2026-01-01T00:00:00+00:00"), replace(status, state=AggregatorState.STOPPED)):
-        write_status(file, over)
-        assert not plan_of(app, settings).empty
-
-
 def test_refused_while_the_group_has_members(app: TransactionalApplication, settings: Settings) -> None:
     member = Consumer({"bootstrap.servers": app.bootstrap_servers, "group.id": app.group, "client.id": "of-the-jvm"})
     member.subscribe([app.orders])
@@ -227,15 +212,38 @@ def test_refused_while_the_group_has_members(app: TransactionalApplication, sett
         member.close()
 
 
-def test_refused_while_positions_move(
-    app: TransactionalApplication, settings: Settings, monkeypatch: pytest.MonkeyPatch
+def test_an_aggregator_that_was_killed_is_waited_for(
+    app: TransactionalApplication, settings: Settings, tmp_path: Path
 ) -> None:
-    app.order_many(100, 110)
-    # Its own time alone: the application's clients sleep, too.
-    watched = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: app.drain()})
-    monkeypatch.setattr("streamplan.maintenance.require_stopped.time", watched)
-    with pytest.raises(Refused, match=rf"the position of group {app.group} in {app.orders}-0 moved from"):
-        plan_of(app, settings)
+    """The brokers keep it as a member until its session is over."""
+    joined = tmp_path / "joined"
+    code = (
+        f"import sys, time; sys.path[:0] = {sys.path!r}\n"
+        "from pathlib import Path\n"
+        "from streamplan.kafka.brokers import Brokers\n"
+        "from streamplan.kafka.membership import GroupMember\n"
+        f"member = GroupMember(Brokers({app.bootstrap_servers!r}), {app.group!r}, [{app.orders!r}], 'a-host:1:x')\n"
+        "with member:\n"
+        "    member.await_join(print)\n"
+        f"    Path({str(joined)!r}).touch()\n"
+        "    time.sleep(600)\n"
+    )
+    aggregator = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        deadline = time.monotonic() + 300
+        while not joined.exists():
+            assert time.monotonic() < deadline
+            assert aggregator.poll() is None
+            time.sleep(0.1)
+        with pytest.raises(Refused, match=f"a member of consumer group {app.group}: streamplan:a-host:1:x on"):
+            plan_of(app, settings)
+    finally:
+        aggregator.kill()
+        aggregator.wait(300)
+    said: list[str] = []
+    plan = observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, report=said.append)
+    assert not plan.empty
+    assert "until streamplan:a-host:1:x on" in said[0]
 
 
 def test_refused_when_there_is_more_than_was_approved(app: TransactionalApplication, settings: Settings) -> None:

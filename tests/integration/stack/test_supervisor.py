@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 from streamplan import processes
 from streamplan.kafka.topics import apply_topics
-from streamplan.local.airflow import PROCESSES
+from streamplan.local.airflow import API_SERVER, PROCESSES
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
 from streamplan.processes import ProcessRef
 from streamplan.registry import pipeline_named
+from streamplan.settings import PROJECT
 
 from tests.support.airflow_rest import patient_rest
+from tests.support.pid_namespaces import in_new_pid_namespace
 
 ORDERS = pipeline_named("orders")
 DEPLOY, AGGREGATOR = "orders_deploy", "orders_aggregator"
@@ -237,3 +241,65 @@ def test_a_run_stopped_while_the_triggerer_is_down_leaves_no_process(running: Su
         running.rest.set_run_state(AGGREGATOR, run, "failed")
         running.gone()
     assert running.rest.run_state(AGGREGATOR, run) == "failed"
+
+
+@pytest.fixture
+def apart(airflow: Supervised) -> Iterator[Supervised]:
+    """Triggerer and API server in PID namespaces of their own, as in containers of their own. Nothing runs."""
+    stack, prefix = airflow.stack, in_new_pid_namespace()
+    stop_runs(airflow)
+    names = (TRIGGERER, API_SERVER)
+    with killed(stack, *names):
+        started = [
+            processes.start(
+                name,
+                [*prefix, sys.executable, "-m", "airflow", *PROCESSES[name]],
+                env=stack.airflow.environment(),
+                log_file=stack.airflow.log_file(name),
+                cwd=PROJECT,
+                run_dir=stack.settings.run,
+            )
+            for name in names
+        ]
+        try:
+            stack.airflow.wait_until_ready(deadline_seconds=600)
+            for ref in started:
+                (child,) = psutil.Process(ref.pid).children()
+                assert os.readlink(f"/proc/{child.pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
+            yield airflow
+        finally:
+            for ref in started:
+                processes.stop(ref)
+
+
+def test_a_triggerer_in_another_pid_namespace_watches_and_stops_the_aggregator(apart: Supervised) -> None:
+    """It asks Kafka. The brokers themselves say who is a member, and /proc says which processes there are."""
+    stack = apart.stack
+    admin = AdminClient({"bootstrap.servers": stack.kafka.bootstrap_servers})
+    group = ORDERS.topology.application_id
+
+    def members() -> list[str]:
+        description = admin.describe_consumer_groups([group], request_timeout=60)[group].result(61)
+        return [member.client_id for member in description.members]
+
+    apart.rest.trigger(AGGREGATOR)
+    pid, run = apart.one(), apart.run()
+    wait_for(lambda: len(members()) == 1, "the aggregator is a member of its group", apart.told)
+    first = members()
+
+    os.killpg(pid, signal.SIGKILL)
+    wait_for(lambda: pid not in apart.leaders(), "the killed one is gone", apart.told)
+    wait_for(lambda: bool(apart.leaders()), "the triggerer saw it leave, and another one runs", apart.told)
+    assert apart.one() != pid
+    wait_for(lambda: len(members()) == 1 and members() != first, "the other one is the only member", apart.told)
+    assert apart.run() == run
+
+    family, log_file = apart.family(), stack.settings.logs / f"{JOB}.log"
+    apart.rest.set_run_state(AGGREGATOR, run, "failed")
+    wait_for(lambda: not members(), "the group has no member", apart.told)
+    apart.gone()
+    _, left = psutil.wait_procs(family, 300)
+    assert left == []
+    assert f"asked {group} to stop" in log_file.read_text()  # nobody signalled it
+    assert (stack.settings.run / f"{JOB}.status").read_text().split()[0] == "0"
+    assert apart.rest.run_state(AGGREGATOR, run) == "failed"

@@ -11,6 +11,8 @@ from rich.console import Console
 from streamplan.cli import tasks
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths
+from streamplan.kafka.groups import Member
+from streamplan.model.generation import Generation
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlacement
 from streamplan.registry import pipeline_named
@@ -109,33 +111,31 @@ def test_the_setting() -> None:
             Settings.from_environment({"STREAMPLAN_INSTANCES": wrong})
 
 
-def printed(status: AggregatorStatus) -> str:
+def printed(status: AggregatorStatus | None, running: list[Member]) -> str:
     orders = pipeline_named("orders")
     lags = {TaskId(0, 0): 12_345, TaskId(0, 1): None}
-    console = Console(width=120, markup=False)
+    console = Console(width=250, markup=False)
     with console.capture() as capture:
-        console.print(tasks.heading(orders, status), tasks.tasks_table(orders, status, lags))
+        heading = tasks.heading(orders, running, Generation(1_790_000_000_000, "host-d:4711:x"))
+        console.print(heading, tasks.tasks_table(orders, status, lags))
     return " ".join(capture.get().split())
 
 
 def test_the_table_has_every_task_also_one_that_has_not_committed() -> None:
     now = datetime.now(UTC)
     placed = TaskPlacement("2", "host-a", 1_234, (now - timedelta(seconds=3)).isoformat())
-    text = printed(AggregatorStatus(AggregatorState.RUNNING, 4711, "host-d", now.isoformat(), tasks={"0_0": placed}))
-    assert "the aggregator is running, pid 4711 on host-d" in text
+    status = AggregatorStatus(AggregatorState.RUNNING, 4711, "host-d", now.isoformat(), tasks={"0_0": placed})
+    text = printed(status, [Member("streamplan:host-d:4711:x", "/10.0.0.1", "m-1")])
+    assert "the aggregator runs: streamplan:host-d:4711:x on /10.0.0.1 is in group orders-aggregator." in text
+    assert "generation 1790000000000 (2026-09-21 14:13:20 UTC, host host-d, pid 4711)" in text
     assert "0_0 2 host-a 1,234 12,345 3.0 s ago" in text
     assert "0_1 - - - - -" in text
     assert "1_1 - - - - -" in text
 
 
-@pytest.mark.parametrize(
-    ("state", "seconds", "words"),
-    [
-        (AggregatorState.STOPPED, 5, "has ended (stopped) 5 s ago"),
-        (AggregatorState.FAILED, 5, "has ended (failed) 5 s ago"),
-        (AggregatorState.RUNNING, 75, "has been silent for 75 s"),
-    ],
-)
-def test_the_heading_of_one_that_does_not_run(state: AggregatorState, seconds: int, words: str) -> None:
-    at = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    assert words in printed(AggregatorStatus(state, 4711, "host-d", at))
+def test_kafka_says_that_no_aggregator_runs_and_which_was_the_last() -> None:
+    """Its lags are worth showing on a host that has no reports of it."""
+    text = printed(None, [])
+    assert "no aggregator runs: group orders-aggregator has none as a member." in text
+    assert "host host-d, pid 4711" in text
+    assert "0_0 - - - 12,345 -" in text

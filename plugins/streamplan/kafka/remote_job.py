@@ -1,0 +1,175 @@
+"""A supervised job whose process cannot be seen here: Kafka shows whether it lives, and takes the request to stop it.
+
+The process is in another PID namespace: in another container, or on another host.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from streamplan.errors import StreamplanError
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.groups import members
+from streamplan.kafka.membership import SESSION_SECONDS
+from streamplan.kafka.task_ownership import stop_application
+from streamplan.kafka.test_data import fence_producer, next_number
+from streamplan.model.pipeline import Pipeline
+from streamplan.registry import pipeline_named
+
+STOP_SECONDS = 25.0
+"""Deadline of a stop. The aggregator looks every five seconds, and Spark then ends its queries. Airflow's triggerer
+gives a trigger 30 s (``triggerer.on_kill_timeout``)."""
+
+PRODUCER_SECONDS = 60.0
+"""A producer that has begun and writes no record for so long has ended."""
+
+_POLL_SECONDS = 0.5
+
+
+class RemoteJob(Protocol):
+    """What Kafka shows of a job."""
+
+    @property
+    def patience_seconds(self) -> float:
+        """After so long without a sign of life the job has ended."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has shown life that is not a predecessor's."""
+
+    def shows_life(self) -> bool:
+        """Ask Kafka for a sign of life since the last call."""
+
+    def stop(self) -> None:
+        """Ask the job to stop, and wait until it has."""
+
+
+class RemoteAggregator:
+    """The aggregator of a pipeline: while it lives it is a member of its consumer group."""
+
+    patience_seconds = SESSION_SECONDS + 5.0
+    """A driver that was suspended for longer than its session is no member until it has joined again."""
+
+    def __init__(self, pipeline: Pipeline, brokers: Brokers) -> None:
+        self._pipeline = pipeline
+        self._brokers = brokers
+        self._first: set[str] | None = None  # of the first look: of a predecessor, or of the job itself
+        self._first_at = 0.0
+        self.has_begun = False
+
+    @property
+    def _group(self) -> str:
+        return self._pipeline.topology.application_id
+
+    def instances(self) -> list[str]:
+        """Return the instances of the aggregators that are members of the group, each as ``<host>:<pid>:<random>``.
+
+        Raises:
+            BrokersUnavailable: The brokers did not answer.
+        """
+        return sorted(member.instance for member in members(self._brokers, self._group) if member.instance is not None)
+
+    def shows_life(self) -> bool:
+        """Whether an aggregator is a member of the group. A killed one stays a member until its session is over.
+
+        Raises:
+            BrokersUnavailable: The brokers did not answer.
+        """
+        instances = set(self.instances())
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._first_at = instances, now
+        outlives_session = bool(instances) and now - self._first_at > self.patience_seconds
+        self.has_begun |= bool(instances - self._first) or outlives_session
+        return bool(instances)
+
+    def stop(self) -> None:
+        """Fence the aggregator with the request to stop, and wait until no aggregator is a member.
+
+        One that is being started finds the request when it has started. An application without positions has none to
+        hold the request, so its first aggregator is waited for.
+
+        Raises:
+            StreamplanError: An aggregator is a member still after :data:`STOP_SECONDS`.
+            BrokersUnavailable: The brokers did not answer.
+        """
+        deadline = time.monotonic() + STOP_SECONDS
+        is_asked = False
+        while True:
+            is_asked = is_asked or stop_application(self._pipeline, self._brokers) is not None
+            instances = self.instances()
+            if is_asked and not instances:
+                return
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+        raise StreamplanError(
+            f"application {self._group}",
+            expected=f"stopped within {STOP_SECONDS:g} s",
+            observed=f"{', '.join(instances)} in its consumer group" if instances else "no position that could say so",
+            remedy="End its process on its host. It commits nothing after a request to stop."
+            if is_asked
+            else "If its first aggregator is being started on another host, end that process there.",
+        )
+
+
+class RemoteProducer:
+    """The producer of a pipeline's test data. It joins no group, so its records are its sign of life."""
+
+    def __init__(self, pipeline: Pipeline, brokers: Brokers, until: int | None) -> None:
+        """Look at no record yet.
+
+        Args:
+            pipeline: The pipeline.
+            brokers: The brokers.
+            until: The first record number that the producer does not write; None for one without end.
+        """
+        self._pipeline = pipeline
+        self._brokers = brokers
+        self._until = until
+        self._next: int | None = None
+        self.has_begun = False
+
+    @property
+    def patience_seconds(self) -> float:
+        """None when all records are there. A transaction takes seconds, and the smallest rate is a record a second."""
+        is_done = self._until is not None and self._next is not None and self._next >= self._until
+        return 0.0 if is_done else PRODUCER_SECONDS
+
+    def shows_life(self) -> bool:
+        """Whether there are more records than at the last call.
+
+        Raises:
+            Refused: A topic does not exist.
+            BrokersUnavailable: The brokers did not answer.
+        """
+        before, self._next = self._next, next_number(self._pipeline, self._brokers)
+        grows = before is not None and self._next > before
+        self.has_begun |= grows or not self.patience_seconds
+        return grows
+
+    def stop(self) -> None:
+        """Fence the producer. It can commit nothing any more, and ends with its next transaction.
+
+        Raises:
+            BrokersUnavailable: The brokers did not answer.
+        """
+        fence_producer(self._pipeline, self._brokers)
+
+
+def remote_job(name: str, brokers: Brokers, *, until: int | None = None) -> RemoteJob:
+    """Return a job by its name.
+
+    Args:
+        name: ``<pipeline>-aggregator`` or ``<pipeline>-producer``.
+        brokers: The brokers.
+        until: The first record number that a producer does not write; None for one without end.
+
+    Raises:
+        Refused: There is no such pipeline.
+    """
+    pipeline, _, kind = name.rpartition("-")
+    if kind == "producer":
+        return RemoteProducer(pipeline_named(pipeline), brokers, until)
+    return RemoteAggregator(pipeline_named(pipeline), brokers)
