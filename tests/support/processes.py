@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 
 
@@ -14,6 +16,9 @@ def kill(pid: int) -> None:
 
 def listening(pid: int) -> set[str]:
     """The addresses on which a process and its children listen."""
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    connections = [connection for process in family for connection in process.net_connections("tcp")]
-    return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
+    addresses: set[str] = set()
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # a child that has ended meanwhile
+            connections = process.net_connections("tcp")
+            addresses |= {at.laddr.ip for at in connections if at.status == psutil.CONN_LISTEN}
+    return addresses

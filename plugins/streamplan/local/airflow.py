@@ -231,7 +231,8 @@ class LocalAirflow:
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._passwords_file),
             # Airflow's default asks the name server and hangs without a network.
             "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._home / 'airflow.db'}",
+            # Four processes write to one file. SQLite gives up after 5 s by default when another one holds the lock.
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._home / 'airflow.db'}?timeout=60",
             "AIRFLOW__API__HOST": LOOPBACK,
             "AIRFLOW__API__PORT": str(self._ports[API_SERVER]),
             "AIRFLOW__API__BASE_URL": self.url,
