@@ -13,6 +13,9 @@ from streamplan.errors import StreamplanError
 FINISHED_RUN_STATES = frozenset({"success", "failed"})
 POLL_SECONDS = 1.0
 
+_QUESTIONS = 3
+"""A question is asked at most so often."""
+
 
 class AirflowRest:
     """One user's calls to one API server.
@@ -183,15 +186,23 @@ class AirflowRest:
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
 
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        try:
-            return self._http.request(method, path, **arguments)
-        except httpx.HTTPError as error:
-            raise StreamplanError(
-                f"Airflow at {self.url}",
-                expected=f"an answer to {method} {path}",
-                observed=f"{type(error).__name__} {error}".strip(),
-                remedy="`python -m streamplan status` shows whether it runs.",
-            ) from error
+        """Send a request. A question that is not answered in time is asked again: the machine may be busy."""
+        for attempt in range(1, _QUESTIONS + 1):
+            try:
+                return self._http.request(method, path, **arguments)
+            except httpx.HTTPError as error:
+                if method == "GET" and isinstance(error, httpx.TimeoutException) and attempt < _QUESTIONS:
+                    continue
+                raise self._no_answer(method, path, error) from error
+        raise AssertionError("unreachable")
+
+    def _no_answer(self, method: str, path: str, error: httpx.HTTPError) -> StreamplanError:
+        return StreamplanError(
+            f"Airflow at {self.url}",
+            expected=f"an answer to {method} {path}",
+            observed=f"{type(error).__name__} {error}".strip(),
+            remedy="`python -m streamplan status` shows whether it runs.",
+        )
 
     def _json(self, answer: httpx.Response) -> dict[str, Any]:
         if answer.is_error:

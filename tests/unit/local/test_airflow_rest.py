@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import httpx
+import pytest
+from streamplan.errors import StreamplanError
+from streamplan.local.airflow_rest import AirflowRest
+
+
+def server(rest: AirflowRest, *, slow_answers: int) -> list[str]:
+    """Let an API server answer that is too slow for the first requests; return the requests that it gets."""
+    requests: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(f"{request.method} {request.url.path}")
+        if len(requests) <= slow_answers:
+            raise httpx.ReadTimeout("timed out", request=request)
+        return httpx.Response(200, json={"access_token": "token"})
+
+    rest._http = httpx.Client(transport=httpx.MockTransport(answer), base_url=rest.url)
+    return requests
+
+
+def test_a_question_that_is_not_answered_in_time_is_asked_again() -> None:
+    rest = AirflowRest("http://airflow", "user", "password")
+    requests = server(rest, slow_answers=2)
+    assert rest.health() == {"access_token": "token"}
+    assert requests == ["GET /api/v2/monitor/health"] * 3
+
+
+def test_an_order_is_given_once() -> None:
+    """The server may have obeyed, and only its answer is late."""
+    rest = AirflowRest("http://airflow", "user", "password")
+    requests = server(rest, slow_answers=1)
+    with pytest.raises(StreamplanError, match="expected an answer to POST /auth/token, observed ReadTimeout"):
+        rest.trigger("orders_deploy", {})
+    assert requests == ["POST /auth/token"]
