@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from streamplan.checks.framework.cluster import Offsets, Record, RecordBatch, RecordsGone, Result
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
+from streamplan.model.group_member import Member
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import ObservedTopic, resolve_configs
@@ -60,6 +61,8 @@ class FakeCluster:
         """Of partitions that are not on every broker."""
         self.down: set[int] = set()
         """Brokers that are away: they are in sync with nothing and lead nothing."""
+        self.group_members: dict[str, Sequence[Member] | None] = {}
+        """Of groups that have any. None: members that cannot be seen."""
         self.before: Callable[[str], None] = lambda method: None
 
     # -- the port
@@ -71,6 +74,10 @@ class FakeCluster:
     def groups(self) -> Sequence[str]:
         self.before("groups")
         return sorted({group for group, _ in self.committed})
+
+    def members(self, group: str) -> Sequence[Member] | None:
+        self.before("members")
+        return self.group_members.get(group, ())
 
     def topics(self, names: Sequence[str]) -> Mapping[str, ObservedTopic]:
         self.before("topics")

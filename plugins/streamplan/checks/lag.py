@@ -3,6 +3,9 @@
 Positions are those of the consumer group ``<application.id>``. A position may stay before the last offsets of a
 partition when these offsets hold only transaction markers or aborted records. (Kafka Streams' ``StreamTask.findOffset``
 passes them, other libraries do not.) So the check reads the committed records behind a position: they are unprocessed.
+
+The members of the group are those who run. The aggregator of a declared application is a member under a client id that
+it is known by. Any other member could move the positions: nothing keeps a member from committing.
 """
 
 from __future__ import annotations
@@ -14,15 +17,18 @@ from dataclasses import dataclass, replace
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, Observation, existing, limit
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.consistent_cut import Deadline
+from streamplan.checks.framework.consistent_cut import Deadline, some_of
 from streamplan.checks.framework.task_inputs import TaskInput, count_unprocessed, read_inputs, task_moves, watch_inputs
 from streamplan.errors import CouldNotLook
+from streamplan.model.group_member import Member
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
 
 LAG_DEADLINE = Deadline(seconds=90.0, interval=0.25)
 """Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), than a slow micro-batch, and than a restart."""
 
 _HEALTHY = "caught up or moving"
+
+_SEPARATE = "stop them, or give them a group of their own"
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class LagCheck(Check):
     title = "Lag and liveness"
     healthy = (
         "Every stream task has processed all records, or its position moves; no position is missing or out of range, no"
-        " transaction hangs, and an aggregator that says it runs sends heartbeats."
+        " transaction hangs, an aggregator that says it runs sends heartbeats, and its group has no foreign member."
     )
 
     aggregator: AggregatorStatus | None = None
@@ -56,8 +62,11 @@ class LagCheck(Check):
         if suspects:
             count_unprocessed(application.application_id, cluster, suspects)
             seen_at = self.now()
+        members = cluster.members(application.application_id)  # after the wait, so that it says who is there now
+        runs = f"group {application.application_id}: {_described(members)}"
+        rows.append(_member_row(application, runs, members))
         for item in inputs:
-            rows += _rows(application, item, inputs, self.deadline, seen_at)
+            rows += _rows(application, item, inputs, self.deadline, seen_at, runs)
         if not any(item.offsets.high_watermark for item in inputs) and all(row.agrees for row in rows):
             subject = f"the lag of {application.application_id}"
             raise CouldNotLook(subject, expected="at least 1 record", observed="none")
@@ -77,8 +86,30 @@ def _alive(status: AggregatorStatus | None, now: float) -> Iterable[Observation]
     )
 
 
+def _described(members: Sequence[Member] | None) -> str:
+    if members is None:
+        return "its members cannot be seen, for its protocol is streams"
+    if not members:
+        return "no member: nobody runs"
+    return f"{len(members):,} member{'s' if len(members) > 1 else ''}, {some_of([str(member) for member in members])}"
+
+
+def _member_row(application: Application, subject: str, members: Sequence[Member] | None) -> Observation:
+    """Return the row about the members. Those of an application that nobody declared are its own, whoever they are."""
+    if not application.declared:
+        return Observation(subject, "members of the application", "members of the application")
+    expected = "only aggregators of this application"
+    if members is None:
+        return Observation(subject, expected, "a group of Kafka Streams: its members can move the positions", _SEPARATE)
+    foreign = [str(member) for member in members if member.instance is None]
+    if not foreign:
+        return Observation(subject, expected, expected)
+    observed = f"a foreign member: {some_of(foreign)}: it can move the positions"
+    return Observation(subject, expected, observed, _SEPARATE)
+
+
 def _rows(
-    application: Application, item: TaskInput, inputs: Sequence[TaskInput], deadline: Deadline, now: float
+    application: Application, item: TaskInput, inputs: Sequence[TaskInput], deadline: Deadline, now: float, runs: str
 ) -> Iterable[Observation]:
     unprocessed, group = item.unprocessed, application.application_id
     age = now - unprocessed.oldest / 1000 if unprocessed.oldest is not None and unprocessed.oldest >= 0 else None
@@ -105,9 +136,10 @@ def _rows(
     elif not unprocessed.records or task_moves(item, inputs):
         yield Observation(subject, _HEALTHY, _HEALTHY)
     elif item.position is None:
-        yield Observation(subject, f"a committed position of group {group}", f"none {within}")
+        yield Observation(subject, f"a committed position of group {group}", f"none {within}", runs)
     else:
-        yield Observation(subject, _HEALTHY, f"has not moved {within}", f"since {item.name} offset {item.position}")
+        since = f"since {item.name} offset {item.position}; {runs}"
+        yield Observation(subject, _HEALTHY, f"has not moved {within}", since)
     if item.open_transaction:
         yield Observation(
             f"{item.name}: transactions",

@@ -18,9 +18,10 @@ from streamplan.cli.tables import table_of
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.groups import Member, members
+from streamplan.kafka.groups import members
 from streamplan.kafka.task_ownership import committed_generation
 from streamplan.model.generation import Generation
+from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import AggregatorStatus, TaskMigration

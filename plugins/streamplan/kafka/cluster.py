@@ -25,9 +25,10 @@ from streamplan.checks.framework.cluster import Headers, Offsets, RecordBatch, R
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
-from streamplan.kafka.groups import committed_offsets
+from streamplan.kafka.groups import committed_offsets, members
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.topics import broker_ids, observe_topics
+from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
 
 _BATCH_RECORDS = 20_000
@@ -71,6 +72,24 @@ class KafkaCluster:
             with catch_warnings():
                 simplefilter("ignore", DeprecationWarning)
                 return sorted(str(group.id) for group in self._admin.list_groups(timeout=left))
+
+        return self._request(request, "its consumer groups")
+
+    def members(self, group: str) -> Sequence[Member] | None:
+        """Return the members of a group; None where they cannot be seen.
+
+        librdkafka 2.16 describes groups of the protocols ``classic`` and ``consumer``. A group of the protocol
+        ``streams`` (KIP-1071) it takes for one that does not exist, and leaves it out where it lists consumer groups
+        (tried with Kafka 4.3.1).
+        """
+        found = members(self._brokers, group, deadline_seconds=self.deadline_seconds)
+        hidden = not found and group in self.groups() and group not in self._consumer_groups()
+        return None if hidden else found
+
+    def _consumer_groups(self) -> set[str]:
+        def request(left: float) -> set[str]:
+            listed = self._admin.list_consumer_groups(request_timeout=left).result(left + _GRACE_SECONDS)
+            return {str(group.group_id) for group in listed.valid}
 
         return self._request(request, "its consumer groups")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -14,38 +13,13 @@ from streamplan.errors import Refused
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.model.group_member import Member
 from streamplan.model.processor_topology import TaskId
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and partition number."""
 
-OURS = "streamplan:"
-"""How the client id of an aggregator begins that has joined its group."""
-
 _FENCED_AT_ONCE = 16
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of a consumer group, as the brokers describe it.
-
-    Attributes:
-        client_id: What the client calls itself.
-        host: The address that it connects from.
-        member_id: The id that the brokers gave it.
-    """
-
-    client_id: str
-    host: str
-    member_id: str
-
-    @property
-    def instance(self) -> str | None:
-        """The instance of the :class:`~streamplan.model.generation.Generation` of our aggregator; else None."""
-        return self.client_id.removeprefix(OURS) if self.client_id.startswith(OURS) else None
-
-    def __str__(self) -> str:
-        return f"{self.client_id} on {self.host}"
 
 
 def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[Member]:

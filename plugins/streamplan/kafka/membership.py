@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.groups import OURS, Member, members
+from streamplan.kafka.groups import members
+from streamplan.model.group_member import OURS, Member
 
 SESSION_SECONDS = 10.0
 """A member that died without a word is forgotten after so long. Kafka's default of 45 s would keep a successor waiting.

@@ -9,9 +9,10 @@ from streamplan import processes
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.groups import Member, members
+from streamplan.kafka.groups import members
 from streamplan.kafka.membership import SESSION_SECONDS
 from streamplan.kafka.requests import require_reachable
+from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 from streamplan.settings import Settings
 

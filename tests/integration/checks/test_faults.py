@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 from streamplan.checks import CHECKS, compaction, lag, topics, totals
 from streamplan.checks.framework.application import application_of
@@ -459,6 +459,7 @@ MATRIX = {
     "too few replicas of the changelog": outcomes("topics"),
     "a name near the limit": outcomes("names"),
     "an aggregator that claims to run and does not": outcomes("lag"),
+    "a foreign member in the group": outcomes("lag"),
     "compaction defeated by a default of the brokers": outcomes("compaction"),
     "compaction configured, never happening": outcomes("compaction"),
     "(healthy)": outcomes(),
@@ -528,6 +529,23 @@ def test_an_aggregator_that_claims_to_run(application: App) -> None:
     at = datetime.now(UTC) - timedelta(minutes=10)
     status = AggregatorStatus(AggregatorState.RUNNING, pid=4711, host="worker-1", at=at.isoformat())
     expect("an aggregator that claims to run and does not", looks(application, status), r"4711.*worker-1")
+
+
+def test_a_foreign_member(application: App) -> None:
+    configs = {"bootstrap.servers": application.bootstrap_servers, "group.id": application.group}
+    foreign = Consumer({**configs, "client.id": "console", "enable.auto.commit": False, "log_level": 2})
+    foreign.subscribe([application.orders])
+
+    def has_joined() -> bool:
+        foreign.poll(0.1)
+        return bool(foreign.assignment())
+
+    try:
+        eventually(has_joined, "the foreign member has joined")
+        names = rf"group {application.group}: 1 member.*observed a foreign member: console on 127\.0\.0\.1"
+        expect("a foreign member in the group", looks(application), names)
+    finally:
+        foreign.close()
 
 
 def test_compaction_that_a_default_of_the_brokers_defeats(application: App) -> None:

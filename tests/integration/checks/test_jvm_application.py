@@ -299,6 +299,17 @@ def test_what_is_found(start: Callable[..., Running], protocol: str) -> None:
         }
         assert [tasks.changelogs for tasks in found.subtopologies] == [(), (application.changelog,)]
         assert not found.notes
+    members = application.cluster.members(application.id)
+    if protocol == "streams":
+        assert members is None
+        described = "its members cannot be seen, for its protocol is streams"
+    else:
+        (member,) = members or ()
+        described = f"1 member, {member.client_id} on 127.0.0.1"
+        assert member.client_id.startswith(application.id)
+    result = run_check(application.found(), lag.CHECK, application.cluster)
+    assert result.outcome is Outcome.PASSED, told(result)
+    assert result.observations[0].subject == f"group {application.id}: {described}"
 
 
 # -- faults

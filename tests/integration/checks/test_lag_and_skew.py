@@ -89,7 +89,7 @@ def purge(application: TransactionalApplication, topic: str, until: Mapping[int,
 def test_caught_up(application: TransactionalApplication) -> None:
     rows = lag_of(application, patient=True)
     assert not wrong(rows)
-    assert [row.subject for row in rows] == [
+    tasks = [
         f"task {task} ({topic}-{number}): no record to process"
         for task, topic, number in (
             ("0_0", application.orders, 0),
@@ -98,6 +98,7 @@ def test_caught_up(application: TransactionalApplication) -> None:
             ("1_1", application.repartition, 1),
         )
     ]
+    assert [row.subject for row in rows] == [f"group {application.group}: no member: nobody runs", *tasks]
 
 
 def test_stalled_tasks_are_named_each(application: TransactionalApplication) -> None:
@@ -146,7 +147,7 @@ def test_missing_positions(application: TransactionalApplication) -> None:
         f"task 1_0 ({application.repartition}-0)",
     ]
     for row in found:
-        assert row.endswith(f"expected a committed position of group {application.group}, observed none within 1 s")
+        assert f"expected a committed position of group {application.group}, observed none within 1 s" in row
 
 
 def test_a_position_beyond_the_end(application: TransactionalApplication) -> None:
@@ -323,7 +324,9 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
     data = TestData((f"{name}-orders",), lambda n: (f"{name}-orders", b"%d" % (n % 40), b'{"Id": "%d"}' % n), "Id")
     pipeline = Pipeline(name, topology, "", {f"{name}-orders": 2}, data)
     apply_topics(Brokers(bootstrap_servers), pipeline)
-    subject, cluster = application_of(pipeline), KafkaCluster(Brokers(bootstrap_servers))
+    # Its members are the library's, and not our aggregator.
+    subject = replace(application_of(pipeline), declared=False)
+    cluster = KafkaCluster(Brokers(bootstrap_servers))
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
 
     produced = 0
@@ -367,6 +370,7 @@ def test_kafka_streams(bootstrap_servers: str, tmp_path: Path, guarantee: str) -
                 eventually(lambda: counted() == produced, "all orders are counted", interval=0.5)
                 rows = list(lag.CHECK.observe(subject, cluster))
                 assert not wrong(rows)
+                assert rows[0].subject.startswith(f"group {name}: 1 member, {name}-")
             finally:
                 kafka_streams.close(jvm.java.time.Duration.ofSeconds(120))
         produce(10_000)
@@ -418,6 +422,9 @@ def test_the_aggregator_says_how_it_is(aggregator: Aggregator, bootstrap_servers
     await_condition("it runs", lambda: is_in(AggregatorState.RUNNING), aggregator.log)
     await_condition("both sub-topologies wrote", lambda: is_in(AggregatorState.RUNNING, batches=2), aggregator.log)
     assert not look(said())
+    (member,) = cluster.members(subject.application_id) or ()
+    assert member.instance is not None
+    assert f":{said().pid}:" in member.instance  # type: ignore[union-attr]
 
     os.killpg(process.pid, signal.SIGSTOP)
     before = said()

@@ -18,6 +18,7 @@ from streamplan.kafka.cluster import KafkaCluster
 
 from tests.support.brokers import await_topics
 from tests.support.fake_cluster import FakeCluster
+from tests.support.waiting import eventually
 
 _numbers = itertools.count()
 
@@ -176,6 +177,15 @@ def test_positions(world: World) -> None:
     assert world.cluster.positions(f"group-of-{world.topic}", world.topic) == {0: 7}
 
 
+def test_a_group_without_members(world: World) -> None:
+    group = f"group-of-{world.topic}"
+    assert world.cluster.members(group) is not None
+    assert not world.cluster.members(group)
+    world.commit_position(group, 7)
+    assert world.cluster.members(group) is not None
+    assert not world.cluster.members(group)
+
+
 def test_a_missing_topic(world: World) -> None:
     assert world.cluster.topics(["not-there"]) == {}
     with pytest.raises(CouldNotLook, match="not-there does not exist"):
@@ -209,6 +219,22 @@ def test_positions_inside_a_transaction_are_waited_for(real: Real) -> None:
     producer.commit_transaction(120)
     assert real.cluster.positions(group, real.topic) == {0: 5}
     consumer.close()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_are_named(real: Real, protocol: str) -> None:
+    """``streams``, the third protocol, is in ``tests/integration/checks/test_jvm_application.py``."""
+    group, configs = f"{protocol}-group-of-{real.topic}", {"bootstrap.servers": real.bootstrap_servers}
+    consumer = Consumer({**configs, "group.id": group, "client.id": "console", "group.protocol": protocol})
+    consumer.subscribe([real.topic])
+
+    def described() -> list[str]:
+        consumer.poll(0.1)
+        return [str(member) for member in real.cluster.members(group) or ()]
+
+    eventually(lambda: described() == ["console on 127.0.0.1"], f"the member of {group}")
+    consumer.close()
+    eventually(lambda: real.cluster.members(group) == [], f"no member of {group}")
 
 
 def test_records_are_in_the_order_of_their_offsets(real: Real) -> None:

@@ -12,6 +12,7 @@ from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.checks.framework.task_inputs import COUNTED_OFFSETS
 from streamplan.errors import CouldNotLook
+from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Limits
 from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.pipelines import enriched
@@ -87,6 +88,7 @@ def partition(cluster: FakeCluster, topic: str, number: int) -> FakePartition:
 def test_caught_up(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
     rows = look(cluster, clock)
     assert [row.subject for row in rows] == [
+        "group orders-aggregator: no member: nobody runs",
         "task 0_0 (orders-0): no record to process",
         "task 0_1 (orders-1): no record to process",
         f"task 1_0 ({application.repartition}-0): no record to process",
@@ -105,9 +107,97 @@ def test_a_task_that_does_not_move_is_named_with_its_lag(
     task = f"task 1_0 ({application.repartition}-0)"
     assert wrong(cluster, clock) == [
         f"{task}: 3 records to process, the oldest 2 min old: expected caught up or moving,"
-        f" observed has not moved within 90 s (since {application.repartition}-0 offset 10)"
+        f" observed has not moved within 90 s (since {application.repartition}-0 offset 10;"
+        " group orders-aggregator: no member: nobody runs)"
     ]
     assert clock.seconds >= 90
+
+
+# -- the members of the group
+
+OURS = Member("streamplan:worker-1:4711:ab12cd34", "10.0.0.1", "id-1")
+CONSOLE = Member("console-consumer", "10.0.0.7", "id-2")
+
+
+def members_row(rows: list[Observation]) -> Observation:
+    (row,) = [row for row in rows if row.subject.startswith("group orders-aggregator: ")]
+    return row
+
+
+def test_our_aggregator_is_named(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
+    cluster.group_members[application.group] = [OURS]
+    row = members_row(look(cluster, clock))
+    assert (row.subject, row.agrees) == (
+        "group orders-aggregator: 1 member, streamplan:worker-1:4711:ab12cd34 on 10.0.0.1",
+        True,
+    )
+
+
+def test_a_task_that_stands_still_beside_a_member_names_it(
+    cluster: FakeCluster, application: FakeApplication, clock: Clock
+) -> None:
+    cluster.group_members[application.group] = [OURS]
+    application.order(19)
+    (found,) = wrong(cluster, clock)
+    assert found.endswith("; group orders-aggregator: 1 member, streamplan:worker-1:4711:ab12cd34 on 10.0.0.1)")
+
+
+def test_who_is_a_member_is_asked_after_the_wait(
+    cluster: FakeCluster, application: FakeApplication, clock: Clock
+) -> None:
+    cluster.group_members[application.group] = [OURS]
+    application.order(19)
+    clock.at(60, cluster.group_members.clear)
+    (found,) = wrong(cluster, clock)
+    assert found.endswith("; group orders-aggregator: no member: nobody runs)")
+
+
+def test_a_foreign_member_is_red_though_every_task_is_well(
+    cluster: FakeCluster, application: FakeApplication, clock: Clock
+) -> None:
+    cluster.group_members[application.group] = [OURS, CONSOLE]
+    assert wrong(cluster, clock) == [
+        "group orders-aggregator: 2 members, streamplan:worker-1:4711:ab12cd34 on 10.0.0.1, console-consumer on"
+        " 10.0.0.7: expected only aggregators of this application, observed a foreign member: console-consumer on"
+        " 10.0.0.7: it can move the positions (stop them, or give them a group of their own)"
+    ]
+    assert clock.seconds == 0
+
+
+def test_members_of_the_streams_protocol_are_foreign_to_our_aggregator(
+    cluster: FakeCluster, application: FakeApplication, clock: Clock
+) -> None:
+    cluster.group_members[application.group] = None
+    (found,) = wrong(cluster, clock)
+    assert found == (
+        "group orders-aggregator: its members cannot be seen, for its protocol is streams: expected only aggregators of"
+        " this application, observed a group of Kafka Streams: its members can move the positions"
+        " (stop them, or give them a group of their own)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "described"),
+    [
+        ([CONSOLE], "1 member, console-consumer on 10.0.0.7"),
+        ([], "no member: nobody runs"),
+        (None, "its members cannot be seen, for its protocol is streams"),
+        (
+            [Member(f"app-StreamThread-{n}-consumer", "10.0.0.1", f"id-{n}") for n in range(5)],
+            "5 members, app-StreamThread-0-consumer on 10.0.0.1, app-StreamThread-1-consumer on 10.0.0.1,"
+            " app-StreamThread-2-consumer on 10.0.0.1 and 2 more",
+        ),
+    ],
+)
+def test_whoever_is_a_member_of_an_application_that_nobody_declared_is_its_own(
+    cluster: FakeCluster, application: FakeApplication, clock: Clock, members: list[Member] | None, described: str
+) -> None:
+    cluster.group_members[application.group] = members
+    row = members_row(look(cluster, clock, replace(ORDERS, declared=False)))
+    assert (row.subject, row.agrees) == (f"group orders-aggregator: {described}", True)
+
+
+# -- tasks that stand still, and others
 
 
 def test_one_record_is_enough_to_stall(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
@@ -169,7 +259,10 @@ def test_missing_position(cluster: FakeCluster, application: FakeApplication, cl
     task = f"task 1_1 ({application.repartition}-1)"
     (found,) = wrong(cluster, clock)
     assert found.startswith(f"{task}: 9 records to process, ")
-    assert found.endswith("expected a committed position of group orders-aggregator, observed none within 90 s")
+    assert found.endswith(
+        "expected a committed position of group orders-aggregator, observed none within 90 s"
+        " (group orders-aggregator: no member: nobody runs)"
+    )
 
 
 def test_the_first_commit_is_waited_for(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
@@ -283,7 +376,7 @@ def test_a_position_that_is_reset_has_not_moved(
     positions = cluster.committed[application.group, "orders"]
     clock.at(10, lambda: positions.update({0: 0, 1: 0}))
     (found,) = wrong(cluster, clock)
-    assert "offset 0)" in found
+    assert "offset 0;" in found
 
 
 def test_records_without_a_timestamp(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
@@ -441,7 +534,7 @@ def test_healthy_claims(
 
 def test_the_check_takes_the_claim(cluster: FakeCluster, application: FakeApplication) -> None:
     check = lag.LagCheck(replace(status_of(AggregatorState.RUNNING, 0), at="2020-01-01T00:00:00+00:00"))
-    assert [row.agrees for row in check.observe(ORDERS, cluster)] == [False, True, True, True, True]
+    assert [row.agrees for row in check.observe(ORDERS, cluster)] == [False, True, True, True, True, True]
 
 
 def test_nothing_to_look_at(cluster: FakeCluster, clock: Clock) -> None:

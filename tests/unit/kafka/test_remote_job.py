@@ -8,9 +8,9 @@ import pytest
 from streamplan.errors import StreamplanError
 from streamplan.kafka import remote_job as module
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.groups import Member
 from streamplan.kafka.remote_job import PRODUCER_SECONDS, RemoteAggregator, RemoteProducer, remote_job
 from streamplan.model.generation import Generation
+from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 
 BROKERS = Brokers("127.0.0.1:1")

@@ -11,8 +11,8 @@ from rich.console import Console
 from streamplan.cli import tasks
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths
-from streamplan.kafka.groups import Member
 from streamplan.model.generation import Generation
+from streamplan.model.group_member import Member
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlacement
 from streamplan.registry import pipeline_named

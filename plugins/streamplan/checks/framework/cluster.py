@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from streamplan.errors import CouldNotLook
+from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
@@ -94,6 +95,14 @@ class Cluster(Protocol):
 
     def groups(self) -> Sequence[str]:
         """Return the ids of all consumer groups."""
+
+    def members(self, group: str) -> Sequence[Member] | None:
+        """Return the members of a consumer group.
+
+        Returns:
+            No member also for a group that does not exist. None where members cannot be seen: the group has the
+            protocol ``streams`` (KIP-1071), which this client cannot describe.
+        """
 
     def broker_ids(self) -> Collection[int]:
         """Return the ids of the brokers that are up, and of those that hold a replica of any topic, up or not."""
