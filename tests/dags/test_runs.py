@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from streamplan.airflow import triggers
 from streamplan.airflow.check_operators import LOG_COLUMNS, log_lines, skip_when_passed_lately
 from streamplan.airflow.dags import producer_dag
-from streamplan.checks import CHECKS, check_named, copartitioning
+from streamplan.checks import CHECKS, check_named, copartitioning, lag
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
 from streamplan.errors import Refused
@@ -49,6 +49,8 @@ class Answers:
         self.outcomes = outcomes
         self.looks: list[str] = []
         self.rows: tuple[Observation, ...] = ()
+        self.wait = ""
+        """What the check `lag` waits for."""
         self.pages: list[tuple[str, list[CheckResult]]] = []
 
     def write_data_docs(self, reports: Path, page: RunPage, results: list[CheckResult]) -> None:
@@ -59,6 +61,9 @@ class Answers:
         outcomes = self.outcomes.get(check.name.replace("-", "_"), [Outcome.PASSED])
         outcome = outcomes[min(self.looks.count(check.name), len(outcomes) - 1)]
         self.looks.append(check.name)
+        if isinstance(check, lag.LagCheck) and self.wait:
+            check.deadline.report(self.wait)
+            check.deadline.report("")
         return CheckResult(
             application.name, check.name, outcome, f"the reason of {check.name}", "2026-01-01", self.rows
         )
@@ -185,14 +190,19 @@ def test_could_not_look_twice_is_red_and_told_apart(health: DAG, answer: Callabl
 def test_the_log_of_a_failed_check_begins_with_the_reason_and_shows_the_wrong_rows(
     health: DAG, answer: Callable[..., Answers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And while the check waits, the log says for what."""
     answers = answer(lag=[Outcome.FAILED])
+    answers.wait = "waits up to 90 s until positions move"
     topic = "a-topic-with-a-name-that-is-long-and-takes-more-than-a-line-of-the-table-in-the-window-of-airflow"
     answers.rows = (Observation(topic, 1, 1), Observation(f"{topic} [late]", 100, 7, "behind offset 12"))
     lines: list[str] = []
+    waits: list[str] = []
     task = health.get_task("lag")
+    monkeypatch.setattr(task.log, "info", lambda message, *values: waits.append(message % values))
     monkeypatch.setattr(task.log, "error", lambda message, *values: lines.append(message % values))
     run = health.test()
     assert states(run)["lag"] == "failed"
+    assert "lag waits up to 90 s until positions move" in waits
     assert lines[0] == "failed: the reason of lag"
     assert lines[1].split() == ["Subject", "Expected", "Observed"]
     assert lines[3].split()[1:] == ["100", "7"]
