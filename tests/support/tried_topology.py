@@ -57,7 +57,12 @@ class Tried:
     def create_topics(self) -> None:
         apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
 
-    def produce(self, topic: str, records: Sequence[tuple[str | bytes | None, Any, int]]) -> None:
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[tuple[str | bytes | None, Any, int]],
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """Key, value (as JSON unless bytes or None) and seconds after the epoch of the tests."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
         refused: list[Any] = []
@@ -68,6 +73,7 @@ class Tried:
                 coded,
                 key,
                 timestamp=EPOCH + 1000 * second,
+                headers=[*headers],
                 on_delivery=lambda error, message: refused.append(error) if error else None,
             )
         assert producer.flush(120) == 0

@@ -177,7 +177,9 @@ class KStream(_Declared):
         return self._then("KSTREAM-PEEK-", name, Peek(self._columns(metrics, "peek")))
 
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
-        """Pass the records of two streams. Nothing is said about their order.
+        """Pass the records of two streams.
+
+        Within a micro-batch a stream task takes the oldest of the next records of its topics, as in the library.
 
         Args:
             other: A stream of the same topology, with the same fields.
@@ -481,6 +483,8 @@ class KGroupedStream(_Grouped):
         name: str | None = None,
     ) -> KTable:
         """Keep the value of one record of each key: the latest, unless ``max_by`` or ``min_by`` is given.
+
+        The latest is the last one of its topic. Of merged topics it is the one with the newest timestamp.
 
         Args:
             max_by: A Spark SQL expression. The record with the greatest is kept, and of equals the latest.

@@ -75,7 +75,12 @@ class Peek:
 
 @dataclass(frozen=True)
 class NullKeyFilter:
-    """Keeps records without a key out of a repartition topic, as Kafka Streams does. They are dead-lettered."""
+    """Keeps records without a key out of a repartition topic. They are dead-lettered, where Kafka Streams drops them.
+
+    Where it is ``relaxed`` they pass, because a left join follows, which takes them (KIP-962).
+    """
+
+    relaxed: bool = False
 
 
 @dataclass(frozen=True)

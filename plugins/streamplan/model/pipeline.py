@@ -270,22 +270,45 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:
-    """The topics whose records lead, through what the topology writes, back into the same topic."""
+    """The topics whose records lead, through what the topology writes, back into the same topic.
+
+    A repartition topic is never read by those who write it. But its reader and its writer are one sub-topology when
+    they join with one table, and Spark cannot plan a query before the query that writes what it reads.
+    """
+    in_cycle = _topics_in_cycles(topology)
+    for topic in topology.source_topics:
+        if topic in in_cycle:
+            sinks = [sink for group in topology.subtopologies for sink in group.sinks if sink.topic in in_cycle]
+            declared = next((sink.location for sink in sinks if sink.topic == topic), location)
+            yield Diagnostic(
+                declared, f"a cycle: what is read from {topic!r} is written back into it", "Write to another topic"
+            )
+    if in_cycle.isdisjoint(topology.source_topics):
+        for repartition in topology.repartition_topics:
+            if repartition.name in in_cycle:
+                yield Diagnostic(
+                    repartition.location,
+                    f"the repartition topic {repartition.name!r} is written and read by one sub-topology, since the "
+                    "same table is joined before it and behind it",
+                    "Let both joins begin behind a topic: stream.repartition().join(…) beside "
+                    "stream.select_key(…).join(…)",
+                )
+
+
+def _topics_in_cycles(topology: Topology) -> set[str]:
     leads_to = {
         source: {
             topic for group in topology.subtopologies if source in group.source_topics for topic in group.sink_topics
         }
         for source in {topic for group in topology.subtopologies for topic in group.source_topics}
     }
-    for topic in topology.source_topics:
+    found = set()
+    for topic in leads_to:
         reached: set[str] = set()
         pending = set(leads_to[topic])
         while pending:
             reached |= pending
             pending = {further for written in pending for further in leads_to.get(written, ())} - reached
         if topic in reached:
-            sinks = [sink for group in topology.subtopologies for sink in group.sinks if sink.topic in reached]
-            declared = next((sink.location for sink in sinks if sink.topic == topic), location)
-            yield Diagnostic(
-                declared, f"a cycle: what is read from {topic!r} is written back into it", "Write to another topic"
-            )
+            found.add(topic)
+    return found

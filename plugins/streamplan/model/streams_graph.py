@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault
-from streamplan.model.operations import Join, NullKeyFilter, Operation
+from streamplan.model.operations import Aggregate, Count, Join, NullKeyFilter, Operation, Reduce
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
 from streamplan.serdes.serde import Serde
 
@@ -283,6 +283,12 @@ class StreamsGraph:
             for child in graph_node.children:
                 heapq.heappush(queue, (child.priority, child))
         groups = [frozenset(merged.get(name, name) for name in group) for group in self.copartition_groups]
+        relaxed = _before_left_joins(nodes, predecessors)
+        operations = {name: NullKeyFilter(relaxed=True) for name in relaxed}
+        nodes = [
+            replace(node, operation=operations.get(node.name, node.operation)) if isinstance(node, Processor) else node
+            for node in nodes
+        ]
         return ProcessorTopology(tuple(nodes), predecessors, tuple(repartition_topics), tuple(groups))
 
     def faults_of_order(self) -> Iterator[Diagnostic]:
@@ -317,6 +323,39 @@ class StreamsGraph:
             if node.source is not None and first.setdefault(node.source.topic, node.name) != node.name:
                 merged[node.name] = first[node.source.topic]
         return merged
+
+
+def _before_left_joins(nodes: Sequence[Node], predecessors: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """The names of the null-key filters whose records reach a left join before an aggregation or an inner join.
+
+    Source: ``NodesWithRelaxedNullKeyJoinDownstream``. There it does not matter what comes before the left join, since
+    aggregations and inner joins drop null keys. Here such a record is dead-lettered before them.
+    """
+    by_name = {node.name: node for node in nodes}
+    writers: dict[str, list[str]] = {}
+    for node in nodes:
+        if isinstance(node, Sink) and node.internal:
+            writers.setdefault(node.topic, []).append(node.name)
+    waiting = [node.name for node in nodes if isinstance(node, Processor) and _is_left_join(node.operation)]
+    found, seen = set[str](), set[str]()
+    while waiting:
+        name = waiting.pop()
+        node = by_name[name]
+        if name in seen or (isinstance(node, Processor) and _drops_null_keys(node.operation)):
+            continue
+        seen.add(name)
+        if isinstance(node, Processor) and isinstance(node.operation, NullKeyFilter):
+            found.add(name)
+        waiting += writers.get(node.topic, []) if isinstance(node, Source) else predecessors[name]
+    return found
+
+
+def _is_left_join(operation: Operation) -> bool:
+    return isinstance(operation, Join) and operation.left
+
+
+def _drops_null_keys(operation: Operation) -> bool:
+    return isinstance(operation, Count | Aggregate | Reduce | Join) and not _is_left_join(operation)
 
 
 def _parents(node: GraphNode, merged: dict[str, str]) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def key_of(serde: Serde, field: str, data: bytes | None) -> bytes:
 
 def label_of(serde: Serde, field: str | None, key: str) -> str:
     """The label of the allowed value of ``field`` whose text is ``key``; empty without one."""
-    labels = {str(value): label for value, label in serde.allowed.get(field or "", {}).items()}
+    labels = {key_text(value): label for value, label in serde.allowed.get(field or "", {}).items()}
     return labels.get(key, "")
 
 

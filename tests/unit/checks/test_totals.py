@@ -93,6 +93,15 @@ def test_changelog_looked_at_later_than_the_source(cluster: FakeCluster, applica
     assert waiting == {b"1": -2}
 
 
+def test_null_keys_and_null_values_are_not_counted(cluster: FakeCluster, application: FakeApplication) -> None:
+    """``KStreamAggregate`` passes over them."""
+    records = [(b"1", b"{}"), (b"1", None), (None, b"{}")]
+    for key, value in records:
+        cluster.produce(application.repartition, key, value, partition=1)
+    end = cluster.existing[application.repartition].partitions[1].end
+    assert count_between(cluster, application.repartition, {1: end - len(records)}, {1: end}) == {b"1": 1}
+
+
 def test_consumed_repartition_records_may_be_purged(cluster: FakeCluster, application: FakeApplication) -> None:
     for number in (0, 1):
         end = cluster.existing[application.repartition].partitions[number].end

@@ -11,7 +11,9 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
+from streamplan.model.operations import NullKeyFilter
 from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.processor_topology import Processor
 from streamplan.model.topology import Topology
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
@@ -524,3 +526,47 @@ def test_a_topic_that_is_only_read_further_on_is_not_a_cycle(topology: Topology)
     topology.stream("a", value=ORDER).to("b")
     topology.stream("b", value=ORDER).to("c")
     assert pipeline(topology).topology.sink_topics == ("b", "c")
+
+
+def test_a_table_that_is_joined_before_and_behind_a_repartition_topic_is_refused(topology: Topology) -> None:
+    """The library runs both in one sub-topology. A streaming query cannot be planned before itself."""
+    orders, users = topology.stream("a", value=ORDER), topology.table("users", value=Json("name string"))
+    orders.join(users, {"name": "table.name"}).to("b")
+    at = line() + 1
+    orders.select_key("UserId").join(users, {"name": "table.name"}).to("c")
+    with pytest.raises(Refused) as refused:
+        pipeline(topology)
+    assert f"{__file__}:{at}: the repartition topic 'KSTREAM-KEY-SELECT-0000000006-repartition' is written and" in str(
+        refused.value
+    )
+
+
+def test_a_table_that_is_joined_twice_behind_repartition_topics(topology: Topology) -> None:
+    orders, users = topology.stream("a", value=ORDER), topology.table("users", value=Json("name string"))
+    orders.repartition().join(users, {"name": "table.name"}).to("b")
+    orders.select_key("UserId").join(users, {"name": "table.name"}).to("c")
+    assert len(pipeline(topology).topology.subtopologies) == 2
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_records_without_a_key_pass_a_repartition_topic_only_to_a_left_join(topology: Topology, left: bool) -> None:
+    """``NodesWithRelaxedNullKeyJoinDownstream``; an aggregation or an inner join in between drops them."""
+    orders, users = topology.stream("a", value=ORDER), topology.table("users", value=Json("name string"))
+    rekeyed = orders.select_key("UserId").repartition(name="first").repartition(name="second")
+    (rekeyed.left_join if left else rekeyed.join)(users, {"name": "table.name"}).to("b")
+    counted = orders.group_by("UserId", name="counted").count().to_stream().repartition(name="counts")
+    counted.left_join(users, {"name": "table.name"}).to("c")
+    inner = orders.select_key("UserId").repartition(name="inner").join(users, {"name": "table.name"})
+    inner.left_join(users, {"name": "table.name"}).to("d")
+    filters = {
+        node.name: node.operation.relaxed
+        for node in topology.processors.nodes
+        if isinstance(node, Processor) and isinstance(node.operation, NullKeyFilter)
+    }
+    assert filters == {
+        "first-repartition-filter": left,
+        "second-repartition-filter": left,
+        "counted-repartition-filter": False,
+        "counts-repartition-filter": True,
+        "inner-repartition-filter": False,
+    }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from streamplan.serdes.json import Json
-from streamplan.serdes.serde import Undecodable, key_of
+from streamplan.serdes.serde import Undecodable, key_of, label_of
 
 ORDER = Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})
 
@@ -87,3 +87,8 @@ def test_a_column_is_written_as_its_values_are() -> None:
 def test_a_number_that_json_does_not_have_is_not_written() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         Json("x double").encode({"x": float("nan")})
+
+
+def test_an_allowed_value_has_its_label_by_the_text_of_its_key() -> None:
+    paid = Json("paid boolean", allowed={"paid": {True: "paid", False: "open"}})
+    assert [label_of(paid, "paid", key) for key in ("true", "false", "True")] == ["paid", "open", ""]

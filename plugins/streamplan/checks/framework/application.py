@@ -77,8 +77,8 @@ class Aggregation:
         label = label_of(self.serde, self.field, text) if self.serde else ""
         return f"{self.store}[{text}] {label}".rstrip()
 
-    def key_of(self, record: Record) -> bytes:
-        """Return the key by which a record of the source is counted.
+    def key_of(self, record: Record) -> bytes | None:
+        """Return the key by which a record of the source is counted; None for one that is passed over.
 
         Raises:
             Undecodable: The record cannot be counted.
@@ -87,11 +87,11 @@ class Aggregation:
             raise Undecodable(fault)
         if self.serde is not None and self.field is not None:
             return key_of(self.serde, self.field, record.value)
-        if self.serde is not None:
+        if self.serde is not None and record.value is not None:
             self.serde.decode(record.value)
         if record.key is None:
             raise Undecodable("the key is null")
-        return record.key
+        return None if record.value is None else record.key
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,14 @@ def count_records(aggregation: Aggregation, batch: RecordBatch) -> Counts:
         counted_keys = Counter(column.counts())
         counted_keys.subtract(key for row in faulty if (key := column.keys[row].as_py()) is not None)
         return Counts({key: count for key, count in counted_keys.items() if count}, sorted(faulty | {*column.rejected}))
-    rejected = faulty | (set(serde.decode_column(batch.values).rejected) if serde is not None else set())
-    keys = batch.keys
+    keys, values, passed_over = batch.keys, batch.values, set[int]()
+    rejected = set(serde.decode_column(values).rejected) if serde is not None else set()
+    if None in values:  # a count passes over a null value: KStreamAggregate
+        passed_over = {row for row, value in enumerate(values) if value is None}
+    rejected = faulty | (rejected - passed_over)
     rejected |= {row for row, key in enumerate(keys) if key is None} if None in keys else set()
-    counted = keys if not rejected else [key for row, key in enumerate(keys) if row not in rejected]
+    left_out = rejected | passed_over
+    counted = keys if not left_out else [key for row, key in enumerate(keys) if row not in left_out]
     return Counts(Counter(key for key in counted if key is not None), sorted(rejected))
 
 
@@ -95,8 +99,8 @@ def count_between(cluster: Cluster, topic: str, first: Positions, last: Position
     borders = {number: (first.get(number, 0), last.get(number, 0)) for number in first.keys() | last.keys()}
     for batch in cluster.read(topic, {number: (min(border), max(border)) for number, border in borders.items()}):
         sign = 1 if borders[batch.partition][0] < borders[batch.partition][1] else -1
-        for key in batch.keys:
-            if key is not None:  # a count ignores records without a key
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is not None and value is not None:  # a count passes over the others
                 counts[key] += sign
     return dict(counts)
 
@@ -146,6 +150,8 @@ def _count_keys(batches: Iterator[RecordBatch]) -> tuple[Counter[bytes], set[Sou
         keys = batch.keys
         if None in keys:
             without_key |= {(batch.partition, batch.offsets[row]) for row, key in enumerate(keys) if key is None}
+        if None in (values := batch.values):  # a count passes over a null value
+            keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
         by_key.update(key for key in keys if key is not None)
     return by_key, without_key
 

@@ -83,17 +83,18 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
     operation = node.operation
     data = batch.where(F.col("node") == number) if "node" in batch.columns else batch
     fields: list[Column]
+    encoding: str | None
     match operation:
         case Count():
             fields = [F.col(f"s{number}_count").alias("count")]
-            value = F.unhex(F.lpad(F.hex(f"s{number}_count"), 16, "0"))
+            value, encoding = F.unhex(F.lpad(F.hex(f"s{number}_count"), 16, "0")), "count"
         case Aggregate(columns=columns):
             fields = [F.col(f"s{number}_{column.name}").alias(column.name) for column in columns]
-            value = F.to_json(F.struct(*fields)).cast("binary")
+            value, encoding = F.to_json(F.struct(*fields)).cast("binary"), "json"
         case Reduce():
             kept = f"s{number}_kept"
             fields = [F.col(f"{kept}.fields.`{name}`").alias(name) for name in inputs.fields]
-            value = F.col(f"{kept}.value")
+            value, encoding = F.col(f"{kept}.value"), inputs.format if inputs.value_is_raw else "json"
         case _:
             raise Refused(f"{node.name} is no aggregation")
     record = [
@@ -107,6 +108,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         value.alias("value"),
         F.lit(None).cast("string").alias("reason"),
         F.array().cast("array<int>").alias("order"),
+        F.lit(None).cast("bigint").alias("partition_time"),
     ]
     if _window(node):
         record.append(F.col("window"))
@@ -116,6 +118,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         no_rejects=True,
         key_not_null=True,
         serde=inputs.serde if isinstance(operation, Reduce) else None,
+        format=encoding,
     )
 
 

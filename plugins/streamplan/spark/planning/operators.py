@@ -24,6 +24,7 @@ from streamplan.model.operations import (
     MapValues,
     Merge,
     NullKeyFilter,
+    Operation,
     Peek,
     Reduce,
     TableSource,
@@ -35,6 +36,7 @@ from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.records import RecordFrame, read_external, read_internal, read_internal_keys
+from streamplan.spark.sources import HEADERS
 
 _HINT = "Write Spark SQL over the fields there are"
 
@@ -119,10 +121,16 @@ class OperatorPlanner:
 
     def take_output_rows(self) -> OutputRows:
         """Return what was planned since the last call, with the rejected records that no node has consumed."""
-        for name, frame in self._frames.items():
-            if frame is not None and name not in self._consumed and not frame.no_rejects:
-                self._consumed.add(name)
+        for node in self.subtopology.nodes:
+            frame = self._frames.get(node.name)
+            if frame is None or node.name in self._consumed or isinstance(node, Sink):
+                continue
+            self._consumed.add(node.name)
+            if not frame.no_rejects:
                 self.write(dead_letter_rows(frame.rejected()))
+            elif not (isinstance(node, Processor) and node.writes_store):
+                # Nothing is written, but Spark must still read the records: a peek before may count them.
+                self.write(dead_letter_rows(frame.data.where(F.col("record.partition") < 0)))
         output = OutputRows(tuple(self._rows), tuple(self._observations), dict(self._schemas))
         self._rows.clear()
         return output
@@ -146,13 +154,14 @@ class OperatorPlanner:
                 return frame.union(*predecessors[1:])
             case Peek(metrics=metrics):
                 return self._observe(node.name, frame, metrics)
-            case NullKeyFilter():
-                if frame.key_not_null:
+            case NullKeyFilter(relaxed=relaxed):
+                if frame.key_not_null or relaxed:
                     return frame
-                return frame.rejecting(F.col("record.key").isNull(), self._null_key_reason(node))
+                return self._rejecting_null_keys(node, frame)
             case TableSource(store=store):
                 if store is not None:
-                    self.write_changelog(node, frame.accepted())
+                    no_headers = F.col("record").withField("headers", F.lit(None).cast(HEADERS))
+                    self.write_changelog(node, frame.accepted().with_record(no_headers))
                 return frame
             case Join(store=store, value=value, left=left):
                 frame = frame.with_value()
@@ -173,7 +182,10 @@ class OperatorPlanner:
         return store_result(node, stored)
 
     def _grouped_records(self, node: Processor, frame: RecordFrame) -> RecordFrame:
-        """The records that can be aggregated. The others end here, once for all aggregates of a grouping."""
+        """The records that can be aggregated. The others end here, once for all aggregates of a grouping.
+
+        A windowed aggregation also takes null values, as ``KStreamWindowAggregate`` does and ``KStreamAggregate`` not.
+        """
         if isinstance(node.operation, Aggregate):  # so that Spark's error quotes the expression as it was declared
             columns = node.operation.columns
             frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
@@ -186,11 +198,14 @@ class OperatorPlanner:
         self._grouped.add(predecessor)
         if not frame.no_rejects:
             self.write(dead_letter_rows(frame.rejected()))
-        return frame.accepted().with_value()
+        windowed = isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
+        return frame.accepted() if windowed else frame.accepted().with_value()
 
     def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
         if sink.internal:
             self._schemas[sink.topic] = frame.schema
+            if frame.serde is None:  # a count is 8 bytes, which that serde does not read
+                frame = replace(frame, value_is_raw=False)
         size = F.coalesce(F.octet_length("record.key"), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
         if not frame.key_not_null or not frame.value_is_raw:  # else it came through such a topic before
             frame = frame.rejecting(size > MAX_BYTES, too_large(MAX_BYTES))
@@ -211,14 +226,18 @@ class OperatorPlanner:
         self._observations.append((name, observation))
         return replace(frame, data=frame.data.observe(observation, *columns))
 
-    def _null_key_reason(self, node: Node) -> str:
-        """Why there is no key, in the words of the field that it was to be made of."""
+    def _rejecting_null_keys(self, node: Node, frame: RecordFrame) -> RecordFrame:
+        """Reject the records without a key, in the words of the field that it was to be made of."""
+        key_is_null, reason = F.col("record.key").isNull(), "the key is null"
         nodes = {node.name: node for node in self.subtopology.nodes}
         while predecessors := self.subtopology.predecessors[node.name]:
             node = nodes[predecessors[0]]
             if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map):
-                return f"{node.operation.key} is missing" if node.operation.key.isidentifier() else "the key is null"
-        return "the key is null"
+                frame = frame.rejecting(key_is_null & F.col("record.value").isNull(), "the value is null")
+                if node.operation.key.isidentifier():
+                    reason = f"{node.operation.key} is missing"
+                break
+        return frame.rejecting(key_is_null, reason)
 
 
 def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, Serde], raw: DataFrame) -> RecordFrame:
@@ -231,12 +250,22 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
         raw: Its records in the columns :data:`streamplan.spark.sources.RAW`.
     """
     successors = [node for node in subtopology.processors if source.name in subtopology.predecessors[node.name]]
+    several = len(subtopology.sources) > 1
     if source.value is not None:
         is_table = any(isinstance(node.operation, TableSource) for node in successors)
-        return read_external(raw, source.value, table=is_table)
+        return read_external(raw, source.value, table=is_table, partition_time=several)
     if all(isinstance(node.operation, Count) for node in successors):
         return read_internal_keys(raw)
-    return read_internal(raw, schemas[source.topic])
+    takes_null_keys = any(map(_takes_null_keys, subtopology.operations))
+    return read_internal(raw, schemas[source.topic], key_not_null=not takes_null_keys, partition_time=several)
+
+
+def _takes_null_keys(operation: Operation) -> bool:
+    match operation:
+        case Join(left=True) | NullKeyFilter(relaxed=True):
+            return True
+        case _:
+            return False
 
 
 def _big_endian(number: Column) -> Column:

@@ -16,16 +16,17 @@ DEAD_LETTER = -1
 """Stands for the dead-letter topic where the number of an output is expected."""
 
 OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
-    offset bigint, `order` array<int>, reason string"""
+    offset bigint, `order` array<int>, reason string, partition_time bigint"""
 """The columns of the rows that are written, as Spark's DDL.
 
 ``partition`` of the stream task; ``output`` the number of the topic that the row goes to; ``timestamp`` in ms;
-``topic``, ``offset`` and ``order`` where the record came from; ``reason`` of a dead letter.
+``topic``, ``offset`` and ``order`` where the record came from; ``reason`` of a dead letter; ``partition_time`` orders
+the records of several topics.
 """
 
 OUTPUT_COLUMNS = (
     *("partition", "output", "key", "value", "timestamp", "headers"),
-    *("topic", "offset", "order", "reason"),
+    *("topic", "offset", "order", "reason", "partition_time"),
 )
 
 

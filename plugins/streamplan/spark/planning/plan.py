@@ -279,7 +279,7 @@ def _by_task(rows: Sequence[DataFrame], partitions: int) -> DataFrame:
     )
     marked = together.withColumn("last", F.lit(False)).unionByName(last_rows)
     placed = marked.repartitionById(partitions, F.col("partition"))
-    return placed.sortWithinPartitions("last", "topic", "offset", "order")
+    return placed.sortWithinPartitions("last", "partition_time", "topic", "offset", "order")
 
 
 def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | None:
@@ -288,7 +288,7 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
     Such records need no second way through Python, and no shuffle.
     """
     match subtopology.sources, subtopology.operations, subtopology.sinks:
-        case ((Source(topic=topic, value=serde),), (KeySelect(key=key), NullKeyFilter()), (_,)):
+        case ((Source(topic=topic, value=serde),), (KeySelect(key=key), NullKeyFilter(relaxed=False)), (_,)):
             if serde is not None and is_key_field(serde, key):
                 return RekeyedRecords(pipeline.topology.decorate(topic), serde, key)
     return None

@@ -10,12 +10,16 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``reason``     why the record is rejected. A rejected record passes all operations unchanged and ends in the dead-letter
                topic
 ``order``      the place of a record among those that flat_map made of one
+``partition_time``  where several topics are read, the newest timestamp (ms) in the micro-batch of its partition so far;
+               by it their records are put in order
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from typing import cast
 
 import pyarrow as pa
@@ -38,6 +42,7 @@ from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.internal import repartition_serde, value_expression
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
+from streamplan.spark.planning.partition_times import PartitionTimes
 from streamplan.spark.sources import RAW
 from streamplan.spark.timestamps import timestamp_faults
 
@@ -58,6 +63,7 @@ class RecordFrame:
     ``no_rejects``    no record is rejected
     ``key_not_null``  no record is without a key
     ``serde``         reads the value where it is raw; None for the value of a state store
+    ``format``        names the encoding of the value where it is raw
     """
 
     data: DataFrame
@@ -65,6 +71,7 @@ class RecordFrame:
     no_rejects: bool = False
     key_not_null: bool = False
     serde: Serde | None = None
+    format: str | None = None
 
     @property
     def fields(self) -> list[str]:
@@ -73,10 +80,21 @@ class RecordFrame:
 
     @property
     def value(self) -> Column:
-        """The value in bytes."""
+        """The value in bytes, null for a record without a value."""
         if self.value_is_raw:
             return F.col("record.value")
-        return F.expr(value_expression(self.fields))
+        return F.when(~self._has_no_value, F.expr(value_expression(self.fields)))
+
+    @property
+    def _has_no_value(self) -> Column:
+        """Whether a record has a null value.
+
+        A new value that was made of a null value is null as long as all its fields are.
+        """
+        is_null = F.col("record.value").isNull()
+        if self.value_is_raw:
+            return is_null
+        return reduce(and_, (F.col(f"`{name}`").isNull() for name in self.fields), is_null)
 
     @property
     def schema(self) -> Serde:
@@ -116,10 +134,11 @@ class RecordFrame:
         )
 
     def with_value(self) -> RecordFrame:
-        """Leave out the deletions of a table: the aggregations and joins of Kafka Streams pass over them."""
-        if not self.value_is_raw:
-            return self
-        has_value = F.col("record.value").isNotNull()
+        """Leave out the records with a null value, as Kafka Streams does.
+
+        Sources: ``KStreamAggregate``, ``KStreamReduce`` and ``KStreamKTableJoinProcessor``.
+        """
+        has_value = ~self._has_no_value
         passes = has_value if self.no_rejects else F.col("record.reason").isNotNull() | has_value
         return replace(self, data=self.data.where(passes))
 
@@ -167,13 +186,14 @@ class RecordFrame:
 
     def union(self, other: RecordFrame) -> RecordFrame:
         """Both frames' records; what is known of all of them must be known of both."""
-        value_is_raw = self.value_is_raw and other.value_is_raw and _format(self.serde) == _format(other.serde)
+        value_is_raw = self.value_is_raw and other.value_is_raw and self.format == other.format
         return RecordFrame(
             self.data.unionByName(other.data),
             value_is_raw=value_is_raw,
             no_rejects=self.no_rejects and other.no_rejects,
             key_not_null=self.key_not_null and other.key_not_null,
             serde=self.serde if value_is_raw else None,
+            format=self.format if value_is_raw else None,
         )
 
     def _rekeyed(self, key: str) -> Column:
@@ -185,24 +205,31 @@ class RecordFrame:
         return column if self.no_rejects else F.when(F.col("record.reason").isNull(), column)
 
 
-def _format(serde: Serde | None) -> str | None:
-    return None if serde is None else serde.format
-
-
-def read_external(raw: DataFrame, serde: Serde, *, table: bool = False) -> RecordFrame:
+def read_external(raw: DataFrame, serde: Serde, *, table: bool = False, partition_time: bool = False) -> RecordFrame:
     """Read the records of a topic that others write. Those with a timestamp that has a fault are rejected.
 
     Args:
         raw: Rows of the columns :data:`streamplan.spark.sources.RAW`.
         serde: Reads the values.
-        table: Whether a null value is a deletion, and no fault.
+        table: Whether the topic is a table, whose records need a key.
+        partition_time: Whether ``record.partition_time`` is told; else it is null.
     """
-    return _read(raw, serde, _reader(serde, table=table))
+    return _read(raw, serde, _reader(serde, table=table, partition_time=partition_time))
 
 
-def read_internal(raw: DataFrame, serde: Serde) -> RecordFrame:
-    """Read the records of a repartition topic, which we wrote: none is rejected, and each has a key."""
-    return replace(read_stored(raw, serde), no_rejects=True, key_not_null=True)
+def read_internal(
+    raw: DataFrame, serde: Serde, *, key_not_null: bool = True, partition_time: bool = False
+) -> RecordFrame:
+    """Read the records of a repartition topic, which we wrote: none is rejected.
+
+    Args:
+        raw: As for :func:`read_external`.
+        serde: As for :func:`read_external`.
+        key_not_null: Whether each has a key.
+        partition_time: As for :func:`read_external`.
+    """
+    frame = _read(raw, serde, _reader(serde, any_timestamp=True, partition_time=partition_time))
+    return replace(frame, no_rejects=True, key_not_null=key_not_null)
 
 
 def read_stored(raw: DataFrame, serde: Serde) -> RecordFrame:
@@ -212,18 +239,18 @@ def read_stored(raw: DataFrame, serde: Serde) -> RecordFrame:
 
 def read_internal_keys(raw: DataFrame) -> RecordFrame:
     """Read the records of a repartition topic without their values."""
-    records = raw.select(_record(F.lit(None).cast("string")).alias("record"))
+    records = raw.select(_record(F.lit(None).cast("string"), F.lit(None).cast("bigint")).alias("record"))
     return RecordFrame(records, value_is_raw=True, no_rejects=True, key_not_null=True)
 
 
 def _read(raw: DataFrame, serde: Serde, reader: ArrowFunction) -> RecordFrame:
     fields = ", ".join(f"`{name}`: {data_type}" for name, data_type in serde.fields.items())
-    rows = map_in_arrow(raw, reader, f"{RAW}, fields struct<{fields}>, reason string")
-    records = rows.select("fields.*", _record(F.col("reason")).alias("record"))
-    return RecordFrame(records, value_is_raw=True, serde=serde)
+    rows = map_in_arrow(raw, reader, f"{RAW}, fields struct<{fields}>, reason string, partition_time bigint")
+    records = rows.select("fields.*", _record(F.col("reason"), F.col("partition_time")).alias("record"))
+    return RecordFrame(records, value_is_raw=True, serde=serde, format=serde.format)
 
 
-def _record(reason: Column) -> Column:
+def _record(reason: Column, partition_time: Column) -> Column:
     return F.struct(
         "topic",
         "partition",
@@ -235,24 +262,28 @@ def _record(reason: Column) -> Column:
         "value",
         reason.alias("reason"),
         F.array().cast("array<int>").alias("order"),
+        partition_time.alias("partition_time"),
     )
 
 
-def _reader(serde: Serde, *, table: bool = False, any_timestamp: bool = False) -> ArrowFunction:
+def _reader(
+    serde: Serde, *, table: bool = False, any_timestamp: bool = False, partition_time: bool = False
+) -> ArrowFunction:
     fields_type = struct_type(serde.fields)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        times = PartitionTimes()
         for batch in batches:
             values = batch["value"]
             decoded = serde.decode_column(values)
-            reasons = decoded.reasons()
-            if table:  # a null value deletes its key
-                reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), reasons)
+            reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), decoded.reasons())
+            if table:
                 reasons = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), reasons)
             if not any_timestamp:
                 batch, reasons = _without_faulty_timestamps(batch, reasons)
-            columns = [*batch.columns, decoded.fields.cast(fields_type), reasons]
-            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason"])
+            time = times.of(batch, reasons) if partition_time else pa.nulls(batch.num_rows, pa.int64())
+            columns = [*batch.columns, decoded.fields.cast(fields_type), reasons, time]
+            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason", "partition_time"])
 
     return read
 

@@ -1,8 +1,11 @@
 """Joins of streams with tables: Spark's ``transformWithState``, with one state variable for each table.
 
-As in Kafka Streams, a record meets the table as it was at the record's own time. There, a stream task holds back the
-topic that is ahead. Here, a micro-batch has all that there is of a table, and a part of a stream. So a row that came
-for later records waits in the state, beside the row before it, until the stream has reached its time.
+A record meets the table as it was at the record's own time. A micro-batch has all that there is of a table, and a part
+of a stream. So a row that came for later records waits in the state, beside the row before it, until the stream has
+reached its time.
+
+A task of Kafka Streams takes the oldest of the records that it has fetched, which is the same, and does not wait when
+it has read all of a topic, which is not (``PartitionGroup.readyToProcess``). docs/language.md says why.
 """
 
 from __future__ import annotations

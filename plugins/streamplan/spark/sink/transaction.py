@@ -70,7 +70,7 @@ class TaskTransaction:
             spec.application_id,
             spec.task(partition),
             transaction_timeout_ms=spec.transaction_timeout_ms,
-            topic=spec.outputs[0].topic,
+            topic=spec.outputs[0].topic if spec.outputs else spec.dead_letter_topic,
             partitioner=LIBRDKAFKA_PARTITIONER,
             compression_type="lz4",
             linger_ms=5,

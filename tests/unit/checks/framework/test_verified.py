@@ -400,7 +400,8 @@ def count_each(aggregation: Aggregation, batch: RecordBatch) -> Counts:
     rejected = []
     for row, record in enumerate(records_of(batch)):
         try:
-            counts[aggregation.key_of(record)] += 1
+            if (key := aggregation.key_of(record)) is not None:
+                counts[key] += 1
         except Undecodable:
             rejected.append(row)
     return Counts(counts, rejected)
