@@ -15,6 +15,7 @@ import psutil
 from tests.chaos.jobs import AGGREGATOR_JOB, kill
 from tests.chaos.system import System
 from tests.chaos.waiting import wait_for
+from tests.support.checkpoints import checkpoints_of
 
 VICTIM_SECONDS = 600.0
 _BLOCK = bytes(64 * 1024)
@@ -79,9 +80,15 @@ def delete_checkpoint(system: System, random: Random) -> str:
 
 def damage_checkpoint(system: System, random: Random) -> str:
     """The newest plan of a query is cut in half, or a file of its state is gone."""
-    query = Path(system.settings.checkpoints) / "orders-aggregator" / str(random.randrange(2))
-    wait_for("a checkpoint", lambda: "" if list(query.glob("offsets/[0-9]*")) else "none", VICTIM_SECONDS)
+    subtopology = random.randrange(2)
+
+    def planned() -> list[Path]:
+        found = checkpoints_of(Path(system.settings.checkpoints), "orders-aggregator", subtopology)
+        return [path for path in found[-1:] if list(path.glob("offsets/[0-9]*"))]
+
+    wait_for("a checkpoint", lambda: "" if planned() else "none", VICTIM_SECONDS)
     kill(system.jobs.family(AGGREGATOR_JOB))
+    (query,) = planned()
     states = [file for file in query.glob("state/**/*") if file.is_file()]
     if states and random.random() < 0.5:
         victim = max(states, key=lambda file: file.stat().st_mtime)

@@ -23,6 +23,7 @@ from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 
+from tests.support.checkpoints import checkpoint_of, forget_last_commit
 from tests.support.records import read_committed
 
 _numbers = itertools.count()
@@ -43,6 +44,11 @@ class Tried:
         self.topology = Topology(self.name)
         self.lines: list[str] = []
         self._pipeline: Pipeline | None = None
+
+    def declare_anew(self) -> Topology:
+        """Return an empty topology that takes the place of the one before, with the same application id."""
+        self.topology, self._pipeline = Topology(self.name), None
+        return self.topology
 
     def named(self, topic: str) -> str:
         return f"{self.name}-{topic}"
@@ -93,10 +99,7 @@ class Tried:
 
     def run_last_again(self, subtopology: int) -> None:
         """As after a crash between the sink's transaction and Spark's own commit."""
-        commits = self.checkpoints / self.name / str(subtopology) / "commits"
-        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-        (commits / str(newest)).unlink()
-        (commits / f".{newest}.crc").unlink(missing_ok=True)
+        forget_last_commit(checkpoint_of(self.checkpoints, self.name, subtopology))
 
     def read(self, topic: str) -> list[Message]:
         return read_committed(self.bootstrap_servers, topic)

@@ -31,7 +31,7 @@ from streamplan.model.committed_positions import (
     latest_generation,
     resolve_positions,
 )
-from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.start_point import KafkaState
@@ -255,12 +255,11 @@ class TaskOwnership:
         self, subtopology: Subtopology, extents: Mapping[str, Mapping[int, Extent]], resolved: ResolvedPositions
     ) -> KafkaState:
         changelogs = [self.pipeline.topology.changelog_topic(store) for store in subtopology.stores]
-        named = {metadata.checkpoint for metadata in resolved.metadata.values()}
         return KafkaState(
             resolved.offsets,
             {(topic, number): extents[topic][number].log_start for topic, number in resolved.offsets},
             sum(extent.end for topic in changelogs for extent in extents[topic].values()),
-            named.pop() if len(named) == 1 else "",
+            named_checkpoint(resolved.metadata.values()),
             {place: metadata.batch for place, metadata in resolved.metadata.items() if metadata.batch is not None},
         )
 
@@ -309,6 +308,24 @@ def committed_generation(pipeline: Pipeline, brokers: Brokers) -> Generation | N
     """
     with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_uncommitted")) as consumer:
         return latest_generation(_committed(pipeline, brokers, consumer).values())
+
+
+def checkpoint_in_use(pipeline: Pipeline, brokers: Brokers, subtopology: Subtopology) -> str:
+    """Return the id of the checkpoint that the positions of a sub-topology name; empty where they name none.
+
+    Args:
+        pipeline: The pipeline.
+        brokers: Where the application's topics are.
+        subtopology: One of its sub-topologies.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    topics = pipeline.source_topics(subtopology)
+    with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_uncommitted")) as consumer:
+        committed = _committed(pipeline, brokers, consumer)
+    found = [PositionMetadata.parse(position.metadata) for (topic, _), position in committed.items() if topic in topics]
+    return named_checkpoint(metadata for metadata in found if metadata is not None)
 
 
 def superseded_error(application_id: str, own: Generation, latest: Generation | None) -> Refused:

@@ -9,6 +9,7 @@ from streamplan.checks.framework.application import aggregations
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.task_ownership import checkpoint_in_use
 from streamplan.kafka.topics import delete_records
 from streamplan.maintenance.purge_plan import Positions, plan_purge
 from streamplan.model.pipeline import Pipeline
@@ -70,8 +71,9 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
         if verified is None or verified.topic_ids.get(topic) != cluster.topic_ids([topic])[topic]:
             return Purged({}, f"no cut of {topic} is verified")
         needed: list[Positions] = [verified.repartition, cluster.positions(group, topic)]
-        reader = next(group.id for group in pipeline.topology.subtopologies if topic in pipeline.source_topics(group))
-        by_spark = checkpoints.committed_offsets(settings.checkpoints, group, reader)
+        reader = next(each for each in pipeline.topology.subtopologies if topic in pipeline.source_topics(each))
+        in_use = checkpoint_in_use(pipeline, brokers, reader)
+        by_spark = checkpoints.committed_offsets(settings.checkpoints, group, reader.id, in_use)
         if by_spark is not None:
             needed.append(by_spark.get(topic, {}))
         starts = {partition: offsets.log_start for partition, offsets in cluster.offsets(topic).items()}

@@ -17,7 +17,7 @@ from streamplan.model.topics import INTERNAL_ROLES
 from streamplan.reports.results import state_files
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
-from streamplan.spark.state.offset_log import checkpoint_location
+from streamplan.spark.state.checkpoint_name import checkpoints_location
 
 
 def observe_reset(
@@ -47,7 +47,7 @@ def observe_reset(
     application_id = pipeline.topology.application_id
     existing = cluster.topics([spec.name for spec in pipeline.internal_topics()])
     positions = cluster.committed_offsets(application_id)
-    place = checkpoint_location(settings.checkpoints, application_id)
+    place = checkpoints_location(settings.checkpoints, application_id)
     return ResetPlan(
         pipeline=pipeline.name,
         application_id=application_id,
@@ -107,7 +107,7 @@ def apply_reset(
     delete_topics(brokers, list(plan.topics))
     report(f"deleted {', '.join(plan.topics) or 'no topic'}")
     checkpoints.delete(settings.checkpoints, application_id)
-    report(f"checkpoints: none in {checkpoint_location(settings.checkpoints, application_id)}")
+    report(f"checkpoints: none in {checkpoints_location(settings.checkpoints, application_id)}")
     for name in plan.files:
         Path(settings.reports, name).unlink(missing_ok=True)
     apply_topics(brokers, pipeline, report=report)

@@ -14,6 +14,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -104,6 +105,12 @@ class PositionMetadata:
         """The text that is committed with a position; see :meth:`parse`."""
         words = [_PREFIX, str(self.generation.number), self.generation.instance, self.checkpoint]
         return " ".join([*words, "" if self.batch is None else str(self.batch)]).rstrip()
+
+
+def named_checkpoint(positions: Iterable[PositionMetadata]) -> str:
+    """Return the id of the checkpoint that all positions of a sub-topology name; empty where there is no such one."""
+    named = {metadata.checkpoint for metadata in positions}
+    return named.pop() if len(named) == 1 else ""
 
 
 def _time(number: int) -> str:

@@ -37,15 +37,17 @@ class CheckpointState:
     """What a checkpoint says.
 
     Attributes:
-        identity: Which query it belongs to; empty when the checkpoint was never completed.
+        identity: Which query it belongs to.
         committed: End offsets of the last micro-batch that was finished; None before the first micro-batch.
         planned: End offsets of the last micro-batch that was begun; None before the first micro-batch.
+        batch: Number of the last micro-batch that was begun; -1 before the first micro-batch.
         corruption: Why the checkpoint cannot be read; empty when it can. If set, the other fields mean nothing.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
     committed: OffsetMap | None = None
     planned: OffsetMap | None = None
+    batch: int = -1
     corruption: str = ""
 
 
@@ -92,7 +94,7 @@ def resolve_start(
 
     Args:
         query: The query as errors name it, such as ``sub-topology 1``.
-        checkpoint: What the query's checkpoint says; None where there is none.
+        checkpoint: What the checkpoint says that Kafka names; None where it is not complete, or nothing is named.
         identity: The identity that a checkpoint of this query has.
         kafka: What Kafka has of the query's sub-topology.
         aggregates: Whether the query aggregates. It then cannot begin within a micro-batch, as others can: what they
@@ -105,18 +107,18 @@ def resolve_start(
     _refuse_lost_records(query, kafka)
     from_kafka = StartFrom.RESTORE if kafka.changelog_offsets else StartFrom.POSITIONS
     if checkpoint is None:
-        return StartDecision(from_kafka, "it has no checkpoint" if kafka.changelog_offsets else "")
+        if kafka.checkpoint:
+            return StartDecision(from_kafka, f"it has no complete checkpoint {kafka.checkpoint}")
+        return StartDecision(from_kafka, "Kafka names no checkpoint" if kafka.changelog_offsets else "")
     if checkpoint.corruption:
         return StartDecision(from_kafka, f"its checkpoint is damaged: {checkpoint.corruption}")
-    if not checkpoint.identity:
-        return StartDecision(from_kafka, "its checkpoint was never finished")
     if other := _another(query, checkpoint.identity, identity):
         return StartDecision(from_kafka, f"its checkpoint is another's: {other}")
     if checkpoint.planned is None:
         return StartDecision(from_kafka, "its checkpoint has no micro-batch" if kafka.changelog_offsets else "")
     processed = checkpoint.committed or {}
     _refuse_checkpoint_ahead(query, processed, kafka)
-    for reason in _misfits(processed, checkpoint.planned, kafka, aggregates=aggregates):
+    for reason in _misfits(checkpoint.batch, processed, checkpoint.planned, kafka, aggregates=aggregates):
         return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")
     return StartDecision(StartFrom.CHECKPOINT)
 
@@ -174,7 +176,9 @@ def _refuse_checkpoint_ahead(query: str, processed: OffsetMap, kafka: KafkaState
             )
 
 
-def _misfits(processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, aggregates: bool) -> Iterator[str]:
+def _misfits(
+    batch: int, processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, aggregates: bool
+) -> Iterator[str]:
     """Yield the reasons why the checkpoint's next micro-batch could not be run, or run again."""
     for (topic, partition), position in sorted(kafka.positions.items()):
         first, until = processed.get((topic, partition), 0), planned.get((topic, partition), 0)
@@ -186,3 +190,6 @@ def _misfits(processed: OffsetMap, planned: OffsetMap, kafka: KafkaState, *, agg
         start = kafka.log_starts.get((topic, partition), 0)
         if first < start and first < until:
             yield f"its unfinished micro-batch reads {where} from {first}, and the topic begins at {start} by now"
+    newest = max(kafka.batches.values(), default=batch)
+    if newest > batch:
+        yield f"it is an old copy, for its last micro-batch is {batch} and Kafka has micro-batch {newest} of it"

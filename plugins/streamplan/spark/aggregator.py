@@ -99,10 +99,8 @@ def run(
                     subtopology = query.subtopology
                     # State stores have one partition for each stream task. A query reads this setting when it starts.
                     spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
-                    checkpoint = prepare_checkpoint(
-                        spark, deployment, schemas, claimed, query, ownership.require_latest, report
-                    )
-                    writer = query.writer(claimed, progress.record)
+                    checkpoint = prepare_checkpoint(spark, deployment, schemas, ownership, claimed, query, report)
+                    writer = query.writer(claimed, checkpoint, progress.record)
                     if available_now:
                         running.append(_RunningQuery(_start(spark, writer.trigger(availableNow=True)), checkpoint))
                         _watch(running, stop, progress, ownership)
@@ -190,14 +188,13 @@ def _claim(
     spark: SparkSession, deployment: Deployment, ownership: TaskOwnership, report: Callable[[str], None]
 ) -> ClaimedTasks:
     """Claim all stream tasks."""
-    topology = deployment.pipeline.topology
-    claimed = ownership.claim(
-        {
-            subtopology.id: deployment.checkpoint(spark, subtopology).last_planned() is not None
-            for subtopology in topology.subtopologies
-        }
-    )
-    report(f"{topology.application_id}: {claimed.generation}")
+    pipeline, checkpoints = deployment.pipeline, deployment.checkpoints_of(spark)
+    has_checkpoint: dict[int, bool] = {}
+    for subtopology in pipeline.topology.subtopologies:
+        found = checkpoints.find(subtopology.id)
+        has_checkpoint[subtopology.id] = found is not None and found.has_read(pipeline.source_topics(subtopology))
+    claimed = ownership.claim(has_checkpoint)
+    report(f"{pipeline.topology.application_id}: {claimed.generation}")
     return claimed
 
 

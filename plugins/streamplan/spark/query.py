@@ -29,8 +29,8 @@ from streamplan.spark.sink.writers import (
     transactional_writer,
 )
 from streamplan.spark.sources import read_stream
-from streamplan.spark.state.checkpoint import Checkpoint
-from streamplan.spark.state.offset_log import checkpoint_location
+from streamplan.spark.state.checkpoint import Checkpoint, Checkpoints
+from streamplan.spark.state.checkpoint_name import checkpoints_location
 from streamplan.spark.status import TaskReport
 
 
@@ -82,11 +82,9 @@ class Deployment:
             for topic in pipeline.source_topics(subtopology)
         )
 
-    def checkpoint(self, spark: SparkSession, subtopology: Subtopology) -> Checkpoint:
-        """Return the checkpoint of a sub-topology's query."""
-        return Checkpoint(
-            spark, checkpoint_location(self.checkpoints, self.pipeline.topology.application_id, subtopology.id)
-        )
+    def checkpoints_of(self, spark: SparkSession) -> Checkpoints:
+        """Return the application's checkpoints."""
+        return Checkpoints(spark, checkpoints_location(self.checkpoints, self.pipeline.topology.application_id))
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,6 @@ class Query:
 
     deployment: Deployment
     subtopology: Subtopology
-    checkpoint: Checkpoint
     plan: SubtopologyPlan
 
     @property
@@ -108,11 +105,14 @@ class Query:
         """The topics of its sources, in the order of Spark's offset log."""
         return subscribed_topics(self.plan.streaming)
 
-    def writer(self, claimed: ClaimedTasks, report: Callable[[MicroBatchReport], None]) -> DataStreamWriter:
+    def writer(
+        self, claimed: ClaimedTasks, checkpoint: Checkpoint, report: Callable[[MicroBatchReport], None]
+    ) -> DataStreamWriter:
         """Return Spark's writer of the query, which can be given a trigger and started.
 
         Args:
             claimed: For whom the stream tasks were claimed.
+            checkpoint: The checkpoint that the query goes on with.
             report: Called with each micro-batch when it is committed.
         """
         return (
@@ -120,19 +120,26 @@ class Query:
                 f"{self.deployment.pipeline.topology.application_id}-{self.subtopology.id}"
             )
             .outputMode("update" if self.plan.stateful else "append")
-            .option("checkpointLocation", self.checkpoint.location)
-            .foreachBatch(_MicroBatchWriter(self, claimed, report).write)
+            .option("checkpointLocation", checkpoint.location)
+            .foreachBatch(_MicroBatchWriter(self, claimed, checkpoint, report).write)
         )
 
 
 class _MicroBatchWriter:
     """Takes the micro-batches of one query to Kafka."""
 
-    def __init__(self, query: Query, claimed: ClaimedTasks, report: Callable[[MicroBatchReport], None]) -> None:
+    def __init__(
+        self,
+        query: Query,
+        claimed: ClaimedTasks,
+        checkpoint: Checkpoint,
+        report: Callable[[MicroBatchReport], None],
+    ) -> None:
         plan = query.plan
         self._query = query
+        self._checkpoint = checkpoint
         self._report = report
-        self._spec = _transaction_spec(query, claimed)
+        self._spec = _transaction_spec(query, claimed, checkpoint)
         writer = for_each_micro_batch(self._spec, partial(transactional_writer, row_format=plan.row_format))
         self._compiled = compile_batch_plan(plan.batch, map_in_arrow(plan.rows, writer, WRITTEN_SCHEMA))
         self._codegen = AdaptiveCodegen()
@@ -142,7 +149,7 @@ class _MicroBatchWriter:
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
         spark, subtopology = batch.sparkSession, self._query.subtopology
-        spec = replace(self._spec, ranges=self._query.checkpoint.offset_ranges(number, self._topics))
+        spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
         self._codegen.adjust(spark, sum(until - first for first, until in spec.ranges.values()))
         spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(spec))
         with self._cached(batch) as cached:
@@ -208,11 +215,11 @@ def plan_query(
         )
 
     plan = plan_subtopology(deployment.pipeline, subtopology, schemas, read)
-    return Query(deployment, subtopology, deployment.checkpoint(spark, subtopology), plan)
+    return Query(deployment, subtopology, plan)
 
 
-def _transaction_spec(query: Query, claimed: ClaimedTasks) -> TransactionSpec:
-    """The specification without offset ranges; each micro-batch sets them."""
+def _transaction_spec(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> TransactionSpec:
+    """The specification without a micro-batch and its offset ranges; each micro-batch sets them."""
     pipeline = query.deployment.pipeline
     topology = pipeline.topology
     dead_letters = next(spec for spec in pipeline.topics() if spec.name == topology.dead_letter_topic)
@@ -226,6 +233,7 @@ def _transaction_spec(query: Query, claimed: ClaimedTasks) -> TransactionSpec:
         outputs=query.plan.outputs,
         dead_letter_topic=dead_letters.name,
         dead_letter_partitions=dead_letters.partitions,
+        checkpoint=checkpoint.id,
     )
 
 

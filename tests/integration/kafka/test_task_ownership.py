@@ -14,7 +14,13 @@ from streamplan.errors import Refused
 from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.groups import members
-from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership, stop_application
+from streamplan.kafka.task_ownership import (
+    ClaimedTasks,
+    StopRequested,
+    TaskOwnership,
+    checkpoint_in_use,
+    stop_application,
+)
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline, TestData
@@ -280,6 +286,8 @@ def test_the_positions_name_the_checkpoint_until_the_next_one(
     with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as successor:
         committed = successor.claim({0: True, 1: False}).committed
     assert (committed[0].checkpoint, committed[1].checkpoint) == ("3f2a9c1e", "")
+    in_use = [checkpoint_in_use(pipeline, Brokers(bootstrap_servers), each) for each in pipeline.topology.subtopologies]
+    assert in_use == ["3f2a9c1e", ""]
     with pytest.raises(Refused, match="a newer aggregator"):
         ownership.name_checkpoint(tasks, 0, "00000000")
 

@@ -112,13 +112,14 @@ def test_a_micro_batch_that_spark_would_read_again_stays(app: TransactionalAppli
     app.drain()
     assert outcomes(app, settings) == PASSED
     ends = positions(app)
-    offsets = Path(settings.checkpoints, app.group, "1", "offsets")
+    offsets = Path(settings.checkpoints, app.group, "1-0a1b2c3d-7", "offsets")
     commits = offsets.with_name("commits")
     for directory in (offsets, commits):
         directory.mkdir(parents=True)
     for batch, until in ((0, {"0": 3, "1": 4}), (1, {str(p): end for p, end in ends.items()})):
         (offsets / str(batch)).write_text("\n".join(["v1", "{}", json.dumps({app.repartition: until})]))
     (commits / "0").write_text("v1\n{}")
+    offsets.with_name("streamplan.json").write_text("{}")
     assert purge(app.pipeline, Brokers(app.bootstrap_servers), settings).until == {app.repartition: {0: 3, 1: 4}}
     (commits / "1").write_text("v1\n{}")
     assert purge(app.pipeline, Brokers(app.bootstrap_servers), settings).until == {app.repartition: ends}

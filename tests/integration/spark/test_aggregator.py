@@ -27,6 +27,7 @@ from streamplan.spark.sink.transaction import TaskTransaction
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, transactional_writer
 from streamplan.spark.state.state_store import read_state_stores
 
+from tests.support.checkpoints import checkpoint_of, forget_last_commit
 from tests.support.orders_application import Application, numbered
 from tests.support.soak import soak
 
@@ -131,11 +132,8 @@ def test_a_micro_batch_that_is_run_again_writes_nothing_twice(application: Appli
     application.create_topics()
     application.produce([*numbered(0, 100), (b"bad", b"bad")])
     application.drain()
-    home = application.checkpoints / application.topology.application_id
-    for subtopology in ("0", "1") if crashed == "both" else (crashed,):
-        newest = max(int(path.name) for path in (home / subtopology / "commits").iterdir() if path.name.isdigit())
-        (home / subtopology / "commits" / str(newest)).unlink()
-        (home / subtopology / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    for subtopology in (0, 1) if crashed == "both" else (int(crashed),):
+        forget_last_commit(checkpoint_of(application.checkpoints, application.topology.application_id, subtopology))
     application.produce(numbered(100, 200))
     application.drain()
     assert len(application.committed(application.repartition)) == 200

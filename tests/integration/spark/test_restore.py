@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
@@ -21,13 +21,17 @@ from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import TaskOwnership
 from streamplan.model.generation import Generation
+from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.state import restore
+from streamplan.spark.state.hadoop_files import HadoopFiles
 from streamplan.spark.state.state_store import read_state_stores
 
+from tests.support.checkpoints import checkpoint_of, checkpoints_of, forget_last_commit, newest
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
+from tests.support.tried_topology import SALE, Tried, sale
 
 
 @pytest.fixture
@@ -61,7 +65,11 @@ def drained(application: Application, report: Callable[[str], object] = lambda l
 
 def checkpoint(application: Application) -> Path:
     """Of the counting query."""
-    return application.checkpoints / application.topology.application_id / "1"
+    return checkpoint_of(*place(application), 1)
+
+
+def place(application: Application) -> tuple[Path, str]:
+    return application.checkpoints, application.topology.application_id
 
 
 def purge(application: Application) -> None:
@@ -72,17 +80,9 @@ def purge(application: Application) -> None:
         future.result(120)
 
 
-def newest(directory: Path) -> Path:
-    return max((file for file in directory.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
-
-
 def leave_in_mid_batch(application: Application) -> None:
-    """As a kill between the transactions of the sink and the commit of Spark: the micro-batch is to be run again."""
-    for subtopology in ("0", "1"):
-        commits = application.checkpoints / application.topology.application_id / subtopology / "commits"
-        last = newest(commits)
-        last.unlink()
-        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+    for subtopology in (0, 1):
+        forget_last_commit(checkpoint_of(*place(application), subtopology))
 
 
 def delete_all(application: Application) -> None:
@@ -129,8 +129,8 @@ def bring_an_old_one_back(application: Application) -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (delete_all, "it has no checkpoint"),
-        (delete_all_and_purge, "it has no checkpoint"),
+        (delete_all, "it has no complete checkpoint [0-9a-f]{8}$"),
+        (delete_all_and_purge, "it has no complete checkpoint"),
         (purge_in_mid_batch, "its checkpoint does not fit: its unfinished micro-batch reads .* begins at"),
         (cut_off_the_plan, "its checkpoint is damaged: offsets/[0-9]+ is cut off"),
         (forget_every_micro_batch, "its checkpoint has no micro-batch"),
@@ -156,14 +156,141 @@ def test_the_state_is_restored_and_the_totals_are_exact(
     assert not any("begins with" in line for line in drained(application))  # from here on the checkpoint fits
 
 
+def test_a_sub_topology_that_is_added_in_front_moves_the_others_and_their_state_is_restored(
+    bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    tried = Tried(bootstrap_servers, tmp_path, spark, restoring=False)
+    tried.topology.stream(tried.named("sales"), value=SALE).group_by_key().count(store="sold")
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 1), 1)])
+    tried.drain()
+    changed = tried.declare_anew()
+    changed.stream(tried.named("clicks"), value=SALE).group_by_key().count(store="clicked")
+    changed.stream(tried.named("sales"), value=SALE).group_by_key().count(store="sold")
+    tried.create_topics()
+    tried.produce("clicks", [("a", sale("x", 1), 2)])
+    tried.produce("sales", [("a", sale("x", 1), 3)])
+    tried.drain()
+    tried.drain()
+    begun = [line for line in tried.lines if "begins with" in line]
+    assert len(begun) == 1
+    assert re.match("sub-topology 1 begins with its changelog topics, for it has no complete checkpoint", begun[0])
+    totals = {
+        store: [int.from_bytes(m.value(), "big") for m in tried.read(changed.changelog_topic(store))]
+        for store in ("sold", "clicked")
+    }
+    assert totals == {"sold": [2, 3], "clicked": [1]}
+    tried.delete_topics()
+
+
+def test_a_join_finds_the_schemas_of_its_state_in_the_renamed_checkpoint(
+    bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Spark keeps their paths. Where it finds none it writes them anew, and makes the directory that it looked into."""
+    tried = Tried(bootstrap_servers, tmp_path / "Prüfpunkte", spark, restoring=False)
+    shops = tried.topology.table(tried.named("shops"), value=Json("city string"), key="shop")
+    tried.topology.stream(tried.named("sales"), value=SALE).left_join(shops).to(tried.named("joined"))
+    tried.create_topics()
+    tried.produce("shops", [("k", {"city": "Lyon"}, 0)])
+    for second in (1, 2, 3):
+        tried.produce("sales", [("k", sale("x", second), second)])
+        tried.drain()
+    used = checkpoint_of(tried.checkpoints, tried.name, 0)
+    assert [path.name for path in used.parent.iterdir()] == [used.name]
+    assert len(list((used / "state/0/_stateSchema/default").glob("[0-9]*"))) == 1
+    assert [(value["amount"], value["city"]) for _, value in tried.records("joined")] == [
+        (second, "Lyon") for second in (1, 2, 3)
+    ]
+    assert not any("begins with" in line for line in tried.lines)
+    tried.delete_topics()
+
+
 def test_without_a_checkpoint_what_was_processed_is_not_read_again(application: Application) -> None:
     application.produce(numbered(0, 2000))
     drained(application)
     delete_all(application)
     application.produce(numbered(2000, 2101))
     drained(application)
-    first = newest(checkpoint(application).with_name("0") / "offsets")
+    first = newest(checkpoint_of(*place(application), 0) / "offsets")
     assert first.name == "0"  # all 2101 would be several micro-batches of 500
+    assert application.totals() == recount(application.committed(application.orders))
+
+
+def test_an_aggregator_that_wakes_up_writes_where_nobody_reads(application: Application) -> None:
+    """As a driver that was suspended, and uploads what it had in hand after its successor has taken the checkpoint."""
+    application.produce(numbered(0, 2000))
+    drained(application)
+    known = checkpoint(application)
+    drained(application)
+    plan = newest(checkpoint(application) / "offsets").read_text()
+    application.produce(numbered(2000, 2101))
+    for name in ("offsets/99", "commits/99", "state/0/0/99.zip"):
+        (known / name).parent.mkdir(parents=True, exist_ok=True)
+        (known / name).write_text(plan)
+    assert not any("begins with" in line for line in drained(application))
+    assert application.totals() == recount(application.committed(application.orders))
+    assert not known.exists()
+    assert [path.name[0] for path in sorted(known.parent.iterdir())] == ["0", "1"]
+
+
+def test_positions_name_the_checkpoint_and_its_last_micro_batch(application: Application) -> None:
+    application.produce(numbered(0, 2000))
+    drained(application)
+    used = checkpoint(application)
+    group, partitions = application.topology.application_id, [(application.repartition, number) for number in (0, 1)]
+    consumer = Consumer({"bootstrap.servers": application.bootstrap_servers, "group.id": group})
+    committed = consumer.committed([TopicPartition(*partition) for partition in partitions], 120)
+    consumer.close()
+    words = [str(position.metadata).split(" ") for position in committed]
+    assert {word[3] for word in words} == {used.name.split("-")[1]}
+    assert max(int(word[4]) for word in words) == int(newest(used / "offsets").name)
+
+
+def test_a_checkpoint_that_kafka_does_not_name_is_not_used(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of an aggregator that was killed before Kafka named it."""
+    application.produce(numbered(0, 2000))
+    drained(application)
+    used = checkpoint(application).name.split("-")
+    shutil.copytree(checkpoint(application), checkpoint(application).with_name(f"1-ffffffff-{int(used[2]) + 1}"))
+    application.produce(numbered(2000, 2101))
+    assert not any("begins with" in line for line in drained(application))
+    assert [path.name.split("-")[1] for path in checkpoints_of(*place(application), 1)] == [used[1]]
+    assert application.totals() == recount(application.committed(application.orders))
+
+    def killed(*arguments: object) -> None:
+        raise StreamplanError("killed")
+
+    delete_all(application)
+    with monkeypatch.context() as patched:
+        patched.setattr(TaskOwnership, "name_checkpoint", killed)
+        with pytest.raises(StreamplanError, match="killed"):
+            drained(application)
+    assert any("it has no complete checkpoint" in line for line in drained(application))
+    assert application.totals() == recount(application.committed(application.orders))
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_start_that_dies_while_it_takes_the_checkpoint_is_repeated(
+    application: Application, monkeypatch: pytest.MonkeyPatch, renamed: bool
+) -> None:
+    application.produce(numbered(0, 2000))
+    drained(application)
+    rename = HadoopFiles.rename
+
+    def dies(self: HadoopFiles, name: str, target: str) -> None:
+        if renamed:
+            rename(self, name, target)
+        raise StreamplanError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HadoopFiles, "rename", dies)
+        with pytest.raises(StreamplanError, match="killed"):
+            drained(application)
+    application.produce(numbered(2000, 2101))
+    lines = drained(application)
+    assert any("begins with the committed positions, for it has no complete checkpoint" in line for line in lines)
     assert application.totals() == recount(application.committed(application.orders))
 
 
@@ -209,12 +336,14 @@ def test_a_changelog_of_which_nothing_is_left_is_an_empty_state(application: App
 
 
 def supersede(application: Application, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Another aggregator takes the tasks when the restoration begins."""
+    """Another aggregator takes the tasks when the restoration begins, and restores in the same directory."""
     monkeypatch.setattr(task_ownership, "CHECK_SECONDS", 0.0)
+    newer = copy(application)
+    newer.spark = application.spark.newSession()
 
     def report(line: str) -> None:
         if "restoring from" in line:
-            application.claim()
+            newer.drain()
 
     return report
 
@@ -252,6 +381,10 @@ def test_an_aggregator_that_is_superseded_stops_to_restore(
     assert any("restoring from" in line for line in lines)
     assert not any("restored" in line for line in lines)
     assert application.spark.streams.active == []
+    monkeypatch.undo()
+    application.produce(numbered(10, 20))
+    drained(application)
+    assert application.totals() == {b"0": 10, b"1": 10}
 
 
 def test_a_changelog_of_something_else_is_refused(application: Application) -> None:

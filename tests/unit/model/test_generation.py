@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,14 @@ from streamplan.model.generation import Generation, PositionMetadata
 def test_what_is_committed_is_read_back(metadata: PositionMetadata) -> None:
     assert PositionMetadata.parse(metadata.text) == metadata
     assert (metadata.generation.host, metadata.generation.pid) == ("host-1", 123)
+
+
+def test_the_checkpoint_of_a_sub_topology_is_the_one_that_all_its_positions_name() -> None:
+    one, other = (PositionMetadata(Generation(7, "a"), name) for name in ("0a1b2c3d", "4e5f6a7b"))
+    assert named_checkpoint([one, one]) == "0a1b2c3d"
+    assert named_checkpoint([one, other]) == ""
+    assert named_checkpoint([one, PositionMetadata(Generation(7, "a"))]) == ""
+    assert named_checkpoint([]) == ""
 
 
 def test_positions_of_older_versions_name_a_generation_and_no_checkpoint() -> None:

@@ -8,8 +8,10 @@ from streamplan.model.start_point import CheckpointState, KafkaState, StartDecis
 
 T = "repartition"
 OWN = {"application": "app", "topics": f"{T} (2 partitions, id)", "store totals": "count"}
-FITS = CheckpointState(OWN, committed={(T, 0): 10, (T, 1): 20}, planned={(T, 0): 15, (T, 1): 25})
-KAFKA = KafkaState({(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, changelog_offsets=7)
+FITS = CheckpointState(OWN, committed={(T, 0): 10, (T, 1): 20}, planned={(T, 0): 15, (T, 1): 25}, batch=4)
+KAFKA = KafkaState(
+    {(T, 0): 15, (T, 1): 20}, {(T, 0): 0, (T, 1): 0}, 7, checkpoint="1a2b3c4d", batches={(T, 0): 4, (T, 1): 2}
+)
 
 
 def decide(
@@ -31,11 +33,17 @@ def test_one_without_a_micro_batch_is_made_anew_without_a_word() -> None:
 
 
 def test_a_new_application_begins_without_a_word() -> None:
-    assert decide(None, replace(KAFKA, changelog_offsets=0)) == StartDecision(StartFrom.POSITIONS, "")
+    new = replace(KAFKA, changelog_offsets=0, checkpoint="", batches={})
+    assert decide(None, new) == StartDecision(StartFrom.POSITIONS, "")
 
 
 def test_without_a_checkpoint_the_state_comes_from_the_changelog() -> None:
-    assert decide(None) == StartDecision(StartFrom.RESTORE, "it has no checkpoint")
+    assert decide(None) == StartDecision(StartFrom.RESTORE, "it has no complete checkpoint 1a2b3c4d")
+
+
+def test_positions_of_an_older_version_name_no_checkpoint() -> None:
+    older = replace(KAFKA, checkpoint="", batches={})
+    assert decide(None, older) == StartDecision(StartFrom.RESTORE, "Kafka names no checkpoint")
 
 
 def test_without_state_there_is_nothing_to_restore() -> None:
@@ -46,7 +54,6 @@ def test_without_state_there_is_nothing_to_restore() -> None:
     ("checkpoint", "committed", "reason"),
     [
         (CheckpointState(corruption="offsets/3 is cut off"), KAFKA, "its checkpoint is damaged: offsets/3 is cut off"),
-        (replace(FITS, identity={}), KAFKA, "its checkpoint was never finished"),
         (
             replace(FITS, identity={**OWN, "topics": f"{T} (2 partitions, other)"}),
             KAFKA,
@@ -67,6 +74,12 @@ def test_without_state_there_is_nothing_to_restore() -> None:
             replace(KAFKA, log_starts={(T, 0): 15, (T, 1): 20}),
             f"its checkpoint does not fit: its unfinished micro-batch reads {T}-0 from 10, and the topic begins at 15 "
             "by now",
+        ),
+        (
+            FITS,
+            replace(KAFKA, batches={(T, 0): 4, (T, 1): 5}),
+            "its checkpoint does not fit: it is an old copy, for its last micro-batch is 4 and Kafka has micro-batch 5 "
+            "of it",
         ),
     ],
 )

@@ -64,6 +64,8 @@ class TransactionSpec:
     ``ranges``      for each source topic and partition the offsets ``(first, past the last)`` of this micro-batch;
                     partitions without new records are left out
     ``outputs``     the topics that rows name by their number
+    ``checkpoint``  id of the checkpoint that the query goes on with; it is committed with every position
+    ``batch``       number of the micro-batch; it is committed with every position
     """
 
     brokers: Brokers
@@ -75,6 +77,8 @@ class TransactionSpec:
     outputs: tuple[Output, ...]
     dead_letter_topic: str
     dead_letter_partitions: int
+    checkpoint: str = ""
+    batch: int | None = None
 
     def task(self, partition: int) -> TaskId:
         """Return the stream task of a partition."""

@@ -206,14 +206,13 @@ class TaskTransaction:
         self._producer.begin_transaction()
 
     def _commit(self, ends: Mapping[str, int]) -> None:
+        metadata = PositionMetadata(self.spec.generation, self.spec.checkpoint, self.spec.batch)
         positions = [
-            confluent_kafka.TopicPartition(
-                topic, self.partition, max(until, self.positions[topic]), PositionMetadata(self.spec.generation).text
-            )
+            confluent_kafka.TopicPartition(topic, self.partition, max(until, self.positions[topic]), metadata.text)
             for topic, until in ends.items()
         ]
-        metadata = _consumer(self.spec).consumer_group_metadata()
-        self._producer.send_offsets_to_transaction(positions, metadata, DEADLINE_SECONDS)
+        group = _consumer(self.spec).consumer_group_metadata()
+        self._producer.send_offsets_to_transaction(positions, group, DEADLINE_SECONDS)
         self._producer.commit_transaction(DEADLINE_SECONDS)
         self._pending_bytes = 0
 

@@ -1,22 +1,21 @@
-"""The checkpoint of a query, read and prepared through Spark.
+"""The checkpoints of an application, found, read and prepared through Spark.
 
-Hadoop's file systems are used, so a checkpoint may lie wherever Spark can write one. ``offset_log.py`` describes the
-files.
+``checkpoint_name.py`` describes where they lie, ``offset_log.py`` what Spark writes into them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streamplan.errors import StreamplanError
 from streamplan.model.start_point import CheckpointState, OffsetMap, TopicPartition
+from streamplan.spark.state.checkpoint_name import IDENTITY, CheckpointName, left_over, newest_first
+from streamplan.spark.state.hadoop_files import HadoopFiles
 from streamplan.spark.state.offset_log import (
     COMMITS,
     OFFSETS,
@@ -26,11 +25,68 @@ from streamplan.spark.state.offset_log import (
     parse_offsets,
 )
 
-IDENTITY = "streamplan.json"
-"""The file, beside Spark's own, that says which query the checkpoint belongs to.
 
-It is written last: a checkpoint without it was never completed.
-"""
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one application.
+
+    Attributes:
+        spark: The session whose file systems are used.
+        location: The application's directory, a path or a URI.
+    """
+
+    spark: SparkSession
+    location: str
+
+    def find(self, subtopology: int, checkpoint_id: str = "") -> Checkpoint | None:
+        """Return the complete checkpoint of a sub-topology that was used last; None where there is none.
+
+        Args:
+            subtopology: The id of the sub-topology.
+            checkpoint_id: The id of the checkpoint; empty for any.
+        """
+        for name in newest_first(self._files.names(), subtopology, checkpoint_id):
+            if self._files.exists(f"{name}/{IDENTITY}"):
+                return Checkpoint(self.spark, self.location, name)
+        return None
+
+    def new(self, subtopology: int, generation: int) -> Checkpoint:
+        """Return a checkpoint that does not exist yet, with an id of its own.
+
+        Args:
+            subtopology: The id of the sub-topology.
+            generation: The number of the generation that makes it.
+        """
+        return Checkpoint(self.spark, self.location, CheckpointName.new(subtopology, generation))
+
+    def take(self, checkpoint: Checkpoint, generation: int) -> Checkpoint:
+        """Rename a checkpoint, so that no older aggregator knows where it lies.
+
+        Not every file system renames a directory at once. So it is not complete meanwhile.
+
+        Args:
+            checkpoint: A complete checkpoint.
+            generation: The number of the generation that uses it from now on.
+
+        Raises:
+            StreamplanError: It could not be renamed.
+        """
+        taken = replace(checkpoint, name=replace(checkpoint.name, generation=generation))
+        identity = self._files.read(f"{checkpoint.name}/{IDENTITY}")
+        self._files.delete(f"{checkpoint.name}/{IDENTITY}")
+        self._files.rename(str(checkpoint.name), str(taken.name))
+        taken.correct_paths(str(checkpoint.name))
+        taken.complete(json.loads(identity))
+        return taken
+
+    def delete_left_over(self, used: Checkpoint) -> None:
+        """Delete the checkpoints of older generations beside ``used``."""
+        for name in left_over(self._files.names(), used.name):
+            self._files.delete(str(name))
+
+    @cached_property
+    def _files(self) -> HadoopFiles:
+        return HadoopFiles(self.spark, self.location)
 
 
 @dataclass(frozen=True)
@@ -39,22 +95,32 @@ class Checkpoint:
 
     Attributes:
         spark: The session whose file systems are used.
-        location: A path or a URI.
+        directory: The directory of all checkpoints of the application, a path or a URI.
+        name: Its name in this directory.
     """
 
     spark: SparkSession
-    location: str
+    directory: str
+    name: CheckpointName
 
-    def state(self, topics: Sequence[str]) -> CheckpointState | None:
-        """Return what the checkpoint says; None where there is none.
+    @property
+    def location(self) -> str:
+        """A path or a URI."""
+        return f"{self.directory}/{self.name}"
+
+    @property
+    def id(self) -> str:
+        """The id that Kafka names."""
+        return self.name.id
+
+    def state(self, topics: Sequence[str]) -> CheckpointState:
+        """Return what the checkpoint says.
 
         Args:
             topics: The topics that the query reads.
         """
-        if not self._exists(""):
-            return None
         try:
-            identity = json.loads(self._read(IDENTITY)) if self._exists(IDENTITY) else {}
+            identity = json.loads(self._files.read(IDENTITY))
             planned, committed = self.last_planned(), self.last_committed()
             if planned is None:
                 return CheckpointState(identity)
@@ -62,39 +128,66 @@ class Checkpoint:
                 identity,
                 committed=self.end_offsets(committed, topics) if committed is not None else self._initial(topics),
                 planned=self.end_offsets(planned, topics),
+                batch=planned,
             )
         except (CorruptCheckpoint, ValueError) as error:
             return CheckpointState(corruption=str(error))
         except Py4JJavaError as error:  # a file of the log is missing, or cannot be read
             return CheckpointState(corruption=str(error.java_exception).splitlines()[0])
 
-    def write_identity(self, identity: Mapping[str, str]) -> None:
-        """Say which query the checkpoint belongs to. The checkpoint is complete from now on."""
-        self._write(IDENTITY, json.dumps(dict(identity), indent=1))
+    def has_read(self, topics: Sequence[str]) -> bool:
+        """Return whether a micro-batch of it was begun that reads these topics. If that cannot be told, it was.
 
-    def set_aside(self) -> str | None:
-        """Rename the checkpoint, so that another one can be made in its place.
+        Args:
+            topics: The topics that the query reads.
+        """
+        planned = self.last_planned()
+        if planned is None:
+            return False
+        try:
+            return any(topic in topics for topic, _ in parse_offsets(OFFSETS, self._files.read(f"{OFFSETS}/{planned}")))
+        except (CorruptCheckpoint, Py4JJavaError):
+            return True
 
-        The checkpoint that was set aside before is deleted: one is kept, for whoever wants to look into it.
+    def complete(self, identity: Mapping[str, str]) -> None:
+        """Say which query the checkpoint belongs to. It is complete from now on."""
+        self._files.write(IDENTITY, json.dumps(dict(identity), indent=1))
+
+    def correct_paths(self, before: str) -> None:
+        """Let Spark find the schemas of the state after the checkpoint was renamed.
+
+        For the operator ``transformWithState`` it keeps their paths (Spark's ``OperatorStateMetadataV2``). Where it
+        finds no file it would take the state for new, and no longer refuse a state of another schema.
+
+        Args:
+            before: The name that the checkpoint had.
+        """
+        for operator in self._files.names("state"):
+            log = f"state/{operator}/_metadata/v2"
+            for batch in batch_numbers(self._files.names(log)):
+                text = self._files.read(f"{log}/{batch}")
+                self._files.delete(f"{log}/.{batch}.crc")
+                self._files.write(f"{log}/{batch}", text.replace(f"/{before}/state/", f"/{self.name}/state/"))
+
+    def set_aside(self) -> str:
+        """Rename the checkpoint, so that nobody uses it any more. It is kept for whoever wants to look into it.
+
+        The checkpoint of the sub-topology that was set aside before is deleted.
 
         Returns:
-            Where the checkpoint lies now; None where there was none.
+            Where the checkpoint lies now.
 
         Raises:
             StreamplanError: It could not be renamed.
         """
-        if not self._exists(""):
-            return None
-        aside = f"{self.location}.replaced"
-        target = self._path_of(aside)
-        self._files.delete(target, True)
-        if not self._files.rename(self._path(""), target):
-            raise StreamplanError(f"{self.location} could not be renamed to {aside}", remedy="Is it writable?")
-        return aside
+        directory, aside = HadoopFiles(self.spark, self.directory), f"{self.name.subtopology}.replaced"
+        directory.delete(aside)
+        directory.rename(str(self.name), aside)
+        return f"{self.directory}/{aside}"
 
-    def remove_beside(self, location: str) -> None:
-        """Delete a directory that lies beside the checkpoint."""
-        self._files.delete(self._path_of(location), True)
+    def delete(self, name: str) -> None:
+        """Delete a directory in the checkpoint."""
+        self._files.delete(name)
 
     def begin_at(self, positions: OffsetMap, topics: Sequence[str]) -> None:
         """Prepare a checkpoint without state: the next query begins at ``positions``.
@@ -104,7 +197,7 @@ class Checkpoint:
             topics: The topics of the query's sources, in Spark's order: each source has a log of its first offsets.
         """
         for number, line in enumerate(offset_lines(positions, topics)):
-            self._write(f"sources/{number}/0", f"\0v1\n{line}")  # the format of KafkaSourceInitialOffsetWriter
+            self._files.write(f"sources/{number}/0", f"\0v1\n{line}")  # the format of KafkaSourceInitialOffsetWriter
 
     def continue_at(self, positions: OffsetMap, topics: Sequence[str]) -> None:
         """Let the next query continue at ``positions`` with the state that a restoring query has left here.
@@ -121,10 +214,10 @@ class Checkpoint:
             raise CorruptCheckpoint(f"{self.location}: the restoring query did not finish")
         # After the data a window's watermark makes one more micro-batch, and Spark reads the sources of the last two.
         for batch in range(last + 1):
-            head = self._read(f"{OFFSETS}/{batch}").splitlines()[:2]  # the version; the watermark and settings
-            self._delete(f"{OFFSETS}/.{batch}.crc")
-            self._write(f"{OFFSETS}/{batch}", "\n".join([*head, *offset_lines(positions, topics)]))
-        self._delete("sources")  # of the restoring query
+            head = self._files.read(f"{OFFSETS}/{batch}").splitlines()[:2]  # the version; the watermark and settings
+            self._files.delete(f"{OFFSETS}/.{batch}.crc")
+            self._files.write(f"{OFFSETS}/{batch}", "\n".join([*head, *offset_lines(positions, topics)]))
+        self._files.delete("sources")  # of the restoring query
 
     def offset_ranges(self, batch: int, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the offsets ``first <= offset < until`` of a micro-batch.
@@ -172,56 +265,15 @@ class Checkpoint:
         return offsets
 
     def _newest(self, log: str) -> int | None:
-        path = self._path(log)
-        if not self._files.exists(path):
-            return None
-        return max(batch_numbers(str(file.getPath().getName()) for file in self._files.listStatus(path)), default=None)
+        return max(batch_numbers(self._files.names(log)), default=None)
 
     def _offsets(self, name: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        offsets = {key: offset for key, offset in parse_offsets(name, self._read(name)).items() if key[0] in topics}
+        found = parse_offsets(name, self._files.read(name))
+        offsets = {key: offset for key, offset in found.items() if key[0] in topics}
         if not offsets:
             raise CorruptCheckpoint(f"{name} has no offsets of {', '.join(topics)}")
         return offsets
 
-    def _exists(self, name: str) -> bool:
-        return bool(self._files.exists(self._path(name)))
-
-    def _read(self, name: str) -> str:
-        stream = self._files.open(self._path(name))
-        try:
-            # One gateway call for the whole text, and not one for each byte. ISO-8859-1 accepts the leading zero byte.
-            return str(self._io.toString(stream, "ISO-8859-1"))
-        finally:
-            stream.close()
-
-    def _write(self, name: str, text: str) -> None:
-        stream = self._files.create(self._path(name), True)
-        try:
-            self._io.write(text, stream, "UTF-8")
-        finally:
-            stream.close()
-
-    def _delete(self, name: str) -> None:
-        self._files.delete(self._path(name), True)
-
-    def _path(self, name: str) -> Any:
-        return self._path_of(f"{self.location}/{name}" if name else self.location)
-
-    # Offsets are read with every micro-batch. Finding a class takes a gateway call for each part of its name, and
-    # Hadoop makes a new object of a file system that it does not cache. So these are kept.
-
     @cached_property
-    def _path_of(self) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path
-
-    @cached_property
-    def _io(self) -> Any:
-        return self._jvm.org.apache.commons.io.IOUtils
-
-    @cached_property
-    def _files(self) -> Any:
-        return self._path("").getFileSystem(self.spark._jsc.hadoopConfiguration())
-
-    @property
-    def _jvm(self) -> Any:
-        return self.spark._jvm
+    def _files(self) -> HadoopFiles:
+        return HadoopFiles(self.spark, self.location)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from streamplan.errors import StreamplanError
-from streamplan.spark.state.offset_log import COMMITS, OFFSETS, batch_numbers, checkpoint_location, parse_offsets
+from streamplan.spark.state.checkpoint_name import IDENTITY, checkpoints_location, newest_first
+from streamplan.spark.state.offset_log import COMMITS, OFFSETS, batch_numbers, parse_offsets
 
 _MAX_ATTEMPTS = 3
-"""Spark deletes the files of old micro-batches while we read. Then there is a newer one."""
+"""While we read, Spark deletes the files of old micro-batches, and an aggregator that starts renames the checkpoint."""
 
 
 def exists(checkpoints: str, application_id: str) -> bool:
@@ -24,7 +25,7 @@ def exists(checkpoints: str, application_id: str) -> bool:
     """
     from pyarrow.fs import FileType
 
-    files, path = _file_system(checkpoint_location(checkpoints, application_id))
+    files, path = _file_system(checkpoints_location(checkpoints, application_id))
     try:
         return bool(files.get_file_info(path).type != FileType.NotFound)
     except OSError as error:
@@ -37,7 +38,7 @@ def delete(checkpoints: str, application_id: str) -> None:
     Raises:
         StreamplanError: This process cannot look there, or may not delete.
     """
-    files, path = _file_system(checkpoint_location(checkpoints, application_id))
+    files, path = _file_system(checkpoints_location(checkpoints, application_id))
     try:
         if exists(checkpoints, application_id):
             files.delete_dir(path)
@@ -46,7 +47,7 @@ def delete(checkpoints: str, application_id: str) -> None:
 
 
 def committed_offsets(
-    checkpoints: str, application_id: str, subtopology: int
+    checkpoints: str, application_id: str, subtopology: int, checkpoint_id: str = ""
 ) -> Mapping[str, Mapping[int, int]] | None:
     """Return the offsets up to which Spark has finished a sub-topology's input.
 
@@ -56,17 +57,18 @@ def committed_offsets(
         checkpoints: A path or a URI.
         application_id: The id of the application.
         subtopology: The id of the sub-topology.
+        checkpoint_id: The id of the checkpoint, which Kafka names; empty for the one that was used last.
 
     Returns:
-        By topic and partition the offset that is read next; None where there is no checkpoint.
+        By topic and partition the offset that is read next; None where there is no such checkpoint.
 
     Raises:
         StreamplanError: This process cannot look there, or a file cannot be understood.
     """
-    files, root = _file_system(checkpoint_location(checkpoints, application_id, subtopology))
+    files, root = _file_system(checkpoints_location(checkpoints, application_id))
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
-            return _committed_offsets(files, root)
+            return _committed_offsets(files, root, subtopology, checkpoint_id)
         except FileNotFoundError:
             if attempt == _MAX_ATTEMPTS:
                 raise
@@ -75,7 +77,16 @@ def committed_offsets(
     raise AssertionError("unreachable")
 
 
-def _committed_offsets(files: Any, root: str) -> Mapping[str, Mapping[int, int]] | None:
+def _committed_offsets(
+    files: Any, directory: str, subtopology: int, checkpoint_id: str
+) -> Mapping[str, Mapping[int, int]] | None:
+    for name in newest_first(_names(files, directory), subtopology, checkpoint_id):
+        if IDENTITY in _names(files, f"{directory}/{name}"):
+            return _committed_offsets_of(files, f"{directory}/{name}")
+    return None
+
+
+def _committed_offsets_of(files: Any, root: str) -> Mapping[str, Mapping[int, int]] | None:
     planned, committed = _batches(files, f"{root}/{OFFSETS}"), _batches(files, f"{root}/{COMMITS}")
     if not planned:
         return None
@@ -89,9 +100,13 @@ def _committed_offsets(files: Any, root: str) -> Mapping[str, Mapping[int, int]]
 
 
 def _batches(files: Any, log: str) -> set[int]:
+    return batch_numbers(_names(files, log))
+
+
+def _names(files: Any, directory: str) -> list[str]:
     from pyarrow.fs import FileSelector
 
-    return batch_numbers(file.base_name for file in files.get_file_info(FileSelector(log, allow_not_found=True)))
+    return [file.base_name for file in files.get_file_info(FileSelector(directory, allow_not_found=True))]
 
 
 def _file_system(location: str) -> tuple[Any, str]:
@@ -114,7 +129,7 @@ def _file_system(location: str) -> tuple[Any, str]:
 
 def _unreachable(checkpoints: str, application_id: str, error: OSError) -> StreamplanError:
     return StreamplanError(
-        f"checkpoints at {checkpoint_location(checkpoints, application_id)}",
+        f"checkpoints at {checkpoints_location(checkpoints, application_id)}",
         expected="can be read and deleted from here",
         observed=" ".join(str(error).split()),
         remedy="Nothing else was changed by this step; running this again goes on from here.",

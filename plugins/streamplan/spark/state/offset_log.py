@@ -1,10 +1,9 @@
 """The layout of Spark's checkpoints, and the text of the offsets in them.
 
-The checkpoint of a query lies in ``<checkpoints>/<application id>/<sub-topology>``. Spark writes ``offsets/<batch>``
-before a micro-batch runs, with the offsets at which it ends (Spark's class ``OffsetSeqLog``), and ``commits/<batch>``
-after it. ``sources/<number>/0`` has the offsets at which a source of the query began (Spark's class
-``KafkaSourceInitialOffsetWriter``). A file of offsets has a few lines about other things, and then one line of JSON for
-each source: ``{topic: {partition: offset}}``.
+``checkpoint_name.py`` says where a checkpoint lies. Spark writes ``offsets/<batch>`` before a micro-batch runs, with
+the offsets at which it ends (Spark's class ``OffsetSeqLog``), and ``commits/<batch>`` after it. ``sources/<number>/0``
+has the offsets at which a source of the query began (Spark's class ``KafkaSourceInitialOffsetWriter``). A file of
+offsets has a few lines about other things, and then one line of JSON for each source: ``{topic: {partition: offset}}``.
 
 This module is pure. ``checkpoint.py`` reads such files with Spark, ``checkpoint_files.py`` without it.
 """
@@ -23,18 +22,6 @@ COMMITS = "commits"
 
 class CorruptCheckpoint(StreamplanError):
     """A checkpoint is not what Spark wrote."""
-
-
-def checkpoint_location(checkpoints: str, application_id: str, subtopology: int | None = None) -> str:
-    """Return where the checkpoints of an application lie, or the one of a query.
-
-    Args:
-        checkpoints: A path or a URI.
-        application_id: The id of the application.
-        subtopology: The id of the query's sub-topology; None for all of the application.
-    """
-    directory = f"{checkpoints.rstrip('/')}/{application_id}"
-    return directory if subtopology is None else f"{directory}/{subtopology}"
 
 
 def batch_numbers(names: Iterable[str]) -> set[int]:

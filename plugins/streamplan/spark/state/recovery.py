@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import SparkSession
 
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.task_ownership import ClaimedTasks
+from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.start_point import STORE, StartFrom, resolve_start
 from streamplan.serdes.serde import Serde
@@ -43,20 +43,22 @@ def prepare_checkpoint(
     spark: SparkSession,
     deployment: Deployment,
     schemas: Mapping[str, Serde],
+    ownership: TaskOwnership,
     claimed: ClaimedTasks,
     query: Query,
-    require_latest: Callable[[], None],
     report: Callable[[str], None],
 ) -> Checkpoint:
-    """Return the checkpoint at which the query begins. A checkpoint that cannot be used is replaced.
+    """Return the checkpoint at which the query begins: the one that Kafka names, or a new one if that cannot be used.
+
+    When this returns, Kafka names the checkpoint. A new one is complete by then.
 
     Args:
         spark: The session that will run the query.
         deployment: Where the pipeline runs.
         schemas: The serdes of the repartition topics.
+        ownership: Of the application's stream tasks.
         claimed: The committed positions, which no other aggregator can move.
         query: The query, not started.
-        require_latest: Raises :class:`Refused` when there is a newer aggregator.
         report: Is told why the checkpoint was not used, and how far a restoration is.
 
     Raises:
@@ -65,20 +67,26 @@ def prepare_checkpoint(
     """
     subtopology = query.subtopology
     name = f"sub-topology {subtopology.id}"
-    checkpoint = deployment.checkpoint(spark, subtopology)
+    checkpoints = deployment.checkpoints_of(spark)
     identity = identity_of(deployment, subtopology)
     committed = claimed.committed[subtopology.id]
-    decision = resolve_start(
-        name, checkpoint.state(query.topics), identity, committed, aggregates=bool(subtopology.aggregations)
-    )
-    if decision.start is StartFrom.CHECKPOINT:
+    found = checkpoints.find(subtopology.id, committed.checkpoint)
+    state = found.state(query.topics) if found and committed.checkpoint else None
+    decision = resolve_start(name, state, identity, committed, aggregates=bool(subtopology.aggregations))
+    generation = claimed.generation.number
+    if found and decision.start is StartFrom.CHECKPOINT:
+        checkpoint = checkpoints.take(found, generation)
+        checkpoints.delete_left_over(checkpoint)
         return checkpoint
     if decision.reason:
         origin = "its changelog topics" if decision.start is StartFrom.RESTORE else "the committed positions"
         report(f"{name} begins with {origin}, for {decision.reason}")
-    aside = checkpoint.set_aside()
-    if decision.reason and aside:
-        report(f"{name}: the old checkpoint lies in {aside}")
+    if found:
+        aside = found.set_aside()
+        if decision.reason:
+            report(f"{name}: the old checkpoint lies in {aside}")
+    checkpoint = checkpoints.new(subtopology.id, generation)
+    checkpoints.delete_left_over(checkpoint)  # also what earlier attempts to restore have left
     if decision.start is StartFrom.RESTORE:
         restored = restore(
             spark,
@@ -87,12 +95,13 @@ def prepare_checkpoint(
             schemas,
             brokers=deployment.brokers,
             checkpoint=checkpoint,
-            require_latest=require_latest,
+            require_latest=ownership.require_latest,
             report=report,
         )
         checkpoint.continue_at(committed.positions, query.topics)
         report(f"{name}: restored {restored.rows:,} rows in {restored.seconds:.1f} s")
     else:
         checkpoint.begin_at(committed.positions, query.topics)
-    checkpoint.write_identity(identity)
+    checkpoint.complete(identity)
+    ownership.name_checkpoint(claimed, subtopology.id, checkpoint.id)
     return checkpoint

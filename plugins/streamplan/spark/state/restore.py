@@ -31,6 +31,9 @@ from streamplan.spark.state.checkpoint import Checkpoint
 SLICE_OFFSETS = 1_000_000
 """Offsets that are copied at a time. After each slice the progress is reported."""
 
+_COPIES = "changelog"
+"""The directory in the new checkpoint that the records are copied to. No other start of an aggregator knows it."""
+
 _WATCH_SECONDS = 1
 """How often it is asked, while the restoring query runs, whether there is a newer aggregator."""
 
@@ -103,13 +106,14 @@ def restore(
         StreamplanError: Spark failed for another reason.
     """
     begun = time.monotonic()
-    directory = f"{checkpoint.location}.changelog"
     try:
-        records = _copy_changelogs(spark, pipeline, subtopology, brokers, directory, require_latest, report)
+        records = _copy_changelogs(
+            spark, pipeline, subtopology, brokers, f"{checkpoint.location}/{_COPIES}", require_latest, report
+        )
         _run_restoring_query(spark, pipeline, subtopology, schemas, records, checkpoint, require_latest)
         rows = spark.read.schema(_STORED).parquet(records).count()
     finally:
-        checkpoint.remove_beside(directory)
+        checkpoint.delete(_COPIES)
     return Restored(rows, time.monotonic() - begun)
 
 

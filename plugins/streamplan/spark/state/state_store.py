@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from streamplan.errors import StreamplanError
 from streamplan.files import write_atomically
 from streamplan.model.pipeline import Pipeline
-from streamplan.spark.state.checkpoint import Checkpoint
-from streamplan.spark.state.offset_log import checkpoint_location
+from streamplan.spark.state.checkpoint import Checkpoints
+from streamplan.spark.state.checkpoint_name import checkpoints_location
 
 
 @contextmanager
@@ -68,11 +68,12 @@ def read_state_stores(spark: SparkSession, pipeline: Pipeline, checkpoints: str)
     """
     (subtopology,) = (group for group in pipeline.topology.subtopologies if group.stores)
     topics = pipeline.source_topics(subtopology)
-    checkpoint = Checkpoint(spark, checkpoint_location(checkpoints, pipeline.topology.application_id, subtopology.id))
-    batch = checkpoint.last_committed()
-    if batch is None:
+    location = checkpoints_location(checkpoints, pipeline.topology.application_id)
+    checkpoint = Checkpoints(spark, location).find(subtopology.id)
+    batch = None if checkpoint is None else checkpoint.last_committed()
+    if checkpoint is None or batch is None:
         raise StreamplanError(
-            f"the state store of {pipeline.name} at {checkpoint.location}",
+            f"the state store of sub-topology {subtopology.id} of {pipeline.name} in {location}",
             expected="a finished micro-batch",
             observed="none",
             remedy=f"Has {pipeline.name}_aggregator run?",

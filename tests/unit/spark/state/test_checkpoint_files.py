@@ -9,29 +9,48 @@ import pytest
 from streamplan.errors import StreamplanError
 from streamplan.spark.state import checkpoint_files as checkpoints
 
+USED = "1-0a1b2c3d-200"
+
 
 def batch(root: Path, number: int, ends: dict[str, dict[str, int]], *, finished: bool = True) -> None:
     for log in ("offsets", "commits"):
         (root / log).mkdir(parents=True, exist_ok=True)
     about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {"spark.sql.shuffle.partitions": "2"}})
     sources = [json.dumps({topic: found}) for topic, found in ends.items()]
+    (root / "streamplan.json").write_text("{}")
     (root / "offsets" / str(number)).write_text("\n".join(["v1", about, *sources]))
     if finished:
         (root / "commits" / str(number)).write_text("v1\n{}")
 
 
 def test_what_spark_has_finished_is_that_of_its_commit_log(tmp_path: Path) -> None:
-    batch(tmp_path / "app" / "1", 9, {"a": {"0": 5, "1": 6}, "b": {"0": 7}})
-    batch(tmp_path / "app" / "1", 10, {"a": {"0": 8, "1": 9}, "b": {"0": 7}})
-    batch(tmp_path / "app" / "1", 11, {"a": {"0": 50, "1": 60}, "b": {"0": 70}}, finished=False)
+    batch(tmp_path / "app" / USED, 9, {"a": {"0": 5, "1": 6}, "b": {"0": 7}})
+    batch(tmp_path / "app" / USED, 10, {"a": {"0": 8, "1": 9}, "b": {"0": 7}})
+    batch(tmp_path / "app" / USED, 11, {"a": {"0": 50, "1": 60}, "b": {"0": 70}}, finished=False)
     assert checkpoints.committed_offsets(str(tmp_path), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
     assert checkpoints.committed_offsets(tmp_path.as_uri(), "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
     assert checkpoints.committed_offsets(f"file:{tmp_path}", "app", 1) == {"a": {0: 8, 1: 9}, "b": {0: 7}}
 
 
 def test_before_the_first_micro_batch_is_finished_everything_may_be_read_again(tmp_path: Path) -> None:
-    batch(tmp_path / "app" / "1", 0, {"a": {"0": 5}}, finished=False)
+    batch(tmp_path / "app" / USED, 0, {"a": {"0": 5}}, finished=False)
     assert checkpoints.committed_offsets(str(tmp_path), "app", 1) == {"a": {0: 0}}
+
+
+def test_a_checkpoint_is_found_by_the_id_that_kafka_names(tmp_path: Path) -> None:
+    batch(tmp_path / "app" / "1-0a1b2c3d-200", 3, {"a": {"0": 5}})
+    batch(tmp_path / "app" / "1-4e5f6a7b-300", 3, {"a": {"0": 6}})
+    batch(tmp_path / "app" / "0-0a1b2c3d-400", 3, {"a": {"0": 7}})
+    assert checkpoints.committed_offsets(str(tmp_path), "app", 1, "0a1b2c3d") == {"a": {0: 5}}
+    assert checkpoints.committed_offsets(str(tmp_path), "app", 1, "99999999") is None
+
+
+def test_without_an_id_it_is_the_complete_one_that_was_used_last(tmp_path: Path) -> None:
+    for number, generation in enumerate((90, 200, 1000)):  # as numbers, not as text
+        batch(tmp_path / "app" / f"1-0a1b2c3d-{generation}", 3, {"a": {"0": number}})
+    assert checkpoints.committed_offsets(str(tmp_path), "app", 1) == {"a": {0: 2}}
+    (tmp_path / "app" / "1-0a1b2c3d-1000" / "streamplan.json").unlink()
+    assert checkpoints.committed_offsets(str(tmp_path), "app", 1) == {"a": {0: 1}}
 
 
 def test_no_checkpoint(tmp_path: Path) -> None:
