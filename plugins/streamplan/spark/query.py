@@ -22,10 +22,10 @@ from streamplan.spark.session import AdaptiveCodegen
 from streamplan.spark.sink.spec import TransactionSpec
 from streamplan.spark.sink.transaction import commit_empty
 from streamplan.spark.sink.writers import (
-    RANGES,
+    MICRO_BATCH,
     WRITTEN_SCHEMA,
     for_each_micro_batch,
-    ranges_as_text,
+    micro_batch_as_text,
     transactional_writer,
 )
 from streamplan.spark.sources import read_stream
@@ -151,7 +151,7 @@ class _MicroBatchWriter:
         spark, subtopology = batch.sparkSession, self._query.subtopology
         spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
         self._codegen.adjust(spark, sum(until - first for first, until in spec.ranges.values()))
-        spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(spec))
+        spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))
         with self._cached(batch) as cached:
             run = self._compiled.run(cached)
             rows = run.rows.collect()

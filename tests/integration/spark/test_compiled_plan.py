@@ -13,7 +13,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.model.generation import Generation
 from streamplan.spark.planning.compiled_plan import ArrowFunction, batch_template, compile_batch_plan, map_in_arrow
 from streamplan.spark.sink.spec import TransactionSpec
-from streamplan.spark.sink.writers import RANGES, for_each_micro_batch, ranges_as_text
+from streamplan.spark.sink.writers import MICRO_BATCH, for_each_micro_batch, micro_batch_as_text
 
 SCHEMA = "key string, n bigint"
 
@@ -82,5 +82,5 @@ def test_a_writer_is_told_the_ranges_of_the_micro_batch_by_its_job(spark: SparkS
     batch = spark.createDataFrame([("a", 1)], SCHEMA).coalesce(1)
     for until in (5, 7):
         now = replace(empty, ranges={("a topic", 3): (0, until)})
-        spark.sparkContext.setLocalProperty(RANGES, ranges_as_text(now))
+        spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(now))
         assert rows(compile_batch_plan(template, applied).run(batch).rows) == [(f"{{('a topic', 3): (0, {until})}}", 1)]

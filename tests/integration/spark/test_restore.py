@@ -20,7 +20,6 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import TaskOwnership
-from streamplan.model.generation import Generation
 from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
@@ -351,7 +350,7 @@ def supersede(application: Application, monkeypatch: pytest.MonkeyPatch) -> Call
 def refuse_the_restoring_query(application: Application, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """A newer aggregator is seen when the restoring query runs."""
 
-    def require_latest(self: TaskOwnership, generation: Generation) -> None:
+    def require_latest(self: TaskOwnership, *, now: bool = False) -> None:
         if any(str(query.name).endswith("-restore") for query in application.spark.streams.active):
             raise Refused("a newer aggregator has taken over")
 

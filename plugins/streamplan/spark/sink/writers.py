@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, instance string, host string"
 """The row that a writer yields for each stream task: what was written, and the instance that did it."""
 
-RANGES = "streamplan.ranges"
-"""Local property of a micro-batch's job: its :attr:`TransactionSpec.ranges`, by :func:`ranges_as_text`."""
+MICRO_BATCH = "streamplan.micro-batch"
+"""Local property of a micro-batch's job: its number and its ranges, by :func:`micro_batch_as_text`."""
 
 
 class RowFormat(Protocol):
@@ -206,26 +206,27 @@ def transactional_writer(spec: TransactionSpec, row_format: RowFormat) -> ArrowF
 
 
 def for_each_micro_batch(spec: TransactionSpec, writer: Callable[[TransactionSpec], ArrowFunction]) -> ArrowFunction:
-    """Return the writer of all micro-batches, which takes its ranges from the job: Spark is given it once.
+    """Return the writer of all micro-batches, which takes number and ranges from the job: Spark is given it once.
 
     Args:
-        spec: Without ranges.
+        spec: Without a micro-batch.
         writer: Makes the writer of one micro-batch.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        text = context.getLocalProperty(RANGES) if context else None
-        assert text is not None, f"a job without {RANGES}"
-        ranges = {(topic, partition): (first, until) for topic, partition, first, until in json.loads(text)}
-        return writer(replace(spec, ranges=ranges))(batches)
+        text = context.getLocalProperty(MICRO_BATCH) if context else None
+        assert text is not None, f"a job without {MICRO_BATCH}"
+        number, extents = json.loads(text)
+        ranges = {(topic, partition): (first, until) for topic, partition, first, until in extents}
+        return writer(replace(spec, batch=number, ranges=ranges))(batches)
 
     return write
 
 
-def ranges_as_text(spec: TransactionSpec) -> str:
-    """Return the ranges of a micro-batch as the job's local property carries them."""
-    return json.dumps([(*source, *extent) for source, extent in spec.ranges.items()])
+def micro_batch_as_text(spec: TransactionSpec) -> str:
+    """Return the number and the ranges of a micro-batch as the job's local property carries them."""
+    return json.dumps([spec.batch, [(*source, *extent) for source, extent in spec.ranges.items()]])
 
 
 @dataclass
