@@ -444,6 +444,33 @@ def test_stopping_a_job_elsewhere_is_asked_of_kafka(settings: Settings, from_afa
     assert processes.is_alive(ProcessRef(trigger.name, trigger.pid, trigger.started))
 
 
+def test_a_stop_goes_on_although_airflow_cancels_it(
+    settings: Settings, from_afar: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The triggerer cancels a trigger again every second until it has ended, also while its ``on_kill`` runs."""
+    job = Remote()
+    trigger = from_afar(Run().defer(script(SLEEPER)), job)
+
+    async def remote_job(self: ProcessTrigger) -> Remote:
+        await asyncio.sleep(0.1)  # the answer of Airflow with the connection
+        return job
+
+    monkeypatch.setattr(ProcessTrigger, "_remote_job", remote_job)
+
+    async def kill_and_cancel() -> None:
+        killing = asyncio.ensure_future(trigger.on_kill())
+        await asyncio.sleep(0.01)
+        killing.cancel("__airflow_user_action__")
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        deadline = time.monotonic() + 10
+        while not job.stopped and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+    asyncio.run(kill_and_cancel())
+    assert job.stopped
+
+
 def test_a_job_that_ended_unseen_is_retried_and_its_host_is_named(settings: Settings, from_afar: Any) -> None:
     trigger = from_afar(ProcessTrigger(**ended(settings, "orders-aggregator", None)["job"]), Remote(True, False))
     with pytest.raises(AirflowException, match="it was to go on without end") as failure:

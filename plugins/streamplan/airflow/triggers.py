@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
@@ -13,12 +14,14 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streamplan import processes
 from streamplan.airflow.connections import brokers_in_trigger
-from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
 from streamplan.processes import PidNamespace, ProcessRef
 
 if TYPE_CHECKING:
     from streamplan.kafka.brokers import Brokers
     from streamplan.kafka.remote_job import RemoteJob
+
+log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 20.0
 """A process that is stopped has so long to end by itself."""
@@ -31,12 +34,14 @@ of the resumed task and fail it."""
 STALLED_SECONDS = 300.0
 """An aggregator that commits nothing for so long will not commit any more. One that starts needs less."""
 
-
 START_SECONDS = 300.0
 """A job that this process cannot see has so long from its start to its first sign of life in Kafka."""
 
 LOOK_SECONDS = 2.0
 """How often Kafka is asked about a job that this process cannot see."""
+
+# The event loop keeps no reference to what it runs. These are the stops that go on.
+_stops: set[asyncio.Future[None]] = set()
 
 
 class ProcessTrigger(BaseTrigger):
@@ -130,13 +135,23 @@ class ProcessTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """Stop the job. Airflow calls this when a person stops, clears or deletes the run, not at a restart."""
-        if self.process.is_elsewhere:
-            job = await self._remote_job()
-            await asyncio.to_thread(job.stop)
-            processes.forget(self.process)
-            self.log.info("%s has stopped. It ran in %s.", self.name, self.process.namespace)
+        # Airflow cancels the trigger again every second until it has ended. The stop goes on nevertheless.
+        stop = asyncio.ensure_future(self._stop())
+        _stops.add(stop)
+        stop.add_done_callback(_stops.discard)
+        await asyncio.shield(stop)
+
+    async def _stop(self) -> None:
+        try:
+            if self.process.is_elsewhere:
+                await asyncio.to_thread((await self._remote_job()).stop)
+                processes.forget(self.process)
+            else:
+                await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
+        except StreamplanError:
+            log.exception("%s could not be stopped.", self.name)
         else:
-            await asyncio.to_thread(processes.stop, self.process, grace_seconds=GRACE_SECONDS)
+            log.info("%s has stopped.", self.name)
 
     async def _await_silence(self, job: RemoteJob) -> None:
         """Return when Kafka has shown no sign of life for too long, or the job has left its exit status."""

@@ -26,11 +26,6 @@ class AggregatorState(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
 
-    @property
-    def is_live(self) -> bool:
-        """Whether an aggregator in this state has not ended."""
-        return self in (AggregatorState.STARTING, AggregatorState.RUNNING)
-
 
 @dataclass(frozen=True)
 class MicroBatch:
