@@ -27,10 +27,8 @@ from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
 from streamplan.model.windows import WINDOW_START_BYTES
+from streamplan.spark.sink import delivery_queue
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
-
-_QUEUE_BYTES = 64 * 1024 * 1024
-"""The most bytes of records on their way to the brokers."""
 
 _COMMIT_INTERVAL_SECONDS = 1.0
 """After so long a transaction of records that are written one by one is committed, and another one goes on.
@@ -61,7 +59,6 @@ class TaskTransaction:
         self.spec = spec
         self.partition = partition
         self.ranges = {topic: extent for (topic, number), extent in spec.ranges.items() if number == partition}
-        self._pending_bytes = 0
         self._committed = False
         # This is before the transactional id is taken, so that a superseded aggregator does not disturb its successor.
         self._require_own(self._read("read_uncommitted"))
@@ -76,9 +73,10 @@ class TaskTransaction:
             linger_ms=5,
             message_max_bytes=16 * 1024 * 1024,  # before compression; the topic's own limit is after it
             batch_size=1_000_000,
-            queue_buffering_max_messages=10_000_000,  # bounded by _QUEUE_BYTES instead
-            queue_buffering_max_kbytes=16 * _QUEUE_BYTES // 1024,
+            queue_buffering_max_messages=10_000_000,  # bounded by DeliveryQueue instead
+            queue_buffering_max_kbytes=16 * delivery_queue.MAX_BYTES // 1024,
         )
+        self._queue = delivery_queue.DeliveryQueue(self._producer)
         self.positions = self._read_positions()
         for topic, position in self.positions.items():
             first, _ = self.ranges[topic]
@@ -124,7 +122,7 @@ class TaskTransaction:
             headers: Of each record; None for a record without headers.
             size: The bytes of all keys and values.
         """
-        self._reserve(size)
+        self._queue.reserve(size)
         produce = self._producer.produce
         topic = output.topic
         partition = self.partition if output.partition_by is PartitionBy.TASK else -1
@@ -140,7 +138,7 @@ class TaskTransaction:
         headers = {REASON: letter.reason, TASK: str(self.spec.task(self.partition))}
         if letter.topic is not None and letter.offset is not None:
             headers |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
-        self._reserve(len(letter.key or b"") + len(letter.value or b""))
+        self._queue.reserve(len(letter.key or b"") + len(letter.value or b""))
         self._producer.produce(
             self.spec.dead_letter_topic,
             key=letter.key,
@@ -214,7 +212,7 @@ class TaskTransaction:
         group = _consumer(self.spec).consumer_group_metadata()
         self._producer.send_offsets_to_transaction(positions, group, DEADLINE_SECONDS)
         self._producer.commit_transaction(DEADLINE_SECONDS)
-        self._pending_bytes = 0
+        self._queue.emptied()
 
     def __enter__(self) -> TaskTransaction:
         return self
@@ -229,6 +227,16 @@ class TaskTransaction:
             self._producer.purge()
             with suppress(KafkaException):  # a fenced producer refuses to close; what it wrote is settled by now
                 self._producer.close()
+        lasted = time.monotonic() - self._begun
+        if isinstance(error, KafkaException) and lasted * 1000 > self.spec.transaction_timeout_ms:
+            raise StreamplanError(
+                f"task {self.spec.task(self.partition)}: its transaction lasted too long and was aborted",
+                expected=f"at most {self.spec.transaction_timeout_ms / 1000:g} s",
+                observed=f"{lasted:.0f} s",
+                remedy="The brokers are slow, or what one transaction must hold (the updates of an aggregate, or all "
+                "that is made of one record) is large. Raise --transaction-timeout-ms "
+                "(STREAMPLAN_AGGREGATOR_OPTIONS), up to the brokers' transaction.max.timeout.ms.",
+            ) from error
         if error is not None and is_fenced(error):
             raise StreamplanError(
                 f"task {self.spec.task(self.partition)} was fenced by a newer producer with its transactional id",
@@ -276,15 +284,6 @@ class TaskTransaction:
                 foreign[place] = CommittedPosition(position.offset, position.metadata or "")
         if foreign:
             raise foreign_position_error(self.spec.application_id, foreign)
-
-    def _reserve(self, size: int) -> None:
-        """Make room for ``size`` bytes: with too many in the queue, wait until all of them are delivered."""
-        self._pending_bytes += size
-        if self._pending_bytes > _QUEUE_BYTES:
-            left = self._producer.flush(DEADLINE_SECONDS)
-            if left:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records undelivered"))
-            self._pending_bytes = size
 
 
 _consumers: dict[tuple[Brokers, str, str], Consumer] = {}

@@ -75,7 +75,7 @@ class TaskProgress:
             rows["value"].to_pylist(),
             rows["timestamp"].to_pylist(),
             repeat(None) if no_headers else map(headers_of, rows["headers"]),
-            rows["key"].nbytes + rows["value"].nbytes,
+            rows["key"].nbytes + rows["value"].nbytes + rows["headers"].nbytes,
         )
         self.written += rows.num_rows
 
