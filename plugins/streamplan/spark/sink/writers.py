@@ -283,9 +283,10 @@ def _rows_of_record_begun(rows: pa.RecordBatch, task: TaskProgress) -> int:
 
 def _next_offsets(rows: pa.RecordBatch) -> dict[str, int]:
     """Return by topic the offset past the last record that the rows were made of."""
-    by_topic = pa.table([rows["topic"], rows["offset"]], names=["topic", "offset"]).group_by("topic")
-    last = by_topic.aggregate([("offset", "max")]).to_pydict()
-    return {topic: offset + 1 for topic, offset in zip(last["topic"], last["offset_max"], strict=True)}
+    topics, offsets = rows["topic"], rows["offset"]
+    return {
+        topic: pc.max(offsets.filter(pc.equal(topics, topic))).as_py() + 1 for topic in pc.unique(topics).to_pylist()
+    }
 
 
 def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskTransaction) -> pa.RecordBatch:
