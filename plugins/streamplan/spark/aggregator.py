@@ -38,6 +38,9 @@ _WATCH_SECONDS = 0.2
 _REFUSED = f"{Refused.__module__}.{Refused.__qualname__}: "
 """How Spark's text of a failed task begins the message of a :class:`Refused` that was raised in it."""
 
+_UNREADABLE_TIMESTAMP = "overflows when converting to Spark's microsecond"
+"""In the message of Spark's error class KAFKA_MALFORMED_RECORD_TIMESTAMP, which comes from its Kafka source."""
+
 _UNREADABLE_STATE = ("CANNOT_LOAD_STATE_STORE", "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", "STATE_STORE_")
 """Spark's error classes for a state that is not as it was written."""
 
@@ -232,6 +235,15 @@ def _query_error(failed: _RunningQuery, error: StreamingQueryException) -> Strea
     text = str(error)
     if _REFUSED in text:
         return Refused(text[text.index(_REFUSED) + len(_REFUSED) :].splitlines()[0])
+    if malformed := [line for line in text.splitlines() if _UNREADABLE_TIMESTAMP in line]:
+        return Refused(
+            f"query {failed.query.name}: Spark's source cannot read the timestamp of a record",
+            expected="ms since the epoch, up to the year 294247",
+            observed=malformed[0][malformed[0].index("Record at") :],
+            remedy="What follows it in its partition cannot be processed. Delete the topic's records up to it and "
+            "reset the application. To keep such records out, leave message.timestamp.after.max.ms of the topic at the "
+            "default of brokers from 4.0.",
+        )
     unreadable = [line for line in text.splitlines() if any(name in line for name in _UNREADABLE_STATE)]
     if unreadable:
         aside = failed.checkpoint.set_aside()

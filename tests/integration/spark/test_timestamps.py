@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
+from streamplan.errors import Refused
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
 
@@ -132,3 +133,13 @@ def test_a_record_with_a_timestamp_that_cannot_be_processed_is_dead_lettered(tri
     counted = tried.read(topology.changelog_topic("counted"))
     assert [(m.key(), m.value()[-1], m.timestamp()[1]) for m in counted] == [(b"x", 2, far)]
     assert tried.store("totals") == {"k": {"total": 9}}
+
+
+def test_a_timestamp_that_the_source_cannot_read_is_refused_with_the_record_s_place(tried: Tried) -> None:
+    """Nanoseconds in place of milliseconds, for example: no plan sees the record, so that none can dead-letter it."""
+    tried.topology.stream(tried.named("sales"), value=SALE).map_values({"amount": "amount"}).to(tried.named("amounts"))
+    tried.create_topics()
+    produce_at(tried, "sales", "k", sale("x", 1), EPOCH)
+    produce_at(tried, "sales", "k", sale("x", 2), EPOCH * 1_000_000)
+    with pytest.raises(Refused, match=r"cannot read the timestamp of a record.*partition \d offset 1 has timestamp"):
+        tried.drain()
