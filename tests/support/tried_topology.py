@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
@@ -62,6 +62,12 @@ class Tried:
 
     def create_topics(self) -> None:
         apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
+
+    def set_config(self, topic: str, config: str, value: int) -> None:
+        entry = ConfigEntry(config, str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.named(topic), incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin.incremental_alter_configs([resource])[resource].result(120)
 
     def produce(
         self,

@@ -12,7 +12,6 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
-from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,7 +21,15 @@ from streamplan.checks.framework.cluster import Headers, Record, records_of
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.transactions import transactional_producer
-from streamplan.model.dead_letters import TASK, Origin, origin_headers, parse_origin, parse_subtopology
+from streamplan.model.dead_letters import (
+    TASK,
+    Origin,
+    dead_letter_digest,
+    origin_headers,
+    parse_origin,
+    parse_subtopology,
+    record_digest,
+)
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.timestamps import writable_timestamp
 from streamplan.model.windows import without_suffix
@@ -223,8 +230,8 @@ def relocated_dead_letters(
 ) -> Iterator[PlacedRecord]:
     """Read all dead letters, with the new places of the records that were copied.
 
-    A dead letter holds its record whole, so the record's copy is found by key and value. Of several equal records any
-    will do: what cannot be read in one cannot be read in the others.
+    A dead letter holds its record whole, or a digest of it. So the record's copy is found by key and value. Of several
+    equal records any will do: what cannot be read in one cannot be read in the others.
 
     Args:
         cluster: The cluster.
@@ -252,22 +259,15 @@ def _new_origins(cluster: KafkaCluster, dead_letters: str, copies: Mapping[str, 
         if origin is None or origin.topic not in copies or origin in seen:
             continue  # one record has a dead letter for each operation that rejects it
         seen.add(origin)
-        wanted[origin.topic][_digest(record)].append(origin)
+        wanted[origin.topic][dead_letter_digest(record.key, record.value, record.headers)].append(origin)
     places: dict[Origin, Origin] = {}
     for topic, copy in copies.items():
         if not wanted[topic]:
             continue
         for record in all_records(cluster, copy):
-            if origins := wanted[topic].get(_digest(record)):
+            if origins := wanted[topic].get(record_digest(record.key, record.value)):
                 places[origins.pop(0)] = Origin(copy, record.partition, record.offset)
     return places
-
-
-def _digest(record: Record) -> bytes:
-    digest = blake2b(digest_size=16)
-    for part in (record.key, record.value):
-        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
-    return digest.digest()
 
 
 def _with_origin(headers: Headers, origin: Origin) -> Headers:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from streamplan.model import dead_letters
 from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
 
 
@@ -48,8 +49,7 @@ def windowed_changelog_configs(retention_ms: int) -> dict[str, str]:
 DEAD_LETTER_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
-    # A record that just fits into its own topic is written here whole, with headers added.
-    "max.message.bytes": str(2 * 1024 * 1024 + 65536),
+    "max.message.bytes": str(dead_letters.MAX_BYTES),
     "message.timestamp.type": "CreateTime",
 }
 

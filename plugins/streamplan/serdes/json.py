@@ -48,8 +48,8 @@ class Json:
         schema: The fields that may be used, in Spark's DDL. Other fields are ignored. A field may be absent or null. A
             record with a field of another type is rejected.
         allowed: For a field the values that are allowed, each with its label. A record with another value is rejected.
-        max_bytes: The most bytes that the value and its new key may have together, so that no record can stop the
-            stream at its next topic.
+        max_bytes: The most bytes that the value, its new key and the record's headers may have together, so that no
+            record can stop the stream at its next topic.
     """
 
     schema: str

@@ -6,7 +6,7 @@ implements :class:`Serde`; :mod:`streamplan.serdes.json` is the first. This modu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = Mapping[str, Any]
 """The fields of a value by their names. A field that is absent or null is None."""
+
+Headers: TypeAlias = Iterable[tuple[str, str | bytes | None]]
 
 FIELD_TYPES = ("string", "int", "bigint", "double", "boolean")
 """The types of fields, in the words of Spark's DDL."""
@@ -27,10 +29,13 @@ A double has many texts.
 """
 
 MAX_BYTES = 1_048_000
-"""The bytes of key and value that fit, uncompressed and with headers, into a topic's ``max.message.bytes``.
+"""The bytes of key, value and headers that fit, uncompressed, into a topic's ``max.message.bytes``.
 
 The brokers' default of it is 1048588.
 """
+
+HEADER_LENGTH_BYTES = 6
+"""The most bytes that the lengths of a header's name and of its value take in a record."""
 
 
 class Undecodable(ValueError):
@@ -55,7 +60,7 @@ class Serde(Protocol):
 
     @property
     def max_bytes(self) -> int:
-        """The most bytes that a value and its new key may have together."""
+        """The most bytes that a value, its new key and the record's headers may have together."""
 
     @property
     def format(self) -> str:
@@ -101,23 +106,24 @@ def key_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def key_of(serde: Serde, field: str, data: bytes | None) -> bytes:
+def key_of(serde: Serde, field: str, data: bytes | None, headers: Headers = ()) -> bytes:
     """The key that grouping by ``field`` gives a record: the text of the field, in UTF-8.
 
     Args:
         serde: Reads the record's value.
         field: A field of one of the types :data:`KEY_FIELD_TYPES`.
         data: The record's value in bytes.
+        headers: The record's headers.
 
     Raises:
-        Undecodable: The value cannot be read, the field is absent or null, or key and value together are too large for
-            the repartition topic.
+        Undecodable: The value cannot be read, the field is absent or null, or key, value and headers together are too
+            large for the repartition topic.
     """
     value = serde.decode(data)[field]
     if value is None:
         raise Undecodable(missing(field))
     key = key_text(value).encode()
-    if len(key) + len(data or b"") > serde.max_bytes:
+    if len(key) + len(data or b"") + header_bytes(headers) > serde.max_bytes:
         raise Undecodable(too_large(serde.max_bytes))
     return key
 
@@ -128,6 +134,18 @@ def label_of(serde: Serde, field: str | None, key: str) -> str:
     return labels.get(key, "")
 
 
+def header_bytes(headers: Headers) -> int:
+    """The most bytes that headers take in a record.
+
+    Args:
+        headers: Names and values. A value that is text is written in UTF-8.
+    """
+    return sum(
+        len(name.encode()) + len(value.encode() if isinstance(value, str) else value or b"") + HEADER_LENGTH_BYTES
+        for name, value in headers
+    )
+
+
 def missing(field: str) -> str:
     """The reason of a record without the field that its key is made of."""
     return f"{field} is missing"
@@ -135,4 +153,4 @@ def missing(field: str) -> str:
 
 def too_large(max_bytes: int) -> str:
     """The reason of a record that the next topic would refuse."""
-    return f"value and key are larger than {max_bytes} bytes"
+    return f"key, value and headers are larger than {max_bytes} bytes"

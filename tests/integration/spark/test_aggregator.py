@@ -88,7 +88,11 @@ BAD: list[tuple[bytes | None, bytes | None, str]] = [
     (b"e", b"", "the value is not JSON"),
     (b"f", b'{"ProductType": "1"}', "ProductType is not of type int"),
     (None, b"null", "the value is not a JSON object"),
-    (b"g", b'{"ProductType": 0, "pad": "' + b"x" * 1_048_400 + b'"}', "value and key are larger than 1048000 bytes"),
+    (
+        b"g",
+        b'{"ProductType": 0, "pad": "' + b"x" * 1_048_400 + b'"}',
+        "key, value and headers are larger than 1048000 bytes",
+    ),
 ]
 ODD_BUT_GOOD: list[tuple[bytes | None, bytes | None]] = [
     (None, b'{"ProductType": 1}'),

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused
 from streamplan.model.windows import TimeWindows
@@ -51,10 +50,7 @@ def produce_at(tried: Tried, topic: str, key: str, value: Any, timestamp: int) -
 
 def take_any_timestamp(tried: Tried, topic: str) -> None:
     """Let the brokers accept timestamps that are more than an hour ahead."""
-    admin = AdminClient({"bootstrap.servers": tried.bootstrap_servers})
-    entry = ConfigEntry("message.timestamp.after.max.ms", str(2**63 - 1), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, tried.named(topic), incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(120)
+    tried.set_config(topic, "message.timestamp.after.max.ms", 2**63 - 1)
 
 
 def write_to_changelog(tried: Tried, store: str, key: bytes, value: Any, timestamp: int) -> None:

@@ -18,7 +18,16 @@ from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import without_suffix
-from streamplan.serdes.serde import Serde, Undecodable, is_key_field, key_of, label_of
+from streamplan.serdes.serde import (
+    MAX_BYTES,
+    Serde,
+    Undecodable,
+    header_bytes,
+    is_key_field,
+    key_of,
+    label_of,
+    too_large,
+)
 
 Partitioner = Callable[[bytes, int], int]
 """Returns the partition of a key, given the number of partitions."""
@@ -86,11 +95,15 @@ class Aggregation:
         if self.dead_letters is not None and (fault := timestamp_fault(record.timestamp)) is not None:
             raise Undecodable(fault)
         if self.serde is not None and self.field is not None:
-            return key_of(self.serde, self.field, record.value)
+            headers = record.headers if self.dead_letters is not None else ()
+            return key_of(self.serde, self.field, record.value, headers)
         if self.serde is not None and record.value is not None:
             self.serde.decode(record.value)
         if record.key is None:
             raise Undecodable("the key is null")
+        size = len(record.key) + len(record.value or b"") + header_bytes(record.headers)
+        if self.dead_letters is not None and size > MAX_BYTES:
+            raise Undecodable(too_large(MAX_BYTES))
         return None if record.value is None else record.key
 
 

@@ -9,11 +9,12 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from streamplan.checks.framework.application import Aggregation
-from streamplan.checks.framework.cluster import Cluster, Record, RecordBatch, records_of
+from streamplan.checks.framework.cluster import Cluster, Headers, Record, RecordBatch, records_of
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.checks.framework.verified import Positions
 from streamplan.model.dead_letters import parse_origin, parse_subtopology
 from streamplan.model.timestamps import timestamp_fault
+from streamplan.serdes.serde import MAX_BYTES, header_bytes
 
 SourceOffset: TypeAlias = tuple[int, int]
 """A partition of the source and an offset in it."""
@@ -38,20 +39,28 @@ class Counts:
 def count_records(aggregation: Aggregation, batch: RecordBatch) -> Counts:
     """Count the records of a batch of the source by the key that :meth:`Aggregation.key_of` gives each.
 
-    Streamplan dead-letters a record with a faulty timestamp. Another application may count it.
+    Streamplan dead-letters a record with a faulty timestamp, and one that is too large for its next topic. Another
+    application may count them.
     """
     serde, field = aggregation.serde, aggregation.field
-    faulty = _rows_with_faulty_timestamps(batch) if aggregation.dead_letters is not None else set()
+    values, streamplans = batch.values, aggregation.dead_letters is not None
+    rejected = _rows_with_faulty_timestamps(batch) if streamplans else set()
     if serde is not None and field is not None:
-        column = serde.key_column(field, batch.values)
+        column = serde.key_column(field, values)
+        headers = batch.headers if streamplans else ()
+        if any(headers):
+            rejected |= _rows_too_large(column.keys.to_pylist(), values, headers, serde.max_bytes)
         counted_keys = Counter(column.counts())
-        counted_keys.subtract(key for row in faulty if (key := column.keys[row].as_py()) is not None)
-        return Counts({key: count for key, count in counted_keys.items() if count}, sorted(faulty | {*column.rejected}))
-    keys, values, passed_over = batch.keys, batch.values, set[int]()
-    rejected = set(serde.decode_column(values).rejected) if serde is not None else set()
+        counted_keys.subtract(key for row in rejected if (key := column.keys[row].as_py()) is not None)
+        rejected |= column.rejected.keys()
+        return Counts({key: count for key, count in counted_keys.items() if count}, sorted(rejected))
+    keys, passed_over = batch.keys, set[int]()
     if None in values:  # a count passes over a null value: KStreamAggregate
         passed_over = {row for row, value in enumerate(values) if value is None}
-    rejected = faulty | (rejected - passed_over)
+    if serde is not None:
+        rejected |= serde.decode_column(values).rejected.keys() - passed_over
+    if streamplans:
+        rejected |= _rows_too_large(keys, values, batch.headers, MAX_BYTES)
     rejected |= {row for row, key in enumerate(keys) if key is None} if None in keys else set()
     left_out = rejected | passed_over
     counted = keys if not left_out else [key for row, key in enumerate(keys) if row not in left_out]
@@ -63,6 +72,16 @@ def _rows_with_faulty_timestamps(batch: RecordBatch) -> set[int]:
     if not timestamps or (timestamp_fault(min(timestamps)) or timestamp_fault(max(timestamps))) is None:
         return set()
     return {row for row, timestamp in enumerate(timestamps) if timestamp_fault(timestamp) is not None}
+
+
+def _rows_too_large(
+    keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[Headers], max_bytes: int
+) -> set[int]:
+    return {
+        row
+        for row, (key, value, record_headers) in enumerate(zip(keys, values, headers, strict=True))
+        if len(key or b"") + len(value or b"") + header_bytes(record_headers) > max_bytes
+    }
 
 
 class SourceCounts(NamedTuple):

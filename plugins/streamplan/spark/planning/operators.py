@@ -32,7 +32,7 @@ from streamplan.model.operations import (
 )
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
-from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.records import RecordFrame, read_external, read_internal, read_internal_keys
@@ -112,11 +112,15 @@ class OperatorPlanner:
         return inputs
 
     def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
-        """Write a store's updates into the partition of the task. A window stands in the bytes after the key."""
+        """Write a store's updates into the partition of the task. A window stands in the bytes after the key.
+
+        As in Kafka Streams, they have no headers.
+        """
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             start = F.unix_millis("record.window.start")
             key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
+        frame = frame.with_record(F.col("record").withField("headers", F.lit(None).cast(HEADERS)))
         self.write(output_rows(frame, self._outputs[node.name], key, F.col("record.value")))
 
     def take_output_rows(self) -> OutputRows:
@@ -190,25 +194,36 @@ class OperatorPlanner:
             columns = node.operation.columns
             frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
         (predecessor,) = self.subtopology.predecessors[node.name]
-        key_is_null = F.col("record.key").isNull()
-        if predecessor in self._grouped:
-            frame = replace(frame, data=frame.data.where(~key_is_null))
-        elif not frame.key_not_null:
-            frame = frame.rejecting(key_is_null, "the key is null")
+        faults: list[tuple[Column, str]] = []
+        if not frame.key_not_null:
+            faults.append((F.col("record.key").isNull(), "the key is null"))
+        if not frame.as_in_internal_topic and (frame.value_is_raw or self._values_are_stored(predecessor)):
+            faults.append((_too_large(frame, with_headers=False), too_large(MAX_BYTES)))
+        for condition, reason in faults:
+            if predecessor in self._grouped:
+                frame = replace(frame, data=frame.data.where(~condition))
+            else:
+                frame = frame.rejecting(condition, reason)
         self._grouped.add(predecessor)
         if not frame.no_rejects:
             self.write(dead_letter_rows(frame.rejected()))
         windowed = isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
         return frame.accepted() if windowed else frame.accepted().with_value()
 
+    def _values_are_stored(self, grouped: str) -> bool:
+        """Whether an aggregation of a node's records stores their values as they are."""
+        return any(
+            isinstance(node.operation, Reduce) and grouped in self.subtopology.predecessors[node.name]
+            for node in self.subtopology.aggregations
+        )
+
     def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
         if sink.internal:
             self._schemas[sink.topic] = frame.schema
             if frame.serde is None:  # a count is 8 bytes, which that serde does not read
                 frame = replace(frame, value_is_raw=False)
-        size = F.coalesce(F.octet_length("record.key"), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
-        if not frame.key_not_null or not frame.value_is_raw:  # else it came through such a topic before
-            frame = frame.rejecting(size > MAX_BYTES, too_large(MAX_BYTES))
+        if not frame.as_in_internal_topic:
+            frame = frame.rejecting(_too_large(frame, with_headers=True), too_large(MAX_BYTES))
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
@@ -266,6 +281,25 @@ def _takes_null_keys(operation: Operation) -> bool:
             return True
         case _:
             return False
+
+
+def _too_large(frame: RecordFrame, *, with_headers: bool) -> Column:
+    """Whether key and value of a record, with or without its headers, are larger than an internal topic takes."""
+    size = F.coalesce(F.octet_length("record.key"), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
+    if not with_headers:
+        return size > MAX_BYTES
+    header_size = F.aggregate(
+        F.from_json("record.headers", "array<struct<key: string, value: binary>>"),
+        F.lit(0),
+        lambda total, header: (
+            total
+            + F.octet_length(header["key"])
+            + F.coalesce(F.octet_length(header["value"]), F.lit(0))
+            + HEADER_LENGTH_BYTES
+        ),
+    )
+    possible = size + F.coalesce(F.octet_length("record.headers"), F.lit(0)) > MAX_BYTES  # JSON, longer than they are
+    return possible & (size + F.coalesce(header_size, F.lit(0)) > MAX_BYTES)
 
 
 def _big_endian(number: Column) -> Column:

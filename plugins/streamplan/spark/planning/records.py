@@ -40,7 +40,7 @@ from pyspark.sql.types import (
 from streamplan.errors import Refused
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.internal import repartition_serde, value_expression
-from streamplan.serdes.serde import Serde
+from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.partition_times import PartitionTimes
 from streamplan.spark.sources import RAW
@@ -117,6 +117,11 @@ class RecordFrame:
                 remedy=f"Cast it before to one of {', '.join(_FIELD_TYPES.values())}.",
             )
         return repartition_serde({name: _FIELD_TYPES[type(data_type)] for name, data_type in types.items()})
+
+    @property
+    def as_in_internal_topic(self) -> bool:
+        """Whether the records are as they came from a topic of ours: not too large for the next one."""
+        return self.key_not_null and self.value_is_raw
 
     @property
     def windowed(self) -> bool:
@@ -279,6 +284,9 @@ def _reader(
             reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), decoded.reasons())
             if table:
                 reasons = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), reasons)
+                size = pc.add(pc.binary_length(batch["key"]), pc.binary_length(values))
+                exceeds = pc.greater(size, MAX_BYTES).fill_null(False)  # its changelog would refuse it
+                reasons = pc.if_else(exceeds, pa.scalar(too_large(MAX_BYTES)), reasons)
             if not any_timestamp:
                 batch, reasons = _without_faulty_timestamps(batch, reasons)
             time = times.of(batch, reasons) if partition_time else pa.nulls(batch.num_rows, pa.int64())

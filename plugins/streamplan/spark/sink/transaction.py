@@ -22,11 +22,12 @@ from streamplan.kafka.requests import is_fenced
 from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.committed_positions import CommittedPosition, foreign_position_error
-from streamplan.model.dead_letters import REASON, TASK, Origin, origin_headers
+from streamplan.model.dead_letters import REASON, TASK, Origin, fit_record, origin_headers
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
 from streamplan.model.windows import WINDOW_START_BYTES
+from streamplan.serdes.serde import header_bytes
 from streamplan.spark.sink import delivery_queue
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
 
@@ -134,18 +135,22 @@ class TaskTransaction:
         self._producer.poll(0)
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """Queue a record for the dead-letter topic, with where it came from and the reason as headers."""
-        headers = {REASON: letter.reason, TASK: str(self.spec.task(self.partition))}
+        """Queue a record for the dead-letter topic, with where it came from and the reason as headers.
+
+        Parts that make it too large for the topic are left out, and a header says so.
+        """
+        added = {REASON: letter.reason, TASK: str(self.spec.task(self.partition))}
         if letter.topic is not None and letter.offset is not None:
-            headers |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
-        self._queue.reserve(len(letter.key or b"") + len(letter.value or b""))
+            added |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
+        record = fit_record(letter.key, letter.value, letter.headers, added)
+        self._queue.reserve(len(record.key or b"") + len(record.value or b"") + header_bytes(record.headers))
         self._producer.produce(
             self.spec.dead_letter_topic,
-            key=letter.key,
-            value=letter.value,
+            key=record.key,
+            value=record.value,
             partition=letter.partition % self.spec.dead_letter_partitions,
             timestamp=0 if letter.timestamp is None else writable_timestamp(letter.timestamp),  # 0 is now
-            headers=[*letter.headers, *headers.items()],
+            headers=[*record.headers, *record.added.items()],
         )
 
     def require_complete_input(self, topic: str, next_offset: int) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from streamplan.errors import Refused, StreamplanError
-from streamplan.serdes.serde import Serde
+from streamplan.serdes.serde import Serde, header_bytes, too_large
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, TransactionSpec
 from streamplan.spark.sink.transaction import TaskTransaction
@@ -162,9 +162,10 @@ class RekeyedRecords:
     def _rekey(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         decoded = self.serde.key_column(self.field, rows["value"])
         keys = decoded.keys
+        unreadable = {**decoded.rejected, **_too_large(rows, keys, self.serde.max_bytes)}
         faults = timestamp_faults(rows["timestamp"])
-        if decoded.rejected or faults is not None:
-            reasons = pa.array([decoded.rejected.get(row) for row in range(rows.num_rows)], pa.string())
+        if unreadable or faults is not None:
+            reasons = pa.array([unreadable.get(row) for row in range(rows.num_rows)], pa.string())
             if faults is not None:
                 reasons = pc.coalesce(reasons, faults)
                 timestamps = pc.if_else(pc.is_null(faults), rows["timestamp"], pa.scalar(None, pa.int64()))
@@ -315,6 +316,20 @@ def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         return
     for partition in np.unique(partitions):
         yield int(partition), batch.filter(pa.array(partitions == partition))
+
+
+def _too_large(rows: pa.RecordBatch, keys: pa.Array, max_bytes: int) -> dict[int, str]:
+    """Return the reason of each row with a key that is too large for its next topic because of its headers."""
+    headers = rows["headers"]
+    if headers.null_count == rows.num_rows:
+        return {}
+    sizes = pc.add(pc.binary_length(keys), pc.binary_length(rows["value"]).fill_null(0))
+    possible = pc.greater(pc.add(sizes, pc.binary_length(headers)), max_bytes)  # their JSON is longer than they are
+    return {
+        row: too_large(max_bytes)
+        for row in pc.indices_nonzero(possible.fill_null(False)).to_pylist()
+        if sizes[row].as_py() + header_bytes(headers_of(headers[row])) > max_bytes
+    }
 
 
 def headers_of(headers: pa.Scalar) -> Headers:

@@ -20,7 +20,7 @@ from streamplan.model.timestamps import LATEST_MS
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.json import Json
-from streamplan.serdes.serde import Undecodable
+from streamplan.serdes.serde import MAX_BYTES, Undecodable
 
 from tests.support.fake_cluster import IMPATIENT, FakeApplication, FakeCluster, FakeRecordBatch
 
@@ -423,7 +423,8 @@ def test_counting_by_the_batch_is_counting_record_by_record() -> None:
                 key = random.choice([b"k", b"\xff", b"", None])
                 value = random.choice(values[: random.choice([2, 10])])
                 timestamp = random.choice([0, LATEST_MS, random.choice([1, -1, LATEST_MS + 1])])
-                cluster.produce("orders", key, value, partition=0, timestamp=timestamp)
+                headers = random.choice([(), (), (("h", b"x" * random.choice([1, MAX_BYTES])),)])
+                cluster.produce("orders", key, value, partition=0, timestamp=timestamp, headers=headers)
             for batch in cluster.read("orders", {0: (0, size)}):
                 reference, counts = count_each(aggregation, batch), count_records(aggregation, batch)
                 assert dict(counts.by_key) == dict(reference.by_key)
