@@ -17,8 +17,9 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.registry import pipeline_named
 from streamplan.reports.observations import RecordedObservations, offsets_fingerprint
+from streamplan.reports.sink_offsets import SinkOffsets, read_sink_offsets
 from streamplan.spark.observation_job import write_observations
-from streamplan.spark.recount import recount
+from streamplan.spark.recount.recount import recount
 
 
 def main() -> int:
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--pipeline", required=True, help="name of the pipeline")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
+    parser.add_argument("--sinks", type=Path, help="JSON file that says where a reset application began its sinks")
     args = parser.parse_args()
 
     def work() -> None:
@@ -36,7 +38,8 @@ def main() -> int:
         def observe(spark: SparkSession) -> RecordedObservations:
             cluster, at = KafkaCluster(brokers), datetime.now(UTC).isoformat()
             before = offsets_fingerprint(application_of(pipeline), cluster)
-            rows = tuple(recount(spark, pipeline, cluster, brokers))
+            sinks = read_sink_offsets(args.sinks, cluster) if args.sinks else SinkOffsets()
+            rows = tuple(recount(spark, pipeline, cluster, brokers, sinks))
             return RecordedObservations(rows, at=at, fingerprint=before)
 
         write_observations(f"{pipeline.topology.application_id}-recount", args.output, observe)

@@ -77,6 +77,11 @@ class ReportPaths:
         return self.directory / "recount" / f"{dag_id}.json"
 
     @property
+    def sink_offsets(self) -> Path:
+        """Where the application began to write its sinks anew. A reset writes it, and it stays."""
+        return self.directory / "sinks.json"
+
+    @property
     def aggregator_status(self) -> Path:
         """What the aggregator says about itself every few seconds."""
         return self.directory / "aggregator.json"

@@ -115,7 +115,8 @@ class RecountOperator(SparkJobOperator):
         for check in scheduled_checks(application):
             if SparkJob.RECOUNT in check.spark_jobs(application):
                 skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
-        output = ReportPaths(Settings.from_environment().reports, self.pipeline).recount(self.dag_id)
+        paths = ReportPaths(Settings.from_environment().reports, self.pipeline)
+        output = paths.recount(self.dag_id)
         if _is_on_schedule(context):
             last = reusable_recount(output, application, KafkaCluster(brokers()))
             if last is not None:
@@ -123,7 +124,8 @@ class RecountOperator(SparkJobOperator):
                     "The recount of %s still holds: no record came, went or was processed since then.", last.at
                 )
                 return
-        self._run("recount", output, "--bootstrap-servers", str(brokers()))
+        sinks = ("--sinks", str(paths.sink_offsets))
+        self._run("recount", output, "--bootstrap-servers", str(brokers()), *sinks)
 
 
 class CheckOperator(SparkJobOperator):

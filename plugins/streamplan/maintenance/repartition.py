@@ -13,6 +13,7 @@ from typing import Any
 
 from streamplan.checks.framework.cluster import Record
 from streamplan.errors import Refused, StreamplanError
+from streamplan.files import ReportPaths
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
@@ -33,6 +34,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import TopicRole, TopicSpec, staging_topic
 from streamplan.reports.results import state_files
+from streamplan.reports.sink_offsets import record_moved_sources
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
 
@@ -151,6 +153,8 @@ class Repartitioner:
             checkpoints.delete(self.settings.checkpoints, self._id)
             for path in state_files(self.settings.reports, self.pipeline.name):
                 path.unlink(missing_ok=True)
+            paths = ReportPaths(self.settings.reports, self.pipeline.name)
+            record_moved_sources(paths.sink_offsets, self.pipeline, self._cluster())
             report("the checkpoints are deleted, and what the checks kept of the old topics")
             self._set_positions(plan, report)
             self._recreate(specs[gate], report)

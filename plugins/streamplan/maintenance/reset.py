@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamplan.errors import Refused
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence
@@ -15,6 +16,7 @@ from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import INTERNAL_ROLES
 from streamplan.reports.results import state_files
+from streamplan.reports.sink_offsets import record_reset
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
@@ -104,6 +106,10 @@ def apply_reset(
     fence(brokers, application_id, pipeline.tasks())
     delete_group(brokers, application_id)
     report(f"group {application_id}: its positions are deleted")
+    # From here on no aggregator starts before the reset is complete.
+    paths = ReportPaths(settings.reports, pipeline.name)
+    for topic, ends in record_reset(paths.sink_offsets, pipeline, KafkaCluster(brokers)).items():
+        report(f"{topic}: left alone; the records of the next run begin at {dict(ends)}")
     delete_topics(brokers, list(plan.topics))
     report(f"deleted {', '.join(plan.topics) or 'no topic'}")
     checkpoints.delete(settings.checkpoints, application_id)

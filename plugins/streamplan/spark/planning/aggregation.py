@@ -221,7 +221,7 @@ def _arguments(number: int, node: Processor, frame: RecordFrame) -> list[_Argume
 
 def _pairs(column: AggregateColumn, frame: RecordFrame, stored: Column) -> list[tuple[Column, Column]]:
     """For each argument of an aggregate what a record gives, and what a stored value gives."""
-    arguments = _arguments_of_call(column)
+    arguments = arguments_of_call(column)
     present = reduce(lambda left, right: left & right, (F.expr(argument).isNotNull() for argument in arguments))
     counted = F.when(present, 1).otherwise(0).cast("bigint")
     match column.function, arguments:
@@ -304,8 +304,8 @@ def _aggregate_of(column: AggregateColumn, first: str, second: str) -> Column:
             return F.expr(f"{function}({first})")
 
 
-def _arguments_of_call(column: AggregateColumn) -> list[str]:
-    """The arguments of the call. ``count(*)`` counts a constant."""
+def arguments_of_call(column: AggregateColumn) -> list[str]:
+    """Return the arguments of the call. ``count(*)`` counts a constant."""
     if column.function == "count" and column.arguments == "*":
         return ["1"]
     return _split_arguments(column.arguments)

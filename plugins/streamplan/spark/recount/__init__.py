@@ -1,0 +1,1 @@
+"""The recount of a pipeline by Spark: what the inputs demand is computed again, and compared with the outputs."""

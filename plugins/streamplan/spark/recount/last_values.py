@@ -1,0 +1,241 @@
+"""Compares an output of which only the last values of keys can be recounted: a changelog, the changes of a total."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from streamplan.checks.framework.check import Observation
+from streamplan.model.windows import TimeWindows
+from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic, first_rows, text_of
+
+_LOOKED_AT = 100_000
+"""So many keys that differ are looked at one by one, because sums of doubles may differ in their last digits."""
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """Which windows are compared: those that no record can have come too late for.
+
+    Attributes:
+        windows: The windows.
+        newest_ms: The time of the newest record.
+    """
+
+    windows: TimeWindows
+    newest_ms: int
+
+    def is_open(self, timestamp: Column) -> Column:
+        """Return whether the window that a time in ms lies in is open."""
+        size = F.lit(self.windows.size_ms)
+        return timestamp - F.pmod(timestamp, size) + size > F.lit(self.newest_ms - self.windows.grace_ms)
+
+
+def compare_store(
+    written: WrittenTopic, demanded: DataFrame, found: Findings, *, windowing: Windowing | None = None
+) -> None:
+    """Compare the last value of each key and partition of a changelog, and its timestamp.
+
+    Args:
+        written: The changelog.
+        demanded: The rows that the inputs demand.
+        found: Takes the result.
+        windowing: Which windows are compared; None for a store without windows.
+    """
+    by = ["partition", "key"]
+    is_open = F.lit(True) if windowing is None else windowing.is_open(F.col("timestamp"))
+    expected = _last(demanded.withColumn("open", is_open), by, "offset", "order", also="open")
+    expected = written.timed(expected).select(*by, "open", F.struct("value", "timestamp").alias("expected"))
+    observed = _last(written.rows.where("key is not null"), by, "offset")
+    observed = observed.select(*by, F.struct("value", "timestamp").alias("observed"))
+    both = expected.join(observed, by, "full_outer").withColumn("open", F.coalesce("open", F.lit(True)))
+    both = both.where("expected.value is not null or observed.value is not null")
+    is_gone = F.col("observed").isNull() & F.col("partition").isin(*written.incomplete)
+    both = both.withColumn("gone", is_gone).persist()
+    try:
+        compared = both.where("open and not gone")
+        keys = compared.count()
+        differ = compared.where(~F.col("expected").eqNullSafe(F.col("observed"))).limit(_LOOKED_AT).collect()
+        closed, gone = both.where("not open").count(), both.where("open and gone").count()
+    finally:
+        both.unpersist()
+    wrong = [row for row in differ if not _same(row["expected"], row["observed"])]
+    subject = f"{written.name}: keys whose last value is the recounted one{_not_compared(closed, gone)}"
+    found.compared(subject, keys, keys - len(wrong))
+    for row in sorted(wrong, key=lambda row: (bytes(row["key"]), row["partition"]))[:NAMED]:
+        found.rows.append(_difference(f"{written.name}: key {text_of(row['key'])}", row["expected"], row["observed"]))
+
+
+def compare_updates(
+    written: WrittenTopic,
+    demanded: DataFrame,
+    found: Findings,
+    *,
+    windowings: Sequence[Windowing] = (),
+    keyed: bool = True,
+    complete: bool = True,
+) -> None:
+    """Compare an output of which only the last records can be recounted, such as the changes of a total.
+
+    Args:
+        written: The output.
+        demanded: The rows that the inputs demand.
+        found: Takes the result.
+        windowings: Which windows are compared, of each aggregation that the rows come from.
+        keyed: Whether the last demanded row of a key must be its last record. Otherwise it must be somewhere.
+        complete: Whether a key without a demanded row was never written.
+    """
+    _UpdateComparison(written, demanded, found, keyed, complete).judge(windowings)
+
+
+@dataclass
+class _UpdateComparison:
+    """Judges the last values of an output; see :func:`compare_updates`."""
+
+    written: WrittenTopic
+    demanded: DataFrame
+    found: Findings
+    keyed: bool
+    complete: bool
+
+    def judge(self, windowings: Sequence[Windowing]) -> None:
+        name = self.written.name
+        rows = self.demanded
+        if self.keyed:  # a key may come from several partitions of the sources
+            rows = _last(rows, ["topic", "partition", "key"], "offset", "order")
+        closed = 0
+        for windowing in windowings:
+            is_open = windowing.is_open(F.col("timestamp"))
+            closed += rows.where(~is_open).count()
+            rows = rows.where(is_open)
+        rows = self.written.timed(rows)
+        hexed = F.coalesce(F.hex("key"), F.lit("null")).alias("id")
+        last = _last(self.written.rows, ["key"], "offset")
+        last = last.select(hexed, F.col("key").alias("found key"), F.struct("value", "timestamp").alias("observed"))
+        expected = F.struct("value", "timestamp").alias("expected")
+        rows = rows.select(hexed, "key", expected, F.count("*").over(Window.partitionBy("key")).alias("rivals"))
+        both = rows.join(last, "id", "left").persist()
+        try:
+            count = both.count()
+            differ = both.where(~F.col("expected").eqNullSafe(F.col("observed"))).limit(_LOOKED_AT)
+            left, gone = self._judge_differences(differ)
+        finally:
+            both.unpersist()
+        what = "keys whose last value is the recounted one" if self.keyed else "recounted records that were written"
+        self.found.compared(f"{name}: {what}{_not_compared(closed, gone)}", count - gone, count - gone - len(left))
+        for subject, expected_row, observed_row in left[:NAMED]:
+            self.found.rows.append(_difference(subject, expected_row, observed_row))
+        if self.keyed and self.complete:
+            known = self.demanded.select(hexed).distinct()
+            self._judge_unknown_keys(last.where("observed.value is not null").join(known, "id", "left_anti"))
+
+    def _judge_differences(self, differ: DataFrame) -> tuple[list[tuple[str, Row, Row | None]], int]:
+        """Return what is wrong, each with a subject, and the number of rows that cannot be compared any more."""
+        rows = [row for row in differ.collect() if not (self._is_last(row) and _same(row["expected"], row["observed"]))]
+        if not rows:
+            return [], 0
+        ids = differ.sparkSession.createDataFrame(sorted({(row["id"],) for row in rows}), "id string")
+        hexed = F.coalesce(F.hex("key"), F.lit("null")).alias("id")
+        versions: dict[str, list[Row]] = {}
+        there = self.written.rows.select(hexed, "value", "timestamp").distinct().join(ids, "id", "left_semi")
+        for version in there.collect():
+            versions.setdefault(version["id"], []).append(version)
+        wrong, gone, doubtful = [], 0, []
+        for row in sorted(rows, key=lambda row: row["id"]):
+            subject = f"{self.written.name}: key {text_of(row['key'])}"
+            is_there = any(_same(row["expected"], version) for version in versions.get(row["id"], ()))
+            may_be_gone = bool(self.written.incomplete) or self.written.compacted
+            if is_there and not self._is_last(row):
+                continue
+            if (
+                not is_there
+                and (bool(self.written.incomplete) if self.keyed else may_be_gone)
+                and (not self.keyed or row["id"] not in versions)
+            ):
+                gone += 1
+            elif not self.written.exclusive and (is_there or (row["id"] in versions and may_be_gone)):
+                doubtful.append(text_of(row["key"]))
+            else:
+                wrong.append((subject, row["expected"], row["observed"] if self.keyed else None))
+        if doubtful:
+            self._doubt(doubtful, "whose last value is another than the recounted one")
+        return wrong, gone
+
+    def _is_last(self, row: Row) -> bool:
+        """Whether the demanded row must be the last record of its key."""
+        return self.keyed and row["rivals"] == 1
+
+    def _judge_unknown_keys(self, unknown: DataFrame) -> None:
+        number = unknown.count()
+        if not number:
+            return
+        some = first_rows(unknown, "id")
+        if self.written.exclusive:
+            self.found.compared(f"{self.written.name}: keys that the input does not demand", 0, number)
+            for row in some:
+                subject = f"{self.written.name}: key {text_of(row['found key'])}"
+                self.found.rows.append(Observation(subject, "none", text_of(row["observed"]["value"])))
+        else:
+            self._doubt([text_of(row["found key"]) for row in some], "that the input does not demand", number)
+
+    def _doubt(self, keys: list[str], which: str, number: int = 0) -> None:
+        listed = ", ".join(keys[:NAMED])
+        self.found.doubts.append(
+            f"{self.written.name}: {number or len(keys):,} keys {which} ({listed}). Whether they are wrong cannot be"
+            " told: another producer may write to the topic, or an earlier run has"
+        )
+
+
+def _last(rows: DataFrame, by: list[str], *order: str, also: str = "timestamp") -> DataFrame:
+    """The last row of each group: its columns ``value``, ``timestamp`` and ``also``."""
+    last = F.max_by(F.struct(*dict.fromkeys(["value", "timestamp", also])), F.struct(*order)).alias("last")
+    return rows.groupBy(*by).agg(last).select(*by, "last.*")
+
+
+def _not_compared(closed: int, gone: int) -> str:
+    notes = [f"{closed:,} windows are not compared: records that came too late may be left out"] if closed else []
+    notes += [f"{gone:,} keys are not compared: the topic has deleted records"] if gone else []
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _difference(subject: str, expected: Row | None, observed: Row | None) -> Observation:
+    """A row for two structs of value and timestamp that differ."""
+    texts = [text_of(row["value"]) if row is not None else "none" for row in (expected, observed)]
+    if texts[0] == texts[1] and expected is not None and observed is not None:
+        return Observation(f"{subject}, timestamp", expected["timestamp"], observed["timestamp"])
+    return Observation(subject, *texts)
+
+
+def _same(expected: Row | None, observed: Row | None) -> bool:
+    """Whether two structs of value and timestamp differ in nothing but the rounding of sums in another order."""
+    if expected is None or observed is None:
+        return (expected is None or expected["value"] is None) and (observed is None or observed["value"] is None)
+    if expected["value"] is None or observed["value"] is None:
+        return expected["value"] is None and observed["value"] is None
+    return expected["timestamp"] == observed["timestamp"] and _alike(expected["value"], observed["value"])
+
+
+def _alike(expected: bytes, observed: bytes) -> bool:
+    if bytes(expected) == bytes(observed):
+        return True
+    try:
+        left, right = json.loads(expected), json.loads(observed)
+    except ValueError:
+        return False
+    return _close(left, right)
+
+
+def _close(left: Any, right: Any) -> bool:
+    if (isinstance(left, float) and isinstance(right, float | int)) or (
+        isinstance(right, float) and isinstance(left, int)
+    ):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_close(value, right[name]) for name, value in left.items())
+    return bool(left == right)

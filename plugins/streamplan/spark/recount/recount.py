@@ -1,0 +1,296 @@
+"""Recounts a pipeline: Spark computes each sub-topology again as a batch, and compares that with what it has written.
+
+The outputs of a sub-topology are compared with what its inputs demand, at a consistent cut: its committed positions,
+and the ends of its outputs that belong to them. So records on the way between two sub-topologies are not counted twice,
+and a wrong output is found in the sub-topology that wrote it. :mod:`streamplan.spark.recount.records` and
+:mod:`streamplan.spark.recount.last_values` compare.
+
+What a join wrote depends on when a table's row came, and cannot be computed afterwards. In a sub-topology with joins
+only the tables and the dead letters are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from typing import TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.consistent_cut import ConsistentCut, Deadline, await_consistent_cut
+from streamplan.errors import CouldNotLook
+from streamplan.kafka.brokers import Brokers
+from streamplan.model.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, TASK
+from streamplan.model.operations import Aggregate, Count, Filter, FlatMap, KeySelect, Map, Merge
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.model.topics import words
+from streamplan.reports.sink_offsets import SinkOffsets
+from streamplan.serdes.serde import Serde
+from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
+from streamplan.spark.planning.operators import OperatorPlanner, read_source
+from streamplan.spark.planning.output_rows import DEAD_LETTER
+from streamplan.spark.planning.plan import number_outputs
+from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
+from streamplan.spark.planning.validation import resolve_schemas
+from streamplan.spark.recount.last_values import Windowing, compare_store, compare_updates
+from streamplan.spark.recount.records import compare_records
+from streamplan.spark.recount.ties import with_observed_ties
+from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic
+from streamplan.spark.sink.spec import Output, PartitionBy
+from streamplan.spark.sources import read_batch
+
+_Read: TypeAlias = Callable[..., DataFrame]
+"""Reads the committed records of a topic up to the given offset of each partition, and from others where given."""
+
+
+def recount(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    cluster: Cluster,
+    brokers: Brokers,
+    sinks: SinkOffsets | None = None,
+) -> list[Observation]:
+    """Compute the rows of the totals check.
+
+    Args:
+        spark: A session for batches.
+        pipeline: Whose outputs are compared.
+        cluster: Answers positions, offsets and configurations.
+        brokers: Where Spark reads the records.
+        sinks: Where the application began to write its sinks, if it was reset.
+
+    Returns:
+        For each output the expected and the observed number of keys or records, and a row for each wrong one.
+
+    Raises:
+        CouldNotLook: Nothing is wrong that can be compared, and something cannot be.
+    """
+    assert spark.streams.active is not None  # this creates the state store coordinator, which a join needs
+    names = [spec.name for spec in pipeline.topics()]
+    if missing := sorted(set(names) - cluster.topics(names).keys()):
+        return [Observation(f"topic {topic}", "exists", "missing") for topic in missing]
+    schemas = resolve_schemas(spark, pipeline)
+    read: _Read = partial(read_batch, spark, brokers)
+    found = Findings()
+    for subtopology in pipeline.topology.subtopologies:
+        try:
+            cut = _cut(pipeline, subtopology, cluster)
+        except CouldNotLook as error:
+            found.doubts.append(" ".join(str(error).split()))
+            continue
+        if not any(any(positions.values()) for positions in cut.positions.values()):
+            topics = ", ".join(pipeline.source_topics(subtopology))
+            found.rows.append(Observation(f"{topics}: records processed", "at least 1", "none"))
+            continue
+        recounted = _Recount(pipeline, subtopology, cluster, schemas, read, cut, sinks or SinkOffsets())
+        recounted.compare(found)
+    if found.doubts and all(row.agrees for row in found.rows):
+        raise CouldNotLook(
+            f"the totals of {pipeline.name}: {'; '.join(found.doubts)}",
+            remedy="All that can be compared agrees.",
+        )
+    return [*found.rows, *(Observation(doubt, "not compared", "not compared") for doubt in found.doubts)]
+
+
+def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> ConsistentCut:
+    """Return a consistent cut of a sub-topology whose inputs are complete."""
+    topics = pipeline.source_topics(subtopology)
+    configs = {spec.name: spec.configs for spec in pipeline.topics()}
+    gone = {
+        f"{topic}-{partition}": offsets.log_start
+        for topic in topics
+        if configs[topic].get("cleanup.policy") != "compact"  # there the last value of each key is enough
+        for partition, offsets in cluster.offsets(topic).items()
+        if offsets.log_start > 0
+    }
+    if gone:
+        raise CouldNotLook(
+            f"what was made of {', '.join(topics)} cannot be recounted",
+            expected="every record since offset 0",
+            observed=", ".join(f"{partition} begins at offset {start}" for partition, start in gone.items()),
+            remedy="What was deleted may have been processed rightly or not: it can no longer be proven.",
+        )
+    _, outputs = number_outputs(pipeline, subtopology)
+    written = list(dict.fromkeys(output.topic for output in outputs))
+    topology = pipeline.topology
+    return await_consistent_cut(
+        cluster, topology.application_id, topics, [*written, topology.dead_letter_topic], Deadline()
+    )
+
+
+@dataclass(frozen=True)
+class _Recount:
+    """The recount of one sub-topology at a consistent cut."""
+
+    pipeline: Pipeline
+    subtopology: Subtopology
+    cluster: Cluster
+    schemas: Mapping[str, Serde]
+    read: _Read
+    cut: ConsistentCut
+    sinks: SinkOffsets
+
+    def compare(self, found: Findings) -> None:
+        """Compare every output, and the dead letters."""
+        numbers, outputs = number_outputs(self.pipeline, self.subtopology)
+        expected = self._expected(numbers).persist()
+        try:
+            for topic in dict.fromkeys(output.topic for output in outputs):
+                writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
+                self._compare_output(writers, outputs[numbers[writers[0].name]], expected, numbers, found)
+            found.rows.append(self._compare_dead_letters(expected))
+        finally:
+            expected.unpersist()
+
+    def _topic_of(self, node: Node, numbers: Mapping[str, int], outputs: Sequence[Output]) -> str | None:
+        return outputs[numbers[node.name]].topic if node.name in numbers else None
+
+    def _compare_output(
+        self, writers: Sequence[Node], output: Output, expected: DataFrame, numbers: Mapping[str, int], found: Findings
+    ) -> None:
+        """Compare what the nodes ``writers`` have written to one topic."""
+
+        def rows_of(*nodes: Node) -> DataFrame:
+            return expected.where(F.col("output").isin([numbers[node.name] for node in nodes]))
+
+        written, demanded = self._written(writers, output), rows_of(*writers)
+        if output.partition_by is PartitionBy.TASK:
+            compare_store(written, demanded, found, windowing=_windowing(writers[0], demanded))
+            return
+        upstream = self._upstream(writers)
+        if any(node in self.subtopology.joins for node in upstream):
+            subject = f"{output.topic}: not compared: what a join wrote depends on when a table's row came"
+            found.rows.append(Observation(subject, 0, 0))
+            return
+        aggregations = [node for node in upstream if node in self.subtopology.aggregations]
+        compacted = any(self._is_compacted(node) for node in upstream if isinstance(node, Source))
+        if not aggregations and not compacted and not written.compacted:
+            compare_records(written, demanded, found)
+            return
+        # After an aggregation, each change of a total was written, and the recount knows only the last one.
+        after = self.subtopology.downstream_of({node.name for node in aggregations})
+        passed = [node.operation for node in upstream if isinstance(node, Processor) and node.name in after]
+        merged = len(aggregations) > 1 or len(writers) > 1 or any(isinstance(one, Merge) for one in passed)
+        other_keys = any(isinstance(operation, KeySelect | Map | FlatMap) for operation in passed)
+        left_out = any(isinstance(operation, Filter | FlatMap) for operation in passed)
+        windowings = [_windowing(node, rows_of(node)) for node in aggregations]
+        compare_updates(
+            written,
+            demanded,
+            found,
+            windowings=[windowing for windowing in windowings if windowing is not None],
+            keyed=not merged and not other_keys,
+            complete=not left_out and not compacted,
+        )
+
+    def _upstream(self, writers: Sequence[Node]) -> list[Node]:
+        """All nodes before some nodes."""
+        nodes = {node.name: node for node in self.subtopology.nodes}
+        names, remaining = set[str](), [node.name for node in writers]
+        while remaining:
+            before = [name for name in self.subtopology.predecessors[remaining.pop()] if name not in names]
+            names.update(before)
+            remaining += before
+        return [nodes[name] for name in sorted(names)]
+
+    def _is_compacted(self, source: Source) -> bool:
+        topic = self.pipeline.topology.decorate(source.topic)
+        return "compact" in words(self._configs[topic].get("cleanup.policy", ""))
+
+    @cached_property
+    def _configs(self) -> Mapping[str, Mapping[str, str]]:
+        topics = self.cluster.topics([spec.name for spec in self.pipeline.topics()])
+        return {name: topic.configs for name, topic in topics.items()}
+
+    def _written(self, writers: Sequence[Node], output: Output) -> WrittenTopic:
+        """Return the records of an output that the application can have written since it began."""
+        topic, configs = output.topic, self._configs[output.topic]
+        policies = words(configs.get("cleanup.policy", ""))
+        begins = self.sinks.begins.get(topic, {})
+        starts = {number: offsets.log_start for number, offsets in self.cluster.offsets(topic).items()}
+        ends = self.cut.ends[topic]
+        read_from = {number: min(max(starts[number], begins.get(number, 0)), end) for number, end in ends.items()}
+        incomplete = {number for number, start in starts.items() if start > begins.get(number, 0)}
+        if output.partition_by is PartitionBy.TASK and "delete" not in policies:
+            incomplete = set()  # such a changelog must have the last value of every key
+        return WrittenTopic(
+            output,
+            self.read(topic, ends, read_from),
+            exclusive=all(not isinstance(node, Sink) or node.internal for node in writers),
+            incomplete=frozenset(incomplete),
+            compacted="compact" in policies,
+            ordered=len(writers) == 1,
+            ordered_from=self.sinks.ordered_from.get(topic, {}),
+            broker_time=configs.get("message.timestamp.type") == "LogAppendTime",
+        )
+
+    def _expected(self, numbers: Mapping[str, int]) -> DataFrame:
+        """The rows that the inputs demand, of the columns ``OUTPUT`` of ``spark.planning.output_rows``."""
+        subtopology, topology = self.subtopology, self.pipeline.topology
+        planner = OperatorPlanner(subtopology, numbers)
+        frames = {}
+        for source in subtopology.sources:
+            topic = topology.decorate(source.topic)
+            raw = self.read(topic, self.cut.positions[topic])
+            frames[source.name] = read_source(subtopology, source, self.schemas, raw)
+        if subtopology.joins:
+            stores = subtopology.table_stores
+            frames = joined_frames(join_tables(frames, stores), frames, stores)
+        for name, records in frames.items():
+            planner.bind(name, records)
+        nodes = subtopology.aggregations
+        if nodes:
+            after = subtopology.downstream_of({node.name for node in nodes}) | {node.name for node in nodes}
+            planner.plan(node for node in subtopology.nodes if node.name not in after)
+            for name, inputs in planner.aggregation_inputs(nodes).items():
+                node = next(node for node in nodes if node.name == name)
+                rows = aggregate([node], {name: inputs}, merged=len(subtopology.sources) > 1)
+                changelog = topology.changelog_topic(node.store or "")
+                observed = self.read(changelog, self.cut.ends[changelog])
+                stored = store_rows(0, node, with_observed_ties(node, inputs, rows, observed), inputs)
+                planner.write_changelog(node, stored)
+                planner.bind(name, store_result(node, stored))
+        planner.plan(subtopology.nodes)
+        return reduce(DataFrame.unionByName, planner.take_output_rows().rows)
+
+    def _compare_dead_letters(self, expected: DataFrame) -> Observation:
+        topic, number = self.pipeline.topology.dead_letter_topic, self.subtopology.id
+        # There is one dead letter for each operation that could not process the record, and no more.
+        demanded = expected.where(F.col("output") == DEAD_LETTER).select("topic", "partition", "offset")
+        dead_letters = self.read(topic, self.cut.ends[topic]).where(_header(TASK).startswith(f"{number}_"))
+        written = dead_letters.select(
+            _header(SOURCE_TOPIC).alias("topic"),
+            _header(SOURCE_PARTITION).cast("int").alias("partition"),
+            _header(SOURCE_OFFSET).cast("long").alias("offset"),
+        )
+        differences = demanded.exceptAll(written).unionByName(written.exceptAll(demanded))
+        wrong = differences.orderBy("topic", "partition", "offset").limit(NAMED).collect()
+        named = ", ".join(f"{row['topic']}-{row['partition']} offset {row['offset']}" for row in wrong)
+        count = demanded.count()
+        return Observation(
+            f"{topic}: records that sub-topology {number} could not process{f' (see {named})' if named else ''}",
+            count,
+            count if not wrong else written.count(),
+        )
+
+
+def _windowing(node: Node, rows: DataFrame) -> Windowing | None:
+    """Return which windows of an aggregation are open, as its rows tell; None for one without windows."""
+    if not isinstance(node, Processor) or not isinstance(node.operation, Count | Aggregate):
+        return None
+    if node.operation.window is None:
+        return None
+    newest = rows.agg(F.max("timestamp")).first()
+    return Windowing(node.operation.window, newest[0] if newest and newest[0] is not None else 0)
+
+
+def _header(name: str) -> Column:
+    """The last header of this name: headers of the record itself come before those that we add."""
+    headers = F.from_json("headers", "array<struct<key: string, value: binary>>")
+    values = F.filter(headers, lambda header: header["key"] == name)
+    return F.try_element_at(values, F.lit(-1))["value"].cast("string")

@@ -1,0 +1,92 @@
+"""Of several records with the same greatest ``y``, ``max_by(x, y)`` may take any: the recount takes the store's."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from streamplan.model.operations import Aggregate, AggregateColumn
+from streamplan.model.processor_topology import Processor
+from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, TimeWindows
+from streamplan.spark.planning.aggregation import arguments_of_call
+from streamplan.spark.planning.records import RecordFrame
+
+
+def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, changelog: DataFrame) -> DataFrame:
+    """Let ``max_by`` and ``min_by`` have the value that the changelog has, where that is one of equals.
+
+    What follows the store is then computed from the same value. A value that is not one of equals is left as it was
+    recounted, and differs from the changelog.
+
+    Args:
+        node: An aggregation.
+        inputs: The records that it aggregates.
+        rows: What :func:`streamplan.spark.planning.aggregation.aggregate` gave for this node alone.
+        changelog: The records of its changelog, in the columns :data:`streamplan.spark.sources.RAW`.
+    """
+    operation = node.operation
+    if not isinstance(operation, Aggregate):
+        return rows
+    columns = [column for column in operation.columns if column.function in ("max_by", "min_by")]
+    if not columns:
+        return rows
+    windows = operation.window
+    by = ["partition", "key", *(["window"] if windows else [])]
+    types = StructType([StructField(column.name, rows.schema[f"s0_{column.name}"].dataType) for column in columns])
+    records = inputs.data.select(
+        F.col("record.partition").alias("partition"),
+        F.col("record.key").alias("key"),
+        *([_window("record.timestamp", windows)] if windows else []),
+        *(
+            F.expr(argument).alias(f"{name}_{column.name}")
+            for column in columns
+            for name, argument in zip("xy", arguments_of_call(column), strict=True)
+        ),
+    )
+    ties = (
+        records.join(_last_values(changelog, types, windows), by)
+        .groupBy(*by)
+        .agg(*map(_best, columns), *(F.first(_observed(column)).alias(_observed(column)) for column in columns))
+    )
+    joined = rows.join(ties, by, "left")
+    for column in columns:
+        stored = F.col(f"s0_{column.name}")
+        tied = stored.withField("value", F.col(_observed(column)))
+        is_tied = F.col(f"best_{column.name}") == stored["by"]
+        joined = joined.withColumn(f"s0_{column.name}", F.when(is_tied, tied).otherwise(stored))
+    return joined.select(*rows.columns)
+
+
+def _best(column: AggregateColumn) -> Column:
+    """The greatest ``y``, or the least, of the records that have the observed ``x``."""
+    best = F.max if column.function == "max_by" else F.min
+    has_observed = F.col(f"x_{column.name}").eqNullSafe(F.col(_observed(column)))
+    return best(F.when(has_observed, F.col(f"y_{column.name}"))).alias(f"best_{column.name}")
+
+
+def _observed(column: AggregateColumn) -> str:
+    """The name of the column with the value that the changelog has."""
+    return f"observed_{column.name}"
+
+
+def _last_values(changelog: DataFrame, types: StructType, windows: TimeWindows | None) -> DataFrame:
+    """The last value of each key in a changelog: of each of these fields the part ``value``, in a column of its own.
+
+    Spark 4.2 fails to bind a field of a struct in the aggregation that follows.
+    """
+    last = changelog.groupBy("partition", "key").agg(F.max_by("value", "offset").alias("value"))
+    last = last.withColumn("stored", F.from_json(F.col("value").cast("string"), types))
+    values = [F.col(f"stored.`{name}`.value").alias(f"observed_{name}") for name in types.names]
+    if windows is None:
+        return last.select("partition", F.col("key").cast("string").alias("key"), *values)
+    length = F.length("key") - F.lit(STORED_WINDOW_BYTES)
+    start = F.substr("key", length + F.lit(1), F.lit(WINDOW_START_BYTES))
+    start = F.timestamp_millis(F.conv(F.hex(start), 16, 10).cast("long"))
+    key = F.substr("key", F.lit(1), length).cast("string").alias("key")
+    parts = last.select("partition", key, start.alias("start"), *values)
+    return parts.withColumn("window", _window("start", windows)).drop("start")
+
+
+def _window(time: str, windows: TimeWindows) -> Column:
+    return F.window(time, f"{windows.size_ms} milliseconds").alias("window")

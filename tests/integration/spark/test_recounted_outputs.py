@@ -1,0 +1,280 @@
+"""What the recount by Spark says of output topics that others write to, that lose records, or that are wrong.
+
+No aggregator runs here. Each test writes by hand what an application would have written, and commits its positions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+from streamplan.checks.framework.check import Observation
+from streamplan.errors import CouldNotLook
+from streamplan.files import ReportPaths
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import apply_topics, delete_records, delete_topics
+from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.reports.sink_offsets import SinkOffsets, read_sink_offsets
+from streamplan.serdes.json import Json
+from streamplan.settings import Settings
+from streamplan.spark.recount.recount import recount
+
+_numbers = itertools.count()
+
+MINUTE = 60_000
+AT = (int(time.time()) // 60 - 60) * MINUTE
+"""A time at which a minute begins. The retention of the topics does not reach it."""
+
+
+class ByHand:
+    """A topology from the topic ``source`` to the topic ``sink``, each of 2 partitions, and what is written by hand."""
+
+    def __init__(self, bootstrap_servers: str, spark: SparkSession, declare: Callable[[Topology, str, str], None]):
+        name = f"by-hand-{os.getpid()}-{next(_numbers)}"
+        self.brokers, self.spark = Brokers(bootstrap_servers), spark
+        self.source, self.sink = f"{name}-in", f"{name}-out"
+        topology = Topology(name)
+        declare(topology, self.source, self.sink)
+        test_data = TestData((self.source,), lambda n: (self.source, b"", b""), "n")
+        self.pipeline = Pipeline(name, topology, "", {self.source: 2, self.sink: 2}, test_data)
+        self.producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+        self.group = {"bootstrap.servers": bootstrap_servers, "group.id": topology.application_id}
+        apply_topics(self.brokers, self.pipeline)
+
+    def write(self, topic: str, *records: tuple[bytes | None, bytes | None, int], **more: object) -> None:
+        for key, value, timestamp in records:
+            self.producer.produce(topic, value, key, timestamp=timestamp, **more)
+        assert self.producer.flush(120) == 0
+
+    def ends(self, topic: str) -> dict[int, int]:
+        offsets = KafkaCluster(self.brokers).offsets(topic)
+        return {number: found.high_watermark for number, found in offsets.items()}
+
+    def rows(self, sinks: SinkOffsets | None = None) -> list[Observation]:
+        """The rows of a recount; all input is processed."""
+        at = [TopicPartition(self.source, number, end) for number, end in self.ends(self.source).items()]
+        consumer = Consumer(self.group)
+        consumer.commit(offsets=at, asynchronous=False)
+        consumer.close()
+        return list(recount(self.spark, self.pipeline, KafkaCluster(self.brokers), self.brokers, sinks))
+
+    def wrong(self, sinks: SinkOffsets | None = None) -> str:
+        return "\n".join(f"{row.subject}: {row.expected}, {row.observed}" for row in self.rows(sinks) if not row.agrees)
+
+
+Declare = Callable[[Callable[[Topology, str, str], None]], ByHand]
+
+
+@pytest.fixture
+def declared(bootstrap_servers: str, spark: SparkSession) -> Iterator[Declare]:
+    made: list[ByHand] = []
+
+    def declare(function: Callable[[Topology, str, str], None]) -> ByHand:
+        made.append(ByHand(bootstrap_servers, spark, function))
+        return made[-1]
+
+    yield declare
+    for one in made:
+        delete_topics(one.brokers, [spec.name for spec in one.pipeline.topics()])
+
+
+# -- one record, one record
+
+
+def passed_on(topology: Topology, source: str, sink: str) -> None:
+    topology.stream(source, value=Json("n int")).filter("n > 0").to(sink)
+
+
+def record(key: bytes, n: int) -> tuple[bytes, bytes, int]:
+    return key, b'{"n": %d}' % n, AT + n
+
+
+A, B, C, D = (record(b"a", n) for n in (1, 2, 3, 4))
+
+
+@pytest.fixture
+def passing(declared: Declare) -> ByHand:
+    app = declared(passed_on)
+    app.write(app.source, A, B, C, D)
+    return app
+
+
+def test_equal_records_are_equal(passing: ByHand) -> None:
+    passing.write(passing.sink, A, B, C, D)
+    assert passing.wrong() == ""
+    (row,) = (row for row in passing.rows() if row.subject.startswith(f"{passing.sink}: records"))
+    assert row.expected == 4
+
+
+def test_two_of_one_record_are_not_two_of_another(declared: Declare) -> None:
+    """An xor of their hashes is 0 either way."""
+    app = declared(passed_on)
+    app.write(app.source, A, A)
+    app.write(app.sink, B, B)
+    wrong = app.wrong()
+    assert f"{app.sink}: records as the input demands, in its order: 2, 0" in wrong
+    assert 'offset 0: key a, value {"n": 1}' in wrong
+    assert f'key a, value {{"n": 2}}, timestamp {AT + 2}: none, there' in wrong
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        (lambda app: app.write(app.sink, A, (b"a", B[1], AT + 9), C, D), f"timestamp {AT + 9}"),
+        (lambda app: (app.write(app.sink, A), app.write(app.sink, B, headers=[("h", b"1")]), app.write(app.sink, C, D)),
+         'headers [{"key":"h"'),
+        (lambda app: app.write(app.sink, A, C, B, D), "behind offset 2, at offset 1"),
+        (lambda app: app.write(app.sink, A, B, C, C, D), "once, once more"),
+        (lambda app: app.write(app.sink, A, B, D), 'offset 2: key a, value {"n": 3}'),
+    ],
+    ids=["timestamp", "headers", "order", "doubled", "lost"],
+)  # fmt: skip
+def test_what_is_wrong_is_named(passing: ByHand, changed: Callable[[ByHand], object], named: str) -> None:
+    changed(passing)
+    assert named in passing.wrong()
+
+
+def test_a_record_in_the_partition_of_another_key(declared: Declare) -> None:
+    app = declared(passed_on)
+    key = next(b"%d" % n for n in range(9) if partition_for_key(b"%d" % n, 2) == 0)
+    app.write(app.source, record(key, 1))
+    app.write(app.sink, record(key, 1), partition=1)
+    assert f"{app.sink}: partition of key {key.decode()} at offset 0: 0, 1" in app.wrong()
+
+
+def test_another_producer_is_no_fault_and_nothing_is_proved(passing: ByHand) -> None:
+    passing.write(passing.sink, A, B, C, D, (b"other", b"{}", AT))
+    with pytest.raises(CouldNotLook, match=r"1 records that the input does not demand.*another producer"):
+        passing.rows()
+    passing.write(passing.sink, C)
+    assert "once, once more" in passing.wrong()
+
+
+def test_after_a_reset_what_was_written_before_is_not_counted(passing: ByHand, tmp_path: Path) -> None:
+    settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
+    passing.write(passing.sink, A, B, C, D)
+    assert passing.wrong() == ""
+    plan = observe_reset(passing.pipeline, passing.brokers, settings)
+    apply_reset(passing.pipeline, passing.brokers, settings, plan, report=lambda line: None)
+    passing.write(passing.sink, A, B, C, D)
+    with pytest.raises(CouldNotLook, match=r"4 records that are there once more.*an earlier run"):
+        passing.rows()  # nobody says where the application began
+    path = ReportPaths(settings.reports, passing.pipeline.name).sink_offsets
+    sinks = read_sink_offsets(path, KafkaCluster(passing.brokers))
+    assert passing.wrong(sinks) == ""
+    passing.write(passing.sink, C)
+    assert "once, once more" in passing.wrong(sinks)
+
+
+def test_records_that_a_sink_has_deleted_are_not_missing(passing: ByHand) -> None:
+    passing.write(passing.sink, A, B, D)
+    (partition,) = (number for number, end in passing.ends(passing.sink).items() if end)
+    assert 'offset 2: key a, value {"n": 3}' in passing.wrong()
+    delete_records(passing.brokers, passing.sink, {partition: 1})
+    assert 'offset 2: key a, value {"n": 3}' in passing.wrong()  # B is there, and C came after it
+    delete_records(passing.brokers, passing.sink, {partition: 2})
+    assert passing.wrong() == ""
+    assert any("3 more are not compared: the topic has deleted" in row.subject for row in passing.rows())
+
+
+# -- windows
+
+
+def per_minute(topology: Topology, source: str, sink: str) -> None:
+    (
+        topology.stream(source, value=Json("n int"))
+        .group_by_key()
+        .windowed_by(TimeWindows("1 minute", grace="1 minute"))
+        .count(store="counts")
+        .to_stream()
+        .to(sink)
+    )
+
+
+def count(key: bytes, start: int, total: int, timestamp: int, *, stored: bool) -> tuple[bytes, bytes, int]:
+    """A record of the changelog (``stored``) or of the sink."""
+    return key + start.to_bytes(8, "big") + bytes(4 if stored else 0), total.to_bytes(8, "big"), timestamp
+
+
+def test_a_record_that_came_too_late_is_not_missing(declared: Declare) -> None:
+    app = declared(per_minute)
+    late = AT + 1
+    app.write(app.source, (b"a", b"{}", AT), (b"a", b"{}", AT + 10 * MINUTE), (b"a", b"{}", late))
+    changelog = app.pipeline.topology.changelog_topic("counts")
+    totals = [(AT, 1, AT), (AT + 10 * MINUTE, 1, AT + 10 * MINUTE)]
+    partition = next(number for number, end in app.ends(app.source).items() if end)
+    app.write(changelog, *(count(b"a", *total, stored=True) for total in totals), partition=partition)
+    app.write(app.sink, *(count(b"a", *total, stored=False) for total in totals), partition=partition)
+    assert app.wrong() == ""
+    said = [row.subject for row in app.rows() if "1 windows are not compared" in row.subject]
+    assert len(said) == 2
+    app.write(app.sink, count(b"a", AT + 10 * MINUTE, 2, AT + 10 * MINUTE, stored=False), partition=partition)
+    with pytest.raises(CouldNotLook, match="whose last value is another than the recounted one"):
+        app.rows()
+    app.write(changelog, count(b"a", AT + 10 * MINUTE, 2, AT + 10 * MINUTE, stored=True), partition=partition)
+    assert f"{changelog}: key a" in app.wrong()
+
+
+# -- stores
+
+
+def greatest(topology: Topology, source: str, sink: str) -> None:
+    best = topology.stream(source, value=Json("n int, by int")).group_by_key()
+    best.aggregate({"best": "max_by(n, by)"}, store="best").to_stream().to(sink)
+
+
+@pytest.mark.parametrize("tied", [1, 2])
+def test_either_of_equals_is_right(declared: Declare, tied: int) -> None:
+    app = declared(greatest)
+    app.write(app.source, *((b"a", b'{"n": %d, "by": 7}' % n, AT) for n in (1, 2)), (b"a", b'{"n": 3, "by": 6}', AT))
+    changelog = app.pipeline.topology.changelog_topic("best")
+    partition = next(number for number, end in app.ends(app.source).items() if end)
+
+    def write(n: int) -> None:
+        app.write(changelog, (b"a", b'{"best":{"value":%d,"by":7}}' % n, AT), partition=partition)
+        app.write(app.sink, (b"a", b'{"best":%d}' % n, AT), partition=partition)
+
+    write(tied)
+    assert app.wrong() == ""
+    write(3)
+    assert f'{changelog}: key a: {{"best":{{"value":' in app.wrong()
+
+
+def test_the_timestamp_of_a_total_is_compared(declared: Declare) -> None:
+    app = declared(greatest)
+    app.write(app.source, (b"a", b'{"n": 1, "by": 7}', AT))
+    changelog = app.pipeline.topology.changelog_topic("best")
+    partition = next(number for number, end in app.ends(app.source).items() if end)
+    app.write(changelog, (b"a", b'{"best":{"value":1,"by":7}}', AT + 1), partition=partition)
+    app.write(app.sink, (b"a", b'{"best":1}', AT), partition=partition)
+    assert app.wrong().endswith(f"{changelog}: key a, timestamp: {AT}, {AT + 1}")
+
+
+def changing_keys(topology: Topology, source: str, sink: str) -> None:
+    totals = topology.stream(source, value=Json("n int")).group_by_key().aggregate({"sum": "sum(n)"}, store="sums")
+    totals.to_stream().filter("sum > 1").map("if(sum > 5, 'large', 'small')", {"sum": "sum"}).to(sink)
+
+
+def test_what_was_written_of_earlier_totals_is_no_fault(declared: Declare) -> None:
+    """A total was small before it was large, and another is not passed on any more."""
+    app = declared(changing_keys)
+    app.write(app.source, (b"a", b'{"n": 2}', AT), (b"a", b'{"n": 8}', AT), (b"b", b'{"n": 3}', AT))
+    app.write(app.source, (b"b", b'{"n": -3}', AT))
+    changelog = app.pipeline.topology.changelog_topic("sums")
+    for key, total in ((b"a", 10), (b"b", 0)):
+        app.write(changelog, (key, b'{"sum":%d}' % total, AT))
+    app.write(app.sink, (b"small", b'{"sum":2}', AT), (b"small", b'{"sum":3}', AT))
+    assert f'{app.sink}: key large: {{"sum":10}}, none' in app.wrong()
+    app.write(app.sink, (b"large", b'{"sum":10}', AT))
+    assert app.wrong() == ""
