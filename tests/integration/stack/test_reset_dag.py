@@ -124,7 +124,7 @@ def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_
     assert "an active run of orders_aggregator" in log
     stop_aggregator(stack, rest)
 
-    # Its last heartbeat says stopped; one that was killed has a minute.
+    # It may still be a member of its group, if it was killed. The plan waits for that.
     approved = rest.trigger("orders_reset")
     assert f"topic `{CHANGELOG}`: at most" in asked(rest, approved)
     answer(rest, approved, "Approve")
