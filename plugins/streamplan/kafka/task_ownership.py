@@ -187,7 +187,7 @@ class TaskOwnership:
 
     def _claim(self, producer: Producer, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
         topology = self.pipeline.topology
-        extents = self._extents()
+        extents: Mapping[str, Mapping[int, Extent]] = {}
         resolved: Mapping[int, ResolvedPositions] = {}
         with closing(self.brokers.consumer(self._application_id, isolation_level="read_committed")) as consumer:
             while True:
@@ -200,6 +200,7 @@ class TaskOwnership:
                 if latest is not None and latest.is_stop and latest.number > self.requested_ms:
                     raise _stop_requested(self._application_id, latest)
                 self._generation = self._generation.after(latest)
+                extents = self._extents()  # later than the positions, which an older aggregator may just have moved
                 resolved = resolve_positions(
                     self._application_id,
                     [self._input(subtopology, extents, has_checkpoint) for subtopology in topology.subtopologies],

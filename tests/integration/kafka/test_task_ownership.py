@@ -227,6 +227,38 @@ def test_what_an_older_aggregator_commits_during_the_claim_is_not_lost(
     assert {metadata for _, metadata in at.values()} == {PositionMetadata(claimed.generation).text}
 
 
+def test_records_that_an_older_aggregator_processes_during_the_claim_are_not_beyond_the_end(
+    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (orders,) = pipeline.topology.source_topics
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+        old = ownership.claim({0: False, 1: False}).generation
+    fences = 0
+
+    def process_before_the_fence(*arguments: Any) -> None:
+        nonlocal fences
+        fences += 1
+        if fences == 1:
+            older = Producer(
+                {"bootstrap.servers": bootstrap_servers, "transactional.id": f"{pipeline.topology.application_id}-0_0"}
+            )
+            older.init_transactions(60)
+            older.begin_transaction()
+            older.produce(orders, b"{}", partition=0)
+            consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": pipeline.topology.application_id})
+            moved = TopicPartition(orders, 0, 1, PositionMetadata(old).text)
+            older.send_offsets_to_transaction([moved], consumer.consumer_group_metadata(), 60)
+            older.commit_transaction(60)
+            consumer.close()
+        fence(*arguments)
+
+    fence = task_ownership.fence
+    monkeypatch.setattr(task_ownership, "fence", process_before_the_fence)
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
+        claimed = ownership.claim({0: False, 1: False})
+    assert claimed.committed[0].positions[orders, 0] == 1
+
+
 def test_of_two_that_start_at_once_one_goes_on(bootstrap_servers: str, pipeline: Pipeline) -> None:
     claims: list[Generation] = []
 
