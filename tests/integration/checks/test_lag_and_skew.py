@@ -112,7 +112,8 @@ def test_stalled_tasks_are_named_each(application: TransactionalApplication) -> 
     for number, row in enumerate(found):
         assert row.startswith(f"task 0_{number} ({application.orders}-{number}): {expected[number]} records to process")
         assert row.endswith(
-            f"has not moved within 1 s (since {application.orders}-{number} offset {positions[number]})"
+            f"has not moved within 1 s (since {application.orders}-{number} offset {positions[number]}; "
+            f"group {application.group}: no member: nobody runs)"
         )
     application.step(TaskId(0, 0))
     application.step(TaskId(0, 1))
