@@ -16,6 +16,7 @@ from streamplan import processes
 from streamplan.errors import StreamplanError
 
 from tests.chaos.jobs import AGGREGATOR_JOB
+from tests.chaos.positions import TORN
 from tests.chaos.system import AGGREGATOR, BACK_SECONDS, System
 from tests.chaos.truth import PARTITIONS
 from tests.chaos.verification import APPLICATION, ORDERS, REPARTITION
@@ -130,7 +131,7 @@ def torn_history(system: System, random: Random) -> str:
 
 def _tear_foreign(system: System, saved: Positions, random: Random) -> None:
     place = random.choice(sorted(saved))
-    _commit(system, {place: (random.randrange(saved[place][0] + 1), "")})
+    _commit(system, {place: (random.randrange(saved[place][0] + 1), TORN)})
 
 
 def _tear_beyond(system: System, saved: Positions, random: Random) -> None:
@@ -138,7 +139,8 @@ def _tear_beyond(system: System, saved: Positions, random: Random) -> None:
     place = random.choice([place for place in sorted(saved) if place[0] == REPARTITION])
     with closing(_consumer(system)) as consumer:
         _, end = consumer.get_watermark_offsets(TopicPartition(*place), 60)
-    _commit(system, {place: (end + random.randrange(1, 1_000), saved[place][1])})
+    prefix, generation, *_ = saved[place][1].split(" ")
+    _commit(system, {place: (end + random.randrange(1, 1_000), f"{prefix} {generation} {TORN}:0:0")})
 
 
 def _tear_deleted(system: System, saved: Positions, random: Random) -> None:
