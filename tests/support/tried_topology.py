@@ -125,7 +125,7 @@ class Tried:
         found = self.read(self.topology.changelog_topic(store))
         return {m.key().decode(): json.loads(m.value()) if m.value() else None for m in found}
 
-    def letters(self) -> list[tuple[str, str]]:
+    def dead_letters(self) -> list[tuple[str, str]]:
         """Topic and reason of each dead letter, sorted."""
         found = [dict(m.headers()) for m in self.read(self.topology.dead_letter_topic)]
         topics = [

@@ -71,6 +71,14 @@ class GroupMember:
         """
         return [member for member in members(self._brokers, self._group) if member.client_id != self.client_id]
 
+    def foreign(self) -> list[Member]:
+        """Return the members that are no aggregators: they belong to another program.
+
+        Raises:
+            BrokersUnavailable: The brokers did not answer.
+        """
+        return [member for member in self.others() if member.instance is None]
+
     def await_join(self, report: Callable[[str], None]) -> None:
         """Wait until the brokers have accepted this member.
 

@@ -1,8 +1,9 @@
 """An aggregator owns the stream tasks of its application until a newer aggregator claims them.
 
 While it runs it is a member of the application's consumer group, so that nobody else moves the positions. It claims the
-stream tasks with their transactional ids: whoever had them before is fenced. One transaction then commits all positions
-again, with the aggregator's own generation in their metadata. An older aggregator reads the newer generation and stops.
+stream tasks in one transaction, which commits all positions again with the aggregator's own generation in their
+metadata. The producers that had the transactional ids of the stream tasks before are fenced within that transaction. An
+older aggregator reads the newer generation and stops.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeAlias
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import BrokersUnavailable, Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets, fence
@@ -40,6 +41,9 @@ CHECK_SECONDS = 5.0
 """How often an aggregator asks whether it is still the newest. One that writes sees it with each transaction, too."""
 
 _MAX_ATTEMPTS = 6
+
+_CLAIM_SECONDS = 10.0
+"""How long an aggregator whose stream task was fenced waits for the claim that fenced it."""
 
 _Positions: TypeAlias = Mapping[tuple[str, int], CommittedPosition]
 
@@ -113,7 +117,7 @@ class TaskOwnership:
             StreamplanError: Another aggregator was being started each time.
         """
         self._member.await_join(self.report)
-        if foreign := [member for member in self._member.others() if member.instance is None]:
+        if foreign := self._member.foreign():
             raise foreign_member_error(self._application_id, foreign)
         for _ in range(_MAX_ATTEMPTS):
             try:
@@ -145,7 +149,9 @@ class TaskOwnership:
         try:
             with _claim_producer(self.pipeline, self.brokers) as producer:
                 self.require_latest(now=True)  # after this a newer one fences the producer
-                _commit(producer, self._consumer, {place: (offset, metadata) for place, offset in positions.items()})
+                producer.begin_transaction()
+                _send(producer, self._consumer, {place: (offset, metadata) for place, offset in positions.items()})
+                _commit(producer, self.pipeline, self.brokers)
         except Fenced as error:
             self.require_latest(now=True)
             raise superseded_error(self._application_id, claimed.generation, None) from error
@@ -177,44 +183,44 @@ class TaskOwnership:
                 raise _stop_requested(self._application_id, latest)
             raise superseded_error(self._application_id, self._generation, latest)
         if self._member.take_rebalance():
-            for member in self._member.others():
-                if member.instance is None:
-                    self.report(
-                        f"warning: {member} has joined consumer group {self._application_id}. It can move the "
-                        "positions, and this aggregator stops when it does: stop that program, or give it a group of "
-                        "its own."
-                    )
+            for member in self._member.foreign():
+                self.report(
+                    f"warning: {member} has joined consumer group {self._application_id}. It can move the positions, "
+                    "and this aggregator stops when it does: stop that program, or give it a group of its own."
+                )
+
+    def await_claim(self) -> None:
+        """Wait until no claim is being committed, or for some seconds.
+
+        A claim fences the stream tasks before it commits its generation. An aggregator whose stream task was fenced
+        would not see the newer generation yet.
+        """
+        with suppress(BrokersUnavailable):
+            _await_settled(self.pipeline, self.brokers, _CLAIM_SECONDS)
 
     def _claim(self, producer: Producer, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
         topology = self.pipeline.topology
-        extents: Mapping[str, Mapping[int, Extent]] = {}
-        resolved: Mapping[int, ResolvedPositions] = {}
-        with closing(self.brokers.consumer(self._application_id, isolation_level="read_committed")) as consumer:
-            while True:
-                fence(self.brokers, self._application_id, self.pipeline.tasks())
-                # Every earlier producer is fenced now, and its transaction is settled: the positions are final.
-                committed = _committed(self.pipeline, self.brokers, consumer)
-                if resolved and _are_of(self._generation, committed):
-                    break  # whoever opens a transaction from now on reads this generation first
-                latest = latest_generation(committed.values())
-                if latest is not None and latest.is_stop and latest.number > self.requested_ms:
-                    raise _stop_requested(self._application_id, latest)
-                self._generation = self._generation.after(latest)
-                extents = self._extents()  # later than the positions, which an older aggregator may just have moved
-                resolved = resolve_positions(
-                    self._application_id,
-                    [self._input(subtopology, extents, has_checkpoint) for subtopology in topology.subtopologies],
-                    committed,
-                )
-                _commit(
-                    producer,
-                    consumer,
-                    {
-                        place: (positions.offsets[place], metadata.text)
-                        for positions in resolved.values()
-                        for place, metadata in positions.claimed(self._generation).items()
-                    },
-                )
+        committed = _lock_positions(producer, self._consumer, self.pipeline, self.brokers)
+        latest = latest_generation(committed.values())
+        if latest is not None and latest.is_stop and latest.number > self.requested_ms:
+            raise _stop_requested(self._application_id, latest)
+        self._generation = self._generation.after(latest)
+        extents = self._extents()
+        resolved = resolve_positions(
+            self._application_id,
+            [self._input(subtopology, extents, has_checkpoint) for subtopology in topology.subtopologies],
+            committed,
+        )
+        _send(
+            producer,
+            self._consumer,
+            {
+                place: (positions.offsets[place], metadata.text)
+                for positions in resolved.values()
+                for place, metadata in positions.claimed(self._generation).items()
+            },
+        )
+        _commit(producer, self.pipeline, self.brokers)
         return ClaimedTasks(
             self._generation,
             {
@@ -288,7 +294,7 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
         try:
             with (
                 _claim_producer(pipeline, brokers) as producer,
-                closing(brokers.consumer(application_id, isolation_level="read_committed")) as consumer,
+                closing(brokers.consumer(application_id, isolation_level="read_uncommitted")) as consumer,
             ):
                 return _commit_stop(producer, consumer, pipeline, brokers)
         except Fenced:
@@ -351,29 +357,45 @@ def _stop_requested(application_id: str, stop: Generation) -> StopRequested:
 
 
 def _commit_stop(producer: Producer, consumer: Consumer, pipeline: Pipeline, brokers: Brokers) -> Generation | None:
-    """Commit the positions again with a generation that asks to stop, until no other one is among them."""
-    application_id = pipeline.topology.application_id
-    stop: Generation | None = None
-    while True:
-        fence(brokers, application_id, pipeline.tasks())
-        committed = _committed(pipeline, brokers, consumer)
-        parsed = {place: PositionMetadata.parse(position.metadata) for place, position in committed.items()}
-        known = {place: metadata for place, metadata in parsed.items() if metadata is not None}
-        if not known or (stop is not None and _are_of(stop, committed)):
-            return stop
-        latest = latest_generation(committed.values())
-        stop = Generation.of_this_process(latest, stop=True) if stop is None else stop.after(latest)
-        _commit(
-            producer,
-            consumer,
-            {
-                place: (
-                    committed[place].offset,
-                    PositionMetadata(stop, metadata.checkpoint, metadata.batch).text,
-                )
-                for place, metadata in known.items()
-            },
-        )
+    """Commit the positions again with a generation that asks to stop."""
+    committed = _lock_positions(producer, consumer, pipeline, brokers)
+    parsed = {place: PositionMetadata.parse(position.metadata) for place, position in committed.items()}
+    known = {place: metadata for place, metadata in parsed.items() if metadata is not None}
+    if not known:
+        producer.abort_transaction(DEADLINE_SECONDS)
+        return None
+    stop = Generation.of_this_process(latest_generation(committed.values()), stop=True)
+    _send(
+        producer,
+        consumer,
+        {
+            place: (committed[place].offset, PositionMetadata(stop, metadata.checkpoint, metadata.batch).text)
+            for place, metadata in known.items()
+        },
+    )
+    _commit(producer, pipeline, brokers)
+    return stop
+
+
+def _lock_positions(producer: Producer, consumer: Consumer, pipeline: Pipeline, brokers: Brokers) -> _Positions:
+    """Begin a transaction of claims. Until it ends nobody else can move the positions, which are returned.
+
+    A transaction that has sent positions, and has not ended, makes everybody wait who reads them ``read_committed``.
+    Each transaction of a stream task reads them so after it has opened its producer. A producer that was opened before
+    is fenced here, and what it committed until then is seen.
+
+    Args:
+        producer: Of :func:`_claim_producer`. It sends the positions that are to be committed, and commits them.
+        consumer: A ``read_uncommitted`` consumer of the group, which does not wait for this transaction.
+        pipeline: The pipeline of the stream tasks.
+        brokers: The brokers.
+    """
+    producer.begin_transaction()
+    before = _committed(pipeline, brokers, consumer)
+    if before:
+        _send(producer, consumer, {place: (at.offset, at.metadata) for place, at in before.items()})
+    fence(brokers, pipeline.topology.application_id, pipeline.tasks())
+    return _committed(pipeline, brokers, consumer)
 
 
 def _claim_producer(pipeline: Pipeline, brokers: Brokers) -> AbstractContextManager[Producer]:
@@ -381,30 +403,36 @@ def _claim_producer(pipeline: Pipeline, brokers: Brokers) -> AbstractContextMana
     return transactional_producer(brokers, f"{pipeline.topology.application_id}-claim")
 
 
-def _commit(producer: Producer, consumer: Consumer, positions: Mapping[tuple[str, int], tuple[int, str]]) -> None:
-    """Commit offsets and their metadata in one transaction."""
+def _send(producer: Producer, consumer: Consumer, positions: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+    """Send offsets and their metadata to the transaction. They replace what was sent to it before."""
     offsets = [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in sorted(positions.items())]
-    producer.begin_transaction()
     producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
+
+
+def _commit(producer: Producer, pipeline: Pipeline, brokers: Brokers) -> None:
+    """Commit the transaction, and return when everybody sees its positions. The brokers answer a little earlier."""
     producer.commit_transaction(DEADLINE_SECONDS)
+    _await_settled(pipeline, brokers, DEADLINE_SECONDS)
 
 
-def _committed(pipeline: Pipeline, brokers: Brokers, consumer: Consumer) -> _Positions:
+def _await_settled(pipeline: Pipeline, brokers: Brokers, seconds: float) -> None:
+    """Wait until no transaction that has sent positions is open."""
+    with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_committed")) as consumer:
+        _committed(pipeline, brokers, consumer, seconds)
+
+
+def _committed(
+    pipeline: Pipeline, brokers: Brokers, consumer: Consumer, seconds: float = DEADLINE_SECONDS
+) -> _Positions:
     """Read the positions of all source topics, as far as there are any."""
     answers = committed_offsets(
-        consumer, pipeline.topology.application_id, _source_partitions(pipeline), brokers, DEADLINE_SECONDS
+        consumer, pipeline.topology.application_id, _source_partitions(pipeline), brokers, seconds
     )
     return {
         (answer.topic, answer.partition): CommittedPosition(answer.offset, answer.metadata or "")
         for answer in answers
         if answer.offset >= 0
     }
-
-
-def _are_of(generation: Generation, positions: _Positions) -> bool:
-    """Whether a generation has committed every position that any aggregator has committed."""
-    parsed = [PositionMetadata.parse(position.metadata) for position in positions.values()]
-    return all(metadata.generation == generation for metadata in parsed if metadata is not None)
 
 
 def _source_partitions(pipeline: Pipeline) -> list[tuple[str, int]]:

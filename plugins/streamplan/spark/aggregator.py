@@ -220,7 +220,9 @@ def _watch(running: list[_RunningQuery], stop: threading.Event, progress: Progre
         for started in running:
             error = None if started.query.isActive else started.query.exception()
             if error is not None:
-                ownership.require_latest(now=True)  # a query of an aggregator that is superseded fails in many ways
+                # The queries of an aggregator that is superseded fail in many ways.
+                ownership.await_claim()
+                ownership.require_latest(now=True)
                 raise _query_error(started, error)
             progress.record_query(started.query)
         progress.heartbeat.beat()

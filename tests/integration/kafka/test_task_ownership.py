@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.groups import members
@@ -29,6 +33,7 @@ from streamplan.pipelines.orders import ORDER, order
 from streamplan.spark.sink.spec import Output, PartitionBy, TransactionSpec
 from streamplan.spark.sink.transaction import TaskTransaction
 
+from tests.support.records import read_committed
 from tests.support.waiting import eventually
 
 _numbers = itertools.count()
@@ -166,23 +171,34 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("step", ["first fence", "commit", "after the commit"])
+@pytest.mark.parametrize("step", ["fence", "commit", "after the commit"])
 def test_a_first_start_that_is_killed_leaves_all_positions_or_none(
     bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def killed(*_: Any) -> None:
         raise Killed
 
-    def killed_after(producer: Producer, consumer: Consumer, offsets: Any) -> None:
-        commit_all(producer, consumer, offsets)
-        raise Killed
+    @contextmanager
+    def claim_producer(pipeline: Pipeline, brokers: Brokers) -> Iterator[Any]:
+        with opened(pipeline, brokers) as producer:
 
-    commit_all = task_ownership._commit
+            def commit(seconds: float) -> None:
+                if step == "after the commit":
+                    producer.commit_transaction(seconds)
+                raise Killed
+
+            yield SimpleNamespace(
+                begin_transaction=producer.begin_transaction,
+                send_offsets_to_transaction=producer.send_offsets_to_transaction,
+                commit_transaction=commit,
+            )
+
+    opened = task_ownership._claim_producer
     with monkeypatch.context() as patch:
-        if step == "first fence":
+        if step == "fence":
             patch.setattr(task_ownership, "fence", killed)
         else:
-            patch.setattr(task_ownership, "_commit", killed if step == "commit" else killed_after)
+            patch.setattr(task_ownership, "_claim_producer", claim_producer)
         with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership, pytest.raises(Killed):
             ownership.claim({0: False, 1: False})
     assert len(positions(bootstrap_servers, pipeline)) == (4 if step == "after the commit" else 0)
@@ -191,72 +207,133 @@ def test_a_first_start_that_is_killed_leaves_all_positions_or_none(
     assert {offset for offset, _ in positions(bootstrap_servers, pipeline).values()} == {0}
 
 
-def test_what_an_older_aggregator_commits_during_the_claim_is_not_lost(
-    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It fences nobody and is not fenced: it opened its transaction between the fence and the claim's own commit."""
+class OlderAggregator:
+    """Copies the orders of partition 0 to the repartition topic, in transactions of a generation."""
+
+    def __init__(self, bootstrap_servers: str, pipeline: Pipeline, generation: Generation) -> None:
+        (self.orders,) = pipeline.topology.source_topics
+        self.output = pipeline.topology.decorate("quantities-repartition")
+        self.copied = 0
+        self.generation = generation
+        self._spec = TransactionSpec(
+            brokers=Brokers(bootstrap_servers),
+            application_id=pipeline.topology.application_id,
+            generation=generation,
+            transaction_timeout_ms=60_000,
+            subtopology=0,
+            ranges={},
+            outputs=(Output(self.output, PartitionBy.KEY, 2),),
+            dead_letter_topic=pipeline.topology.dead_letter_topic,
+            dead_letter_partitions=2,
+        )
+
+    def copy(self, before_commit: Callable[[], None] = lambda: None) -> None:
+        ranges = {(self.orders, 0): (self.copied, self.copied + 1)}
+        with TaskTransaction(replace(self._spec, generation=self.generation, ranges=ranges), 0) as transaction:
+            transaction.produce(self._spec.outputs[0], [b"k"], [b"{}"], [1], [None], 3)
+            before_commit()
+            transaction.commit()
+        self.copied += 1
+
+
+@pytest.fixture
+def older(bootstrap_servers: str, pipeline: Pipeline) -> OlderAggregator:
     (orders,) = pipeline.topology.source_topics
-    group = pipeline.topology.application_id
     producer = Producer({"bootstrap.servers": bootstrap_servers})
-    for _ in range(5):
+    for _ in range(10_000):
         producer.produce(orders, b"{}", partition=0)
     assert producer.flush(60) == 0
     with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
-        old = ownership.claim({0: False, 1: False}).generation
-    commits = 0
+        return OlderAggregator(bootstrap_servers, pipeline, ownership.claim({0: False, 1: False}).generation)
 
-    def commit_after_the_older(producer: Producer, consumer: Consumer, offsets: Any) -> None:
-        nonlocal commits
-        commits += 1
-        commit_all(producer, consumer, offsets)
-        if commits == 1:
-            older = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"{group}-0_0"})
-            older.init_transactions(60)
-            older.begin_transaction()
-            moved = TopicPartition(orders, 0, 5, PositionMetadata(old).text)
-            older.send_offsets_to_transaction([moved], consumer.consumer_group_metadata(), 60)
-            older.commit_transaction(60)
 
-    commit_all = task_ownership._commit
-    monkeypatch.setattr(task_ownership, "_commit", commit_after_the_older)
+def claim_or_stop(action: str, pipeline: Pipeline, bootstrap_servers: str) -> Generation:
+    if action == "stop":
+        stop = stop_application(pipeline, Brokers(bootstrap_servers))
+        assert stop is not None
+        return stop
     with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
-        claimed = ownership.claim({0: False, 1: False})
-    assert claimed.committed[0].positions[orders, 0] == 5
+        return ownership.claim({0: False, 1: False}).generation
+
+
+def require_exact(bootstrap_servers: str, pipeline: Pipeline, older: OlderAggregator, generation: Generation) -> None:
+    """The position is where the copies end, and every position is of the new generation."""
     at = positions(bootstrap_servers, pipeline)
-    assert at[orders, 0] == (5, PositionMetadata(claimed.generation).text)
-    assert {metadata for _, metadata in at.values()} == {PositionMetadata(claimed.generation).text}
+    assert at[older.orders, 0][0] == len(read_committed(bootstrap_servers, older.output)) == older.copied
+    assert {metadata for _, metadata in at.values()} == {PositionMetadata(generation).text}
 
 
-def test_records_that_an_older_aggregator_processes_during_the_claim_are_not_beyond_the_end(
-    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("action", ["claim", "stop"])
+def test_what_an_older_aggregator_commits_during_a_claim_is_not_undone(
+    bootstrap_servers: str,
+    pipeline: Pipeline,
+    older: OlderAggregator,
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
 ) -> None:
-    (orders,) = pipeline.topology.source_topics
-    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
-        old = ownership.claim({0: False, 1: False}).generation
-    fences = 0
+    """A position that went back would let its record be processed twice."""
+    looks = itertools.count()
 
-    def process_before_the_fence(*arguments: Any) -> None:
-        nonlocal fences
-        fences += 1
-        if fences == 1:
-            older = Producer(
-                {"bootstrap.servers": bootstrap_servers, "transactional.id": f"{pipeline.topology.application_id}-0_0"}
-            )
-            older.init_transactions(60)
-            older.begin_transaction()
-            older.produce(orders, b"{}", partition=0)
-            consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": pipeline.topology.application_id})
-            moved = TopicPartition(orders, 0, 1, PositionMetadata(old).text)
-            older.send_offsets_to_transaction([moved], consumer.consumer_group_metadata(), 60)
-            older.commit_transaction(60)
-            consumer.close()
-        fence(*arguments)
+    def look(*arguments: Any) -> Any:
+        found = committed(*arguments)
+        if next(looks) == 0:
+            older.copy()
+        return found
 
-    fence = task_ownership.fence
-    monkeypatch.setattr(task_ownership, "fence", process_before_the_fence)
-    with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership:
-        claimed = ownership.claim({0: False, 1: False})
-    assert claimed.committed[0].positions[orders, 0] == 1
+    committed = task_ownership._committed
+    monkeypatch.setattr(task_ownership, "_committed", look)
+    generation = claim_or_stop(action, pipeline, bootstrap_servers)
+    assert older.copied == 1
+    require_exact(bootstrap_servers, pipeline, older, generation)
+    with pytest.raises(Refused, match="a newer aggregator"):
+        older.copy()
+
+
+@pytest.mark.parametrize("action", ["claim", "stop"])
+def test_a_claim_ends_the_transaction_that_an_older_aggregator_has_open(
+    bootstrap_servers: str, pipeline: Pipeline, older: OlderAggregator, action: str
+) -> None:
+    generations: list[Generation] = []
+    older.copy()
+    with pytest.raises(StreamplanError, match="was fenced"):
+        older.copy(lambda: generations.append(claim_or_stop(action, pipeline, bootstrap_servers)))
+    assert older.copied == 1
+    require_exact(bootstrap_servers, pipeline, older, generations[0])
+
+
+@pytest.mark.parametrize("action", ["claim", "stop"])
+def test_a_claim_beside_an_aggregator_that_commits_all_the_time(
+    bootstrap_servers: str, pipeline: Pipeline, older: OlderAggregator, action: str
+) -> None:
+    """Whenever the claim comes between two commits: each record is copied once."""
+    ended: list[StreamplanError] = []
+    fenced: list[str] = []
+
+    def copy_until_refused() -> None:
+        while not ended:
+            try:
+                older.copy()
+            except Refused as error:
+                ended.append(error)
+            except StreamplanError as error:
+                fenced.append(str(error))  # its micro-batch runs again
+
+    for _ in range(5):
+        thread = threading.Thread(target=copy_until_refused)
+        thread.start()
+        try:
+            copied = older.copied
+            eventually(lambda: older.copied > copied + random.randrange(5), "the older aggregator copies")  # noqa: B023
+            generation = claim_or_stop(action, pipeline, bootstrap_servers)
+            thread.join(120)
+        finally:
+            ended.append(StreamplanError("the end of the test"))
+            thread.join(120)
+        assert "a newer aggregator" in str(ended[0])
+        require_exact(bootstrap_servers, pipeline, older, generation)
+        ended.clear()
+        older.generation = generation
+    assert all("was fenced" in error for error in fenced), fenced
 
 
 def test_of_two_that_start_at_once_one_goes_on(bootstrap_servers: str, pipeline: Pipeline) -> None:

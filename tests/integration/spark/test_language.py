@@ -342,7 +342,7 @@ def test_null_values_in_a_stream(tried: Tried, jvm: Any, tmp_path: Path) -> None
     assert {topic: ours for topic, (ours, _) in found.items()} == {
         topic: theirs for topic, (_, theirs) in found.items()
     }
-    assert tried.letters() == []
+    assert tried.dead_letters() == []
 
 
 def test_null_keys(tried: Tried, jvm: Any, tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_null_keys(tried: Tried, jvm: Any, tmp_path: Path) -> None:
                     for found in made.outputs(topic)
                 )
                 assert ours == theirs, topic
-    assert tried.letters() == [("sales", "the key is null")]
+    assert tried.dead_letters() == [("sales", "the key is null")]
 
 
 def test_a_null_value_has_no_field_to_be_grouped_by(tried: Tried) -> None:
@@ -399,4 +399,4 @@ def test_a_null_value_has_no_field_to_be_grouped_by(tried: Tried) -> None:
     for topic in ("one", "two"):
         tried.produce(topic, [("k", {"n": 1}, 1), ("k", None, 2)])
     tried.drain()
-    assert tried.letters() == [("one", "the value is null"), ("two", "the value is null")]
+    assert tried.dead_letters() == [("one", "the value is null"), ("two", "the value is null")]

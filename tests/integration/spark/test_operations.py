@@ -75,7 +75,7 @@ def test_operations_without_state_in_several_branches(tried: Tried) -> None:
     steps = [(shop, {"step": step, "of": of}) for shop, of in sold for step in range(1, min(of, 3) + 1)]
     assert tried.records("steps") == sorted(steps, key=repr)
     # Each once, though four branches read them.
-    assert tried.letters() == [
+    assert tried.dead_letters() == [
         ("sales", "shop is not of type string"),
         ("sales", "the value is not JSON"),
     ]
@@ -96,7 +96,7 @@ def test_a_branch_that_writes_nothing(tried: Tried) -> None:
     tried.drain()
     for told in ("large 1", "all 2", "others 1"):
         assert any(told in line for line in tried.lines), tried.lines
-    assert tried.letters() == [("sales", "the value is not JSON")]
+    assert tried.dead_letters() == [("sales", "the value is not JSON")]
 
 
 def test_a_count_that_is_grouped_anew(tried: Tried) -> None:
@@ -154,7 +154,7 @@ def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
     assert tried.store("folded")["a"] == shown | kept
     counts = tried.read(tried.topology.changelog_topic("counted"))
     assert {m.key(): int.from_bytes(m.value(), "big") for m in counts} == {b"a": 3, b"b": 1}
-    assert tried.letters() == [("sales", "the key is null")]  # once for both aggregates
+    assert tried.dead_letters() == [("sales", "the key is null")]  # once for both aggregates
 
 
 @restored
@@ -249,7 +249,7 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     assert tried.records("joined") == sorted(joined, key=repr)
     assert tried.records("large") == [("x", {"shop": "x", "amount": 500, "city": "Gent"})]
     assert tried.records("copied") == [("x", {"owner": "Ann"})]
-    assert tried.letters() == [
+    assert tried.dead_letters() == [
         ("owners", "owner is not of type string"),
         ("sales", "shop is missing"),
     ]
@@ -283,7 +283,7 @@ def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) ->
         for store in ("updates", "regrouped")
     }
     assert counted == {"updates": {b"x": 1}, "regrouped": {b"all": 1}}
-    assert tried.letters() == []
+    assert tried.dead_letters() == []
 
 
 @restored
@@ -346,7 +346,7 @@ def test_a_key_that_is_not_utf8(tried: Tried) -> None:
         b"\xff\xfe": (1).to_bytes(8, "big")
     }
     assert tried.records("flat") == [("x", {"n": 1}), ("x", {"n": 2})]
-    assert tried.letters() == [
+    assert tried.dead_letters() == [
         ("lists", "the value is not JSON"),
         ("sales", "the key is not UTF-8"),
         ("shops", "the key is not UTF-8"),
@@ -365,7 +365,7 @@ def test_an_aggregated_micro_batch_that_is_run_again_writes_nothing_twice(tried:
     tried.drain()
     assert [value["total"] for _, value in tried.records("totals")] == [1, 3]
     assert tried.store("totals") == {"a": {"total": 3}}
-    assert len(tried.letters()) == 1
+    assert len(tried.dead_letters()) == 1
 
 
 @restored

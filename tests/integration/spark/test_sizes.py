@@ -83,7 +83,7 @@ def test_a_record_that_its_next_topic_would_refuse_is_dead_lettered(tried: Tried
         "mapped": [without_headers],
         "shops": [without_value],
     }
-    assert {reason for _, reason in tried.letters()} == {TOO_LARGE}
+    assert {reason for _, reason in tried.dead_letters()} == {TOO_LARGE}
     (counted,) = tried.read(topology.changelog_topic("counted"))
     assert counted.value() == (2).to_bytes(8, "big")
     assert [len(m.value()) for m in tried.read(topology.changelog_topic("latest"))] == [1000 + json_bytes]

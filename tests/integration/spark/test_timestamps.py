@@ -122,7 +122,7 @@ def test_a_record_with_a_timestamp_that_cannot_be_processed_is_dead_lettered(tri
     tried.drain()
     reasons = ["the timestamp -5 is negative", "the timestamp 253402300800000 is beyond the year 9999"]
     faulty = [(topic, reason) for topic in streams for reason in reasons]
-    assert tried.letters() == sorted([*faulty, ("shops", reasons[0])])
+    assert tried.dead_letters() == sorted([*faulty, ("shops", reasons[0])])
     assert [value["amount"] for _, value in tried.records("located")] == [1, 8]
     assert {value["city"] for _, value in tried.records("located")} == {"Lyon"}
     assert tried.records("amounts") == [("k", {"amount": 1})]
