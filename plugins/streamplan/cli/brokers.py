@@ -1,18 +1,42 @@
-"""Which brokers a command talks to."""
+"""Which brokers a command talks to, and how it connects to them."""
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 from streamplan.kafka.brokers import Brokers
 
+DEFAULT = "Kafka brokers (default: those that `python -m streamplan up` starts)"
 
-def chosen_brokers(servers: str | None) -> Brokers:
-    """Return the brokers of ``--bootstrap-servers``; without that option, those of this machine's stack.
+
+def add_broker_options(parser: argparse.ArgumentParser, *, servers: str = DEFAULT) -> None:
+    """Add the options that name the brokers, as Kafka's own tools have them.
+
+    Args:
+        parser: The parser of one command.
+        servers: The help of ``--bootstrap-servers``.
+    """
+    # --bootstrap and --bootstrap-server are short forms, as argparse takes them.
+    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT,…", help=servers)
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="client properties to connect with, such as security.protocol: the file that Kafka's own tools take",
+    )
+
+
+def chosen_brokers(options: argparse.Namespace) -> Brokers:
+    """Return the brokers of ``--bootstrap-servers`` and ``--command-config``; without both, this machine's stack.
 
     Raises:
-        Refused: The client properties in the environment cannot be read.
+        Refused: The client properties cannot be read or followed, or they name no brokers.
     """
-    if servers:
-        return Brokers.from_environment(servers)
+    if options.command_config:
+        return Brokers.from_properties(options.command_config, servers=options.bootstrap_servers or "")
+    if options.bootstrap_servers:
+        return Brokers.from_environment(options.bootstrap_servers)
     from streamplan.local.brokers import local_brokers
     from streamplan.settings import Settings
 

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from streamplan.checks import CHECKS, check_named, not_applicable
 from streamplan.checks.framework.check import Outcome, run_checks
-from streamplan.cli.brokers import chosen_brokers
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.check_progress import CheckProgress
 from streamplan.cli.check_report import CheckReport
 from streamplan.cli.check_subject import OPTIONS, DeclaredPipeline, DescribedApplication, Subject, add_options
@@ -88,12 +88,7 @@ def register(commands: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("pipeline", metavar="PIPELINE", nargs="?", help="the name of a declared pipeline")
-    parser.add_argument(
-        "--bootstrap-servers",
-        "--bootstrap",
-        metavar="HOST:PORT,…",
-        help="Kafka brokers (default: those that `python -m streamplan up` starts)",
-    )
+    add_broker_options(parser)
     names = ", ".join(check.name for check in CHECKS)
     parser.add_argument("--only", metavar="NAME,…", help=f"run only these checks, of: {names}")
     parser.add_argument(
@@ -114,12 +109,13 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if (options.value or options.store) and not options.count:
         parser.error("--value and --store belong to --count")
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    report = CheckReport(chosen_brokers(options.bootstrap_servers), options.pipeline or options.application_id)
     try:
-        with CheckProgress(console) as progress:
-            _run_checks(report, options, progress)
-    except (BrokersUnavailable, CouldNotLook) as error:
-        report.error = " ".join(str(error).split())
+        report = CheckReport(chosen_brokers(options), options.pipeline or options.application_id)
+        try:
+            with CheckProgress(console) as progress:
+                _run_checks(report, options, progress)
+        except (BrokersUnavailable, CouldNotLook) as error:
+            report.error = " ".join(str(error).split())
     except StreamplanError as error:  # wrong usage: 1 would say that a check failed
         console.print(str(error), style="red")
         return STATUS[Outcome.COULD_NOT_LOOK]

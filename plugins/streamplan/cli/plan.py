@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.output import align_columns, plain_console, quantity
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
@@ -49,10 +50,8 @@ def register(commands: Subparsers) -> None:
         metavar="TASK=RECORDS",
         help="records, or bytes, of a stream task over some time, such as 1_0=90000; a task left out has 0",
     )
-    parser.add_argument(
-        "--bootstrap-servers",
-        metavar="HOST:PORT",
-        help="measure the loads: how many records these brokers have ever had for each stream task to read",
+    add_broker_options(
+        parser, servers="measure the loads: how many records these brokers have ever had for each stream task to read"
     )
     parser.set_defaults(run=_run)
 
@@ -62,8 +61,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.instances < 1:
         raise Refused("--instances", expected="1 or more", observed=str(options.instances))
     tasks = pipeline.tasks()
-    servers = options.bootstrap_servers
-    measured = _measured_load(pipeline, Brokers.from_environment(servers)) if servers else {}
+    is_measured = options.bootstrap_servers or options.command_config
+    measured = _measured_load(pipeline, chosen_brokers(options)) if is_measured else {}
     load = _load_of_tasks(options.load, tasks, measured)
     stateful = stateful_tasks(pipeline.topology, tasks)
     parts = [

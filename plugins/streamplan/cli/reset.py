@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.output import plain_console
 from streamplan.errors import StreamplanError
 from streamplan.settings import Settings
@@ -25,19 +26,18 @@ def register(commands: Subparsers) -> None:
     )
     parser.add_argument("--pipeline", required=True, help="the name of a declared pipeline")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="(default: the brokers of this machine)")
+    add_broker_options(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from streamplan.cli.brokers import chosen_brokers
     from streamplan.maintenance.reset import apply_reset, observe_reset
     from streamplan.registry import pipeline_named
 
     console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
-    brokers = chosen_brokers(options.bootstrap_servers)
+    brokers = chosen_brokers(options)
     runs = _active_runs(pipeline.name, settings)
     plan = observe_reset(pipeline, brokers, settings, report=console.print, runs=runs)
     console.print(plan.text.replace("`", ""))

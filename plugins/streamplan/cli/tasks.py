@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamplan.cli.brokers import chosen_brokers
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.tables import table_of
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
@@ -51,11 +51,7 @@ def register(commands: Subparsers) -> None:
         "--history", type=int, default=0, metavar="N", help="also show the last N moves between instances"
     )
     parser.add_argument("--watch", action="store_true", help="refresh every two seconds until Ctrl-C")
-    parser.add_argument(
-        "--bootstrap-servers",
-        metavar="HOST:PORT,…",
-        help="Kafka brokers (default: those that `python -m streamplan up` starts)",
-    )
+    add_broker_options(parser)
     parser.set_defaults(run=_run)
 
 
@@ -66,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     file = ReportPaths(settings.reports, pipeline.name).aggregator_status
     console = Console(markup=False, emoji=False, highlight=False)
-    brokers = chosen_brokers(options.bootstrap_servers)
+    brokers = chosen_brokers(options)
     cluster = KafkaCluster(brokers)
 
     def render() -> Group:

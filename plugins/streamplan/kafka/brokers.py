@@ -8,39 +8,37 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamplan.errors import Refused
+from streamplan.kafka.client_properties import (
+    GROUP_PROTOCOL,
+    SERVERS,
+    TOKEN_CALLBACK,
+    as_text,
+    connection_properties,
+    jvm_properties,
+    librdkafka_properties,
+    parse_json,
+    properties_of_client,
+    read_properties,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient
+
+Client = TypeVar("Client")
 
 ANSWER_SECONDS = 10.0
 """Deadline of one answer. It is long enough for the election of a partition leader or a group coordinator."""
 
 PROPERTIES_VARIABLE = "STREAMPLAN_KAFKA_PROPERTIES"
 """Environment variable with the client properties: a JSON object, or the path of a properties file."""
-
-_SERVERS = "bootstrap.servers"
-
-GROUP_PROTOCOL = "group.protocol"
-"""``classic`` or ``consumer`` (KIP-848). Only clients that join a group take it, see ``membership.py``."""
-
-_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", GROUP_PROTOCOL)
-"""Client properties that say how to connect. An Airflow connection may hold others, for its own operators."""
-
-_JVM_NAMES = {
-    "security.protocol": "security.protocol",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
-}
-"""Name of a client property in librdkafka and in Kafka's JVM client, which Spark uses.
-
-The translation of SASL and TLS belongs here: see the configuration pages of librdkafka and of Kafka.
-"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,8 @@ class Brokers:
 
     Attributes:
         servers: Addresses as in ``bootstrap.servers``: ``host:port,host:port``.
-        properties: Further client properties by their names in librdkafka.
+        properties: How to connect, by librdkafka's names. Beside them may stand what only Kafka's JVM client takes
+            (:mod:`streamplan.kafka.client_properties`).
     """
 
     servers: str
@@ -72,35 +71,28 @@ class Brokers:
         Raises:
             Refused: The extra has no ``bootstrap.servers``.
         """
-        if not extra.get(_SERVERS):
+        if not extra.get(SERVERS):
             raise Refused(
                 f"connection {name}",
                 expected='extra {"bootstrap.servers": "host:port,host:port"}',
                 observed="none",
                 remedy="Edit it under Admin, Connections.",
             )
-        properties = {key: value for key, value in extra.items() if key.startswith(_CONNECTION_PREFIXES)}
-        return cls(str(extra[_SERVERS]), _as_text(properties))
+        return cls._from(as_text(extra), "", name)
 
     @classmethod
     def from_properties(cls, path: Path, *, servers: str = "") -> Brokers:
-        """Take the brokers from a properties file with lines of the form ``name=value``.
+        """Take the brokers from a file as Kafka's own tools take it with ``--command-config``.
 
         Args:
-            path: The file. Its names are librdkafka's.
+            path: The file, in the syntax of Java's properties, or a JSON object. Its names are those of the JVM client
+                or librdkafka's.
             servers: Addresses that replace the ``bootstrap.servers`` of the file.
 
         Raises:
-            Refused: The file cannot be read, or no addresses are given.
+            Refused: The file cannot be read, no addresses are given, or librdkafka has no such property.
         """
-        try:
-            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-        except OSError as error:
-            raise Refused(
-                f"client properties {path}", expected="a file that can be read", observed=error.strerror or str(error)
-            ) from error
-        pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "!"))]
-        return cls._from({name.strip(): value.strip() for name, _, value in pairs}, servers, str(path))
+        return cls._from(read_properties(path), servers, str(path))
 
     @classmethod
     def from_environment(cls, servers: str = "", environment: Mapping[str, str] | None = None) -> Brokers:
@@ -116,20 +108,14 @@ class Brokers:
         text = (os.environ if environment is None else environment).get(PROPERTIES_VARIABLE, "").strip()
         if text and not text.startswith("{"):
             return cls.from_properties(Path(text), servers=servers)
-        try:
-            properties = json.loads(text or "{}")
-        except ValueError:  # its message would show a part of the text
-            raise Refused(
-                PROPERTIES_VARIABLE, expected="a JSON object or the path of a file", observed="other text"
-            ) from None
-        return cls._from(_as_text(properties), servers, PROPERTIES_VARIABLE)
+        return cls._from(parse_json(text or "{}", PROPERTIES_VARIABLE), servers, PROPERTIES_VARIABLE)
 
     @classmethod
     def _from(cls, properties: Mapping[str, str], servers: str, subject: str) -> Brokers:
-        addresses = servers or properties.get(_SERVERS, "")
+        addresses = servers or properties.get(SERVERS, "")
         if not addresses:
-            raise Refused(subject, expected=f"{_SERVERS}=host:port,host:port", observed="none")
-        return cls(addresses, {name: value for name, value in properties.items() if name != _SERVERS})
+            raise Refused(subject, expected=f"{SERVERS}=host:port,host:port", observed="none")
+        return cls(addresses, librdkafka_properties(connection_properties(properties)))
 
     @property
     def addresses(self) -> list[str]:
@@ -147,65 +133,99 @@ class Brokers:
             configs: Further properties, with underscores for dots: ``group_id="x"`` is ``group.id``.
         """
         return {
-            _SERVERS: self.servers,
+            SERVERS: self.servers,
             "client.id": "streamplan",
             # librdkafka writes to stderr by itself. What people need to know, they learn from our errors.
             "log_level": 2,
             "socket.timeout.ms": int(ANSWER_SECONDS * 1000),
             "reconnect.backoff.max.ms": 1000,
-            **self._connection,
+            **self._connection(),
             **{name.replace("_", "."): value for name, value in configs.items()},
         }
 
+    def _connection(self) -> dict[str, Any]:
+        """The properties that every librdkafka client takes."""
+        properties: dict[str, Any] = properties_of_client(self.properties)
+        if TOKEN_CALLBACK in properties:
+            properties[TOKEN_CALLBACK] = _callable_at(properties[TOKEN_CALLBACK])
+        return properties
+
     def admin(self) -> AdminClient:
-        """Open an admin client."""
+        """Open an admin client.
+
+        Raises:
+            Refused: librdkafka does not take the client properties.
+        """
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient(self.client_configs())
+        return self._open(AdminClient, self.client_configs())
 
     def consumer(self, group_id: str, **configs: Any) -> Consumer:
-        """Open a consumer that commits only what it is told to. It joins the group only when it subscribes."""
+        """Open a consumer that commits only what it is told to. It joins the group only when it subscribes.
+
+        Raises:
+            Refused: librdkafka does not take the client properties.
+        """
         from confluent_kafka import Consumer
 
-        return Consumer(self.client_configs(group_id=group_id, enable_auto_commit=False, **configs))
+        return self._open(Consumer, self.client_configs(group_id=group_id, enable_auto_commit=False, **configs))
 
     def producer(self, **configs: Any) -> Producer:
-        """Open a producer."""
+        """Open a producer.
+
+        Raises:
+            Refused: librdkafka does not take the client properties.
+        """
         from confluent_kafka import Producer
 
-        return Producer(self.client_configs(**configs))
+        return self._open(Producer, self.client_configs(**configs))
+
+    def _open(self, client: Callable[[dict[str, Any]], Client], configs: dict[str, Any]) -> Client:
+        from confluent_kafka import KafkaException
+
+        try:
+            return client(configs)
+        except KafkaException as error:
+            raise Refused(
+                f"client properties of Kafka at {self}",
+                expected="properties that librdkafka takes",
+                observed=error.args[0].str(),
+                remedy="Correct the connection or the properties file. docs/security.md has examples.",
+            ) from error
 
     def spark_options(self) -> dict[str, str]:
         """Return the options of Spark's Kafka source: the properties of Kafka's JVM client with the prefix ``kafka.``.
 
         Raises:
-            Refused: A property has no known name in the JVM client.
+            Refused: The JVM client has nothing like a property.
         """
-        if unknown := sorted(self._connection.keys() - _JVM_NAMES.keys()):
-            raise Refused(
-                f"client properties {', '.join(unknown)}",
-                expected=f"only properties that Spark's Kafka source can take: {', '.join(_JVM_NAMES)}",
-                remedy="Spark's jobs cannot connect with these properties yet.",
-            )
-        return {
-            f"kafka.{_SERVERS}": self.servers,
-            **{f"kafka.{_JVM_NAMES[name]}": value for name, value in self._connection.items()},
-        }
+        options = {SERVERS: self.servers, **jvm_properties(self.properties)}
+        return {f"kafka.{name}": value for name, value in options.items()}
 
     @property
     def group_protocol(self) -> str:
         """How members join a group: ``classic``, unless the properties say ``consumer``."""
         return self.properties.get(GROUP_PROTOCOL, "classic")
 
-    @property
-    def _connection(self) -> dict[str, str]:
-        """The properties that every client takes."""
-        return {name: value for name, value in self.properties.items() if name != GROUP_PROTOCOL}
 
+def _callable_at(path: str) -> Callable[..., object]:
+    """Import a function by its dotted path.
 
-def _as_text(properties: Mapping[str, object]) -> dict[str, str]:
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in properties.items()
-        if value is not None
-    }
+    Raises:
+        Refused: There is no such function.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        function = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Refused(
+            f"client property {TOKEN_CALLBACK}",
+            expected="the dotted path of a Python function that returns a token",
+            observed=f"{path}: {error}",
+            remedy="Its module must be importable wherever a client of Kafka runs: in Airflow, in Spark's driver and "
+            "on its executors.",
+        ) from error
+    if not callable(function):
+        raise Refused(f"client property {TOKEN_CALLBACK}", expected="a function", observed=path)
+    found: Callable[..., object] = function
+    return found

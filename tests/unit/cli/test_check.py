@@ -128,6 +128,17 @@ def test_an_unknown_application_is_2_with_those_near(
     assert "Is it orders-aggregator?" in capsys.readouterr().out
 
 
+def test_a_command_config_that_cannot_be_followed_is_2_and_shows_no_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.jaas.config=com.example.Module required password='s3cret';\n")
+    assert main([*ANY, "--command-config", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert "sasl.jaas.config: expected one of the login modules" in " ".join(printed.err.split())
+    assert "s3cret" not in printed.out + printed.err
+
+
 def test_brokers_away_is_2_with_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (ANY, ["check", "orders", "--bootstrap-servers", SERVERS]):
         assert main(arguments) == 2
