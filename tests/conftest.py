@@ -10,6 +10,9 @@ INTEGRATION = Path(__file__).parent / "integration"
 FIRST = ("stack", "spark/test_pipelines.py", "checks/test_faults.py", "checks/test_lag_and_skew.py", "spark")
 """What takes longest begins first, so that no worker is left alone with it at the end."""
 
+TOGETHER = ("stack", "secured")
+"""Folders whose files share what takes long to start: Airflow, and secured brokers."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put first what takes longest."""
@@ -18,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Keep together what shares brokers, Spark or Airflow: a file, and all of the Airflow stack.
+    """Keep together what shares brokers, Spark or Airflow: a file, or a folder of :data:`TOGETHER`.
 
     xdist 3.8 has ``--dist loadgroup`` for that, which does nothing with pytest 9.2: it appends the group to a private
     attribute that pytest no longer reads.
@@ -28,7 +31,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "stack" if "/stack/" in file else file
+            return next((folder for folder in TOGETHER if f"/{folder}/" in file), file)
 
     return ByFile(config, log)
 

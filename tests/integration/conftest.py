@@ -21,6 +21,7 @@ from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_e
 
 from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, local_kafka
+from tests.support.secured_brokers import SecuredBrokers
 from tests.support.waiting import DEADLINE_SECONDS
 
 
@@ -33,6 +34,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         brokers.up(deadline_seconds=DEADLINE_SECONDS)
         await_coordinator(brokers.bootstrap_servers)
         yield brokers
+    finally:
+        brokers.down()
+    assert processes.registered(home / "run") == []
+
+
+@pytest.fixture(scope="session")
+def secured_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBrokers]:
+    """Brokers with SASL_SSL (SCRAM-SHA-512), mutual TLS and an authorizer. Only tests in ``secured/`` use them."""
+    home = tmp_path_factory.mktemp("secured kafka")
+    brokers = local_kafka(home, secure=True)
+    try:
+        brokers.up(deadline_seconds=DEADLINE_SECONDS)
+        await_coordinator(brokers.bootstrap_servers, brokers.brokers.properties)
+        yield SecuredBrokers(brokers)
     finally:
         brokers.down()
     assert processes.registered(home / "run") == []

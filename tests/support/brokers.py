@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -17,29 +17,37 @@ from tests.support.waiting import eventually
 NewTopicFactory = Callable[..., str]
 
 
-def local_kafka(home: Path, say: Callable[[str], None] = lambda text: None) -> LocalKafka:
+def local_kafka(
+    home: Path,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    secure: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> LocalKafka:
     """Brokers in ``home``, not started; whoever starts them calls ``down``."""
     # Below the range from which the kernel takes the ports of clients.
     base = random.randrange(15_000, 30_000, 10)
     ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
     assert CONTROLLER in ports
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
-    return LocalKafka(settings, Ports(home / "stack.json", ports), report=say)
+    return LocalKafka(settings, Ports(home / "stack.json", ports), report=say, secure=secure, properties=properties)
 
 
-def await_coordinator(bootstrap_servers: str) -> None:
+def await_coordinator(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> None:
     """Wait until groups can be asked for: the brokers create ``__consumer_offsets`` at the first question."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "first", "log_level": 2})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "first", "log_level": 2, **(properties or {})}
+    )
     try:
         retried(lambda: consumer.committed([TopicPartition("any", 0)], 60))
     finally:
         consumer.close()
 
 
-def await_topics(bootstrap_servers: str, *names: str) -> None:
+def await_topics(bootstrap_servers: str, *names: str, properties: Mapping[str, str] | None = None) -> None:
     """Wait until each broker knows the topics. The brokers hear of a new topic one after the other."""
     for address in str(bootstrap_servers).split(","):
-        admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 2, **(properties or {})})
 
         def known(admin: AdminClient = admin) -> bool:
             return {*names} <= admin.list_topics(timeout=60).topics.keys()

@@ -18,17 +18,26 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamplan import processes
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused, StreamplanError
 from streamplan.files import write_atomically
 from streamplan.java import require_java
 from streamplan.kafka.brokers import Brokers
 from streamplan.local.jars import BROKERS, require
 from streamplan.local.ports import LOOPBACK, Ports
+from streamplan.local.security import CERTIFICATES, CLIENTS, LocalSecurity
 from streamplan.settings import Settings
 
 NODES = (1, 2)
 CONTROLLER = "kafka-controller"
-DEFAULT_PORTS = {"kafka-1": 9092, CONTROLLER: 9093, "kafka-1-internal": 9094, "kafka-2": 9192, "kafka-2-internal": 9194}
+DEFAULT_PORTS = {
+    "kafka-1": 9092,
+    CONTROLLER: 9093,
+    "kafka-1-internal": 9094,
+    "kafka-1-ssl": 9095,
+    "kafka-2": 9192,
+    "kafka-2-internal": 9194,
+    "kafka-2-ssl": 9195,
+}
 READY_SECONDS = 60.0
 GRACE_SECONDS = 20.0
 HEAP = ("-Xms256m", "-Xmx512m")
@@ -82,6 +91,7 @@ class LocalKafka:
         report: Callable[[str], None] = lambda line: None,
         advertised: Mapping[int, int] | None = None,
         properties: Mapping[str, str] | None = None,
+        secure: bool = False,
     ) -> None:
         """Describe the brokers; nothing is started.
 
@@ -93,6 +103,7 @@ class LocalKafka:
             advertised: For a node behind a proxy, the proxy's port, at which clients find the node. The brokers then
                 talk to each other on listeners of their own.
             properties: Server properties that are added to :data:`SERVER_PROPERTIES` or replace them.
+            secure: Whether a new deployment is secured. One that was secured once stays so.
         """
         self._settings = settings
         self._ports = ports
@@ -100,6 +111,8 @@ class LocalKafka:
         self._report = report
         self._advertised = advertised or {}
         self._properties_added = properties or {}
+        security = LocalSecurity(settings.home / "security")
+        self.security = security if secure or security.exists else None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -109,7 +122,23 @@ class LocalKafka:
     @property
     def brokers(self) -> Brokers:
         """The brokers, as clients on this machine connect to them."""
-        return Brokers(self.bootstrap_servers)
+        return Brokers(self.bootstrap_servers, self._client_properties)
+
+    @property
+    def brokers_by_certificate(self) -> Brokers:
+        """The same brokers at their listener for clients with a certificate.
+
+        Raises:
+            Refused: The deployment is not secured.
+        """
+        if self.security is None:
+            raise Refused("Kafka on this machine", expected="secured", observed="not secured")
+        servers = ",".join(f"{LOOPBACK}:{self._ports[_ssl(node)]}" for node in NODES)
+        return Brokers(servers, self.security.certificate_properties())
+
+    @property
+    def _client_properties(self) -> dict[str, str]:
+        return {} if self.security is None else self.security.scram_properties()
 
     def address(self, node: int) -> str:
         """Return the address on which the node listens."""
@@ -136,6 +165,9 @@ class LocalKafka:
     def start_missing(self) -> None:
         """Start the nodes that are not running, without waiting until they serve (:meth:`wait_until_ready`)."""
         missing = [node for node in NODES if self.process(node) is None]
+        if self.security is not None and not self.security.exists:
+            self._require_new()
+            self.security.make()
         # All ports are chosen before a node starts, because node 2 is told where the controller is.
         if 1 in missing:
             before = self._ports[CONTROLLER]
@@ -145,6 +177,8 @@ class LocalKafka:
             self._ports.choose(_name(node), self._report)
             if self._advertised:
                 self._ports.choose(_internal(node), self._report)
+            if self.security is not None:
+                self._ports.choose(_ssl(node), self._report)
         for node in missing:
             self.start(node)
 
@@ -213,7 +247,7 @@ class LocalKafka:
         Returns:
             None when they do, else what is wrong.
         """
-        admin = AdminClient({"bootstrap.servers": self.address(node), "log_level": 0})
+        admin = AdminClient({"bootstrap.servers": self.address(node), "log_level": 0, **self._client_properties})
         try:
             metadata = admin.list_topics(timeout=timeout_seconds)
             if metadata.cluster_id != self._cluster_id():
@@ -233,11 +267,18 @@ class LocalKafka:
 
     def _properties(self, node: int) -> dict[str, str]:
         controller = f"{LOOPBACK}:{self._ports[CONTROLLER]}"
-        listeners = [f"PLAINTEXT://{self.address(node)}"] + ([f"CONTROLLER://{controller}"] if node == 1 else [])
-        advertised = [f"PLAINTEXT://{self._advertised_address(node)}"]
+        clients = "PLAINTEXT" if self.security is None else CLIENTS
+        listeners = [f"{clients}://{self.address(node)}"] + ([f"CONTROLLER://{controller}"] if node == 1 else [])
+        advertised = [f"{clients}://{self._advertised_address(node)}"]
         protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
         between: dict[str, str] = {}
-        if self._advertised:
+        if self.security is not None:
+            certificates = f"{CERTIFICATES}://{LOOPBACK}:{self._ports[_ssl(node)]}"
+            listeners.append(certificates)
+            advertised.append(certificates)
+            protocols = f"CONTROLLER:SSL,{CLIENTS}:SASL_SSL,{CERTIFICATES}:SSL"
+            between = self.security.server_properties()
+        elif self._advertised:
             internal = f"INTERNAL://{LOOPBACK}:{self._ports[_internal(node)]}"
             listeners.append(internal)
             advertised.append(internal)
@@ -265,17 +306,34 @@ class LocalKafka:
         shutil.rmtree(data, ignore_errors=True)
         argv = [*java, "kafka.tools.StorageTool", "format", "--config", str(properties)]
         argv.append(f"--cluster-id={self._cluster_id()}")  # with "=", because one id in 64 begins with a dash
+        users = properties.with_name("users")
+        if self.security is not None:
+            write_atomically(users, self.security.format_arguments(), mode=0o600)
+            argv.append(f"@{users}")  # passwords do not stand on a command line
         log_file = self.log_file(node)
         log_file.parent.mkdir(parents=True, exist_ok=True)
         try:
             with log_file.open("ab") as log:
+                # Its standard output has what the brokers store of the users' passwords.
                 subprocess.run(
-                    argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=60
+                    argv, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, timeout=60
                 )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             raise StreamplanError(
                 f"Storage of Kafka node {node}", expected="formatted", observed=str(error), remedy=f"See {log_file}."
             ) from error
+        finally:
+            users.unlink(missing_ok=True)
+
+    def _require_new(self) -> None:
+        """Refuse to secure brokers that have run without security: they know no users."""
+        if any((self._settings.home / _name(node) / "data" / "meta.properties").exists() for node in NODES):
+            raise Refused(
+                f"Kafka in {self._settings.home}",
+                expected="a new deployment, because brokers are secured when their storage is formatted",
+                observed="brokers without security",
+                remedy="Run `make clean` first, or name another directory with STREAMPLAN_HOME.",
+            )
 
     def _cluster_id(self) -> str:
         file = self._settings.home / "cluster-id"
@@ -292,6 +350,10 @@ def local_brokers(settings: Settings) -> Brokers:
 
 def _name(node: int) -> str:
     return f"kafka-{node}"
+
+
+def _ssl(node: int) -> str:
+    return f"{_name(node)}-ssl"
 
 
 def _internal(node: int) -> str:
