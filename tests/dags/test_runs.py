@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from streamplan.airflow import triggers
-from streamplan.airflow.check_operators import LOG_COLUMNS, log_lines, skip_when_passed_lately
+from streamplan.airflow.check_operators import log_lines, skip_when_passed_lately
 from streamplan.airflow.dags import producer_dag
 from streamplan.checks import CHECKS, check_named, copartitioning, lag
 from streamplan.checks.framework.application import Application, application_of
@@ -209,7 +209,7 @@ def test_the_log_of_a_failed_check_begins_with_the_reason_and_shows_the_wrong_ro
     column = lines[1].index("Expected")
     shown = "".join("".join(line[:column] for line in lines[3:]).split())
     assert shown.startswith(f"{topic}[late](behind".replace(" ", ""))
-    assert max(map(len, lines)) <= LOG_COLUMNS
+    assert max(map(len, lines)) <= 84
 
 
 def test_a_long_reason_is_wrapped() -> None:
@@ -217,7 +217,7 @@ def test_a_long_reason_is_wrapped() -> None:
     result = CheckResult("orders", "lag", Outcome.FAILED, reason.strip(), "2026-01-01", ())
     lines = [*log_lines(result)]
     assert lines[0].startswith("failed: 3 of 9 wrong: a reason")
-    assert max(map(len, lines)) <= LOG_COLUMNS
+    assert max(map(len, lines)) <= 84
     assert " ".join(" ".join(lines).split()) == f"failed: {reason.strip()}"
 
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 RECOUNT_MINUTES = 60
 """On a schedule, totals that only Spark can compute anew are left alone for so long once they have passed."""
 
-LOG_COLUMNS = 100
-"""A line of the log of a check that did not pass is not longer, so that it fits into Airflow's window."""
+_LOG_COLUMNS = 84
+"""A line of the log of a check that did not pass is not longer: a window of 1,280 pixels shows so much of it."""
 
 LOGGED_ROWS = 50
 """The log of a failed check shows so many wrong rows. The Data Docs show more."""
@@ -252,7 +252,7 @@ def run_page(context: Context, pipeline: str) -> RunPage:
 
 def log_lines(result: CheckResult) -> Iterator[str]:
     """Yield what the log says of a check that did not pass: outcome and reason, then the wrong rows as a table."""
-    yield from textwrap.wrap(f"{result.outcome}: {result.reason}", LOG_COLUMNS, subsequent_indent="  ")
+    yield from textwrap.wrap(f"{result.outcome}: {result.reason}", _LOG_COLUMNS, subsequent_indent="  ")
     wrong_rows = [row for row in result.observations if not row.agrees]
     if wrong_rows:
         yield from _table_lines(wrong_rows[:LOGGED_ROWS])
@@ -272,7 +272,7 @@ def _table_lines(rows: Sequence[Observation]) -> list[str]:
         where = f"\n({row.where})" if row.where else ""
         table.add_row(f"{row.subject}{where}", str(row.expected), str(row.observed))
     text = io.StringIO()
-    Console(file=text, width=LOG_COLUMNS, color_system=None, markup=False, emoji=False, highlight=False).print(table)
+    Console(file=text, width=_LOG_COLUMNS, color_system=None, markup=False, emoji=False, highlight=False).print(table)
     return [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
 
 
