@@ -12,7 +12,7 @@ BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v py
 export PYTHONPATH := plugins
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test soak chaos bench lint down status clean lock
+.PHONY: help setup demo unit test soak chaos bench lint wheel down status clean lock
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -61,6 +61,9 @@ down: ## stop everything that was started
 clean: down ## stop everything and remove what was made here (the jars shared among clones stay)
 	rm -rf .streamplan .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-lock: setup ## resolve requirements*.in anew
-	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U requirements.in -o requirements.txt
+wheel: setup ## the package as a wheel, in dist/
+	$(PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+lock: setup ## resolve pyproject.toml and requirements*.in anew
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U pyproject.toml requirements.in --extra airflow -o requirements.txt
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U requirements-dev.in -o requirements-dev.txt

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from streamplan.jobs import stop_on_signals
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
+from streamplan.programs import stop_on_signals
 from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from streamplan.errors import Refused
 
-PROJECT = Path(__file__).resolve().parents[2]
-"""The directory that holds ``plugins/``, ``jobs/`` and ``dags/``."""
+PACKAGE = Path(__file__).resolve().parent
+"""The directory of the package ``streamplan``, in a clone or where it is installed."""
+
+PROJECT = PACKAGE.parents[1]
+"""The clone that the package is in. An installed package is in none."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +22,15 @@ class Settings:
     """The directories and options of one deployment.
 
     Attributes:
-        home: The working directory (``STREAMPLAN_HOME``; by default ``.streamplan`` in the project).
+        home: The directory of everything that is kept (``STREAMPLAN_HOME``; by default ``streamplan`` in
+            ``AIRFLOW_HOME``, and without that ``.streamplan`` in the working directory).
         checkpoints: Spark's checkpoints, a path or a URI that every executor reaches (``STREAMPLAN_CHECKPOINTS``; by
             default ``checkpoints`` in ``home``).
         reports: Results of checks and Data Docs (``STREAMPLAN_REPORTS``; by default ``reports`` in ``home``).
         jars: The jars of Spark's Kafka connector (``STREAMPLAN_JARS``); None where Spark already has them.
         instances: How many executors of one core the aggregator gets on a standalone cluster
             (``STREAMPLAN_INSTANCES``); None for as many cores as Spark gives.
-        aggregator_options: More options of ``jobs/aggregator.py``, split as a shell splits them
+        aggregator_options: More options of the job ``aggregator``, split as a shell splits them
             (``STREAMPLAN_AGGREGATOR_OPTIONS``).
         deferrable: Whether the tasks of supervised jobs defer to a trigger, and hold no worker
             (``STREAMPLAN_DEFERRABLE``, ``true`` or ``false``; by default true).
@@ -58,7 +62,9 @@ class Settings:
             Refused: ``STREAMPLAN_INSTANCES`` is not a number above 0, or ``STREAMPLAN_DEFERRABLE`` no truth value.
         """
         env = os.environ if environment is None else environment
-        home = Path(env.get("STREAMPLAN_HOME") or PROJECT / ".streamplan").absolute()
+        # All processes of an Airflow have one AIRFLOW_HOME. Their working directories may differ.
+        default = Path(env["AIRFLOW_HOME"], "streamplan") if env.get("AIRFLOW_HOME") else ".streamplan"
+        home = Path(env.get("STREAMPLAN_HOME") or default).absolute()
         jars = env.get("STREAMPLAN_JARS")
         return cls(
             home=home,

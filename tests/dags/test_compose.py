@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from streamplan import java, settings
+from streamplan import __version__, java, settings
 from streamplan.local.brokers import HEAP, NODES, SERVER_PROPERTIES
 from streamplan.local.jars import BROKERS, JAR_SETS
 
@@ -110,8 +110,7 @@ def test_images_are_pinned() -> None:
     bases = {arguments for instruction, arguments in INSTRUCTIONS if instruction == "FROM"}
     for image in images | bases:
         assert re.search(r":\d+\.\d+", image), f"{image}: expected a version as its tag"
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    assert {SERVICES[name]["image"] for name in OURS} == {f"streamplan:{project['version']}"}
+    assert {SERVICES[name]["image"] for name in OURS} == {f"streamplan:{__version__}"}
     assert {SERVICES[name]["image"] for name in KAFKA} == {f"apache/kafka:{BROKERS.version}"}
 
 

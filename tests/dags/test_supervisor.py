@@ -34,7 +34,7 @@ from streamplan.airflow.supervised_job import (
 from streamplan.airflow.triggers import ProcessTrigger
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.processes import Owner, PidNamespace, ProcessRef
-from streamplan.settings import PROJECT, Settings
+from streamplan.settings import PACKAGE, Settings
 
 from tests.support.airflow_home import VARIABLES
 
@@ -570,7 +570,7 @@ def test_a_job_finds_our_python_and_our_package(settings: Settings, monkeypatch:
     monkeypatch.setenv("PYTHONPATH", "/theirs")
     environment = job_environment()
     assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/nowhere"]
-    assert environment["PYTHONPATH"].split(os.pathsep) == [str(PROJECT / "plugins"), "/theirs"]
+    assert environment["PYTHONPATH"].split(os.pathsep) == [str(PACKAGE.parent), "/theirs"]
 
 
 def call(operator: BaseOperator, settings: Settings, xcom: Any = None) -> list[str]:
@@ -617,7 +617,7 @@ def test_the_connection_makes_the_spark_submit_call(
     assert ("spark.python.daemon.module" in shlex.join(words)) == master.startswith("local[")
     assert "a.txt" not in shlex.join(words)
     assert found["--name"] == "orders-aggregator"
-    job = words.index(str(PROJECT / "jobs" / "aggregator.py"))
+    job = words.index(str(PACKAGE / "jobs" / "aggregator.py"))
     arguments = options(words[job:])
     assert abs(int(arguments.pop("--requested-ms")) / 1000 - time.time()) < 600
     assert arguments == {
@@ -647,7 +647,7 @@ def test_a_driver_in_the_cluster_is_refused(settings: Settings, monkeypatch: pyt
 )
 def test_the_plan_makes_the_call_of_the_producer(settings: Settings, plan: dict[str, Any], extent: list[str]) -> None:
     words = call(ProducerOperator(task_id="produce", pipeline="orders", plan_task_id="plan"), settings, xcom=plan)
-    assert words[:2] == [sys.executable, str(PROJECT / "jobs" / "producer.py")]
+    assert words[:2] == [sys.executable, str(PACKAGE / "jobs" / "producer.py")]
     assert words[2:] == ["--pipeline", "orders", "--bootstrap-servers", "127.0.0.1:1", *extent]
 
 

@@ -23,6 +23,7 @@ from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, local_kafka
 from tests.support.secured_brokers import SecuredBrokers
 from tests.support.waiting import DEADLINE_SECONDS
+from tests.support.wheel import CLONE, Environment, build_wheel, requirements
 
 
 @pytest.fixture(scope="session")
@@ -133,3 +134,18 @@ def aggregator(
         future.exception(120)
     for future in admin.delete_consumer_groups([ORDERS.topology.application_id]).values():
         future.exception(120)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this clone."""
+    return build_wheel(CLONE, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def wheel_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The wheel and what it requires, without any extra: neither Spark nor Airflow."""
+    environment = Environment.make(tmp_path_factory.mktemp("an environment") / "venv")
+    environment.add_distributions(requirement.name for requirement in requirements())
+    environment.install(str(wheel))
+    return environment

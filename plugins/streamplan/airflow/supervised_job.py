@@ -29,10 +29,10 @@ from streamplan.airflow.connections import SPARK_CONNECTION, brokers, connection
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths, write_atomically
-from streamplan.jobs import EX_CONFIG
 from streamplan.processes import Owner
+from streamplan.programs import EX_CONFIG
 from streamplan.registry import pipeline_named
-from streamplan.settings import PROJECT, Settings
+from streamplan.settings import PACKAGE, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class ProducerOperator(SupervisedJobOperator):
         self.plan_task_id = plan_task_id
 
     def command(self, context: Context, settings: Settings) -> list[str]:
-        """Return the call of ``jobs/producer.py``."""
+        """Return the call of the job ``producer``."""
         plan = context["ti"].xcom_pull(task_ids=self.plan_task_id)
         extent = ["--endless"] if plan["until"] is None else ["--until", str(plan["until"])]
         rate = ["--rate", str(plan["rate"])] if plan["rate"] else []
@@ -316,8 +316,8 @@ def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances
 
 
 def job_file(name: str) -> str:
-    """Return the path of a file in ``jobs/``."""
-    return str(PROJECT / "jobs" / name)
+    """Return the path of a file in ``streamplan/jobs/``."""
+    return str(PACKAGE / "jobs" / name)
 
 
 def job_environment() -> dict[str, str]:
@@ -332,11 +332,10 @@ def job_environment() -> dict[str, str]:
 def _zipped_package(settings: Settings) -> Path:
     """Write the package as a zip for ``--py-files``, so that executors on other hosts run the code of this driver."""
     target = settings.run / "streamplan.zip"
-    package = PROJECT / "plugins" / "streamplan"
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(package.rglob("*.py")):
-            archive.write(file, file.relative_to(package.parent))
+        for file in sorted(PACKAGE.rglob("*.py")):
+            archive.write(file, file.relative_to(PACKAGE.parent))
     write_atomically(target, content.getvalue())
     return target
 

@@ -72,7 +72,7 @@ class TotalsCheck(Check):
                 f"the totals of {application.name}",
                 expected="a count of records by a field or by their key",
                 observed="a topology that only Spark can compute anew",
-                remedy="Run jobs/recount.py, as the task totals does.",
+                remedy="Run the job recount, as the task totals does.",
             )
         for aggregation in application.aggregations:
             reader = TotalsReader(aggregation, cluster, self.verified, self.deadline, self.state_store)

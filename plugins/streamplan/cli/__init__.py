@@ -29,7 +29,7 @@ examples:
     python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app
 
 `python -m streamplan COMMAND --help` explains one command.
-STREAMPLAN_HOME names the directory of the deployment (default: .streamplan in the project).
+STREAMPLAN_HOME names the directory of the deployment (default: .streamplan in the working directory).
 """
 
 

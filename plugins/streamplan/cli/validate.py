@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamplan.cli.output import plain_console, quantity
 from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.spark.submit import pyspark_home
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -30,6 +31,7 @@ def register(commands: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     pipelines = [pipeline_named(name) for name in dict.fromkeys(options.pipelines)] or [*registered_pipelines()]
+    pyspark_home()  # says what to do where PySpark is missing
     from streamplan.spark.planning.validation import find_diagnostics  # imports PySpark, which takes seconds
 
     console = plain_console()

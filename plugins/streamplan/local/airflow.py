@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from streamplan import processes
@@ -24,8 +25,8 @@ from streamplan.files import write_atomically
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.jars import SPARK, require
 from streamplan.local.ports import LOOPBACK, Ports
-from streamplan.settings import PROJECT, Settings
-from streamplan.spark.submit import LOCAL_MASTER, local_spark_variables
+from streamplan.settings import Settings
+from streamplan.spark.submit import LOCAL_MASTER, import_path, local_spark_variables
 
 # The scheduler's and the triggerer's log servers would listen on every address, and only their ports can be set. They
 # are not needed here: the API server reads the log files itself.
@@ -45,7 +46,10 @@ SPARK_DEFAULT = {"conn_type": "spark", "host": LOCAL_MASTER}
 
 
 class LocalAirflow:
-    """Airflow of the deployment that ``settings`` describe. Its database survives ``down`` and ``up``."""
+    """Airflow of the deployment that ``settings`` describe. Its database survives ``down`` and ``up``.
+
+    DAGs and plugins are those of the working directory: ``dags`` and ``plugins`` of a clone, or of a user's repository.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class LocalAirflow:
         self._outer = os.environ if environment is None else environment
         self._report = report
         self._home = settings.home / "airflow"
+        self._project = Path.cwd()
         self._variables_file = self._home / "environment.json"
         self._passwords_file = self._home / "passwords.json"
         self._migrated_file = self._home / "migrated"
@@ -130,7 +135,7 @@ class LocalAirflow:
                     [sys.executable, "-m", "airflow", *command],
                     env=environment,
                     log_file=self.log_file(name),
-                    cwd=PROJECT,
+                    cwd=self._project,
                     run_dir=self._settings.run,
                 )
 
@@ -222,8 +227,8 @@ class LocalAirflow:
             "AIRFLOW_HOME": str(self._home),
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "8",
-            "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
-            "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self._project / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(self._project / "plugins"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__FERNET_KEY": key("AIRFLOW__CORE__FERNET_KEY"),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
@@ -263,12 +268,34 @@ class LocalAirflow:
             "STREAMPLAN_REPORTS": str(settings.reports),
             "STREAMPLAN_JARS": str(settings.jars or require(SPARK, self._outer)),
             "STREAMPLAN_INSTANCES": str(settings.instances or ""),
-            "PYTHONPATH": str(PROJECT / "plugins"),
+            "PYTHONPATH": import_path(self._outer),
             **local_spark_variables(self._outer),
             "SCARF_ANALYTICS": "false",
             "DO_NOT_TRACK": "1",
             "GX_ANALYTICS_ENABLED": "False",
         }
+
+    def require_startable(self) -> None:
+        """Refuse what would fail later.
+
+        Raises:
+            StreamplanError: Airflow is not installed, or the working directory has no DAGs.
+        """
+        if find_spec("airflow") is None:
+            raise StreamplanError(
+                "Airflow",
+                expected="installed",
+                observed="not found",
+                remedy="Run `pip install 'streamplan[airflow]'`, or `make setup` in a clone.",
+            )
+        dags = self._project / "dags"
+        if not dags.is_dir():
+            raise StreamplanError(
+                f"DAG files in {dags}",
+                expected="a directory",
+                observed="none",
+                remedy="Start Airflow from the directory of your repository.",
+            )
 
     def _read_variables(self) -> dict[str, str]:
         try:
@@ -295,7 +322,7 @@ class LocalAirflow:
                     [sys.executable, "-m", "airflow", "db", "migrate"],
                     check=True,
                     env=dict(environment),
-                    cwd=PROJECT,
+                    cwd=self._project,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -68,6 +68,7 @@ class Stack:
 
     def up(self) -> None:
         """Start what is not running, and wait until all is healthy."""
+        self.airflow.require_startable()
         with self._exclusively():
             if any(self.kafka.process(node) is None for node in NODES):
                 self._report("Starting Kafka: two brokers.")

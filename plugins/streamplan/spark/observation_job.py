@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streamplan.errors import BrokersUnavailable, CouldNotLook
-from streamplan.jobs import report
+from streamplan.programs import report
 from streamplan.reports.observations import RecordedObservations
 from streamplan.spark.session import open_session
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from streamplan.errors import StreamplanError
 from streamplan.java import require_java
+from streamplan.settings import PACKAGE
 
 JVM_OPTIONS = (
     # A micro-batch of few records calls much of Spark's code once. With the default thresholds C2 compiles all of
@@ -44,9 +45,6 @@ _PYTHON_DAEMON = "streamplan.spark.daemon"
 
 _LOOPBACK = "127.0.0.1"
 
-_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
-"""The directory that contains the package ``streamplan``."""
-
 
 def submit_environment(environment: Mapping[str, str], *, local: bool = False) -> dict[str, str]:
     """Return the environment in which spark-submit finds our Python and our package.
@@ -61,9 +59,21 @@ def submit_environment(environment: Mapping[str, str], *, local: bool = False) -
     variables = {**environment, **(local_spark_variables(environment) if local else {})}
     bin_directory = str(Path(sys.executable).parent)
     variables["PATH"] = os.pathsep.join([bin_directory, variables.get("PATH", os.defpath)])
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), variables.get("PYTHONPATH", "")]))
+    variables["PYTHONPATH"] = import_path(variables)
     variables.setdefault("PYSPARK_PYTHON", shutil.which("python", path=variables["PATH"]) or sys.executable)
     return variables
+
+
+def import_path(environment: Mapping[str, str]) -> str:
+    """Return the ``PYTHONPATH`` with which another process imports what this one imports, from any directory.
+
+    Args:
+        environment: Its ``PYTHONPATH`` is kept. Relative directories become absolute.
+    """
+    kept = [os.path.abspath(part) for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
+    # An installed package is found without. Site-packages in PYTHONPATH would come before the standard library.
+    ours = [] if PACKAGE.parent.name in ("site-packages", "dist-packages") else [str(PACKAGE.parent)]
+    return os.pathsep.join(dict.fromkeys([*ours, *kept]))
 
 
 def local_spark_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -95,7 +105,12 @@ def pyspark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         return Path(location)
-    raise StreamplanError("PySpark", expected="installed", observed="not found", remedy="Run `make setup`.")
+    raise StreamplanError(
+        "PySpark",
+        expected="installed",
+        observed="not found",
+        remedy="Run `pip install 'streamplan[spark]'`, or `make setup` in a clone.",
+    )
 
 
 def spark_submit_configs(master: str) -> dict[str, str]:

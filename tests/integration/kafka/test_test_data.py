@@ -94,7 +94,7 @@ def test_each_number_once_after_kills_at_any_moment(
 
 _JOB = """
 import sys
-from jobs import producer
+from streamplan.jobs import producer
 from tests.support.orders_pipeline import pipeline_of
 producer.pipeline_named = lambda topic: pipeline_of(topic)
 sys.exit(producer.main())

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from streamplan.errors import Refused, StreamplanError
+from streamplan.jobs import producer as job
 from streamplan.kafka.test_data import Pace, Produced
 from streamplan.model.pipeline import TestData
 from streamplan.pipelines.orders import PIPELINE
-
-from jobs import producer as job
 
 PROJECT = Path(__file__).resolve().parents[3]
 COMMON = ["--pipeline", "orders", "--bootstrap-servers", "h:1"]
@@ -125,7 +124,7 @@ def test_the_pace_does_not_drift() -> None:
 
 _SIGNALLED = """
 import os, sys
-from jobs.producer import stop_on_signals
+from streamplan.jobs.producer import stop_on_signals
 stop = stop_on_signals()
 with stop._cond:  # as for a moment within every wait
     os.kill(os.getpid(), int(sys.argv[1]))

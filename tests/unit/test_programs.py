@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from streamplan.errors import CouldNotLook, Refused, StreamplanError
-from streamplan.jobs import EX_CONFIG, run_job
+from streamplan.programs import EX_CONFIG, run_job
 
 
 def raising(error: Exception) -> None:

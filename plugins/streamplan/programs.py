@@ -1,4 +1,4 @@
-"""What the programs in ``jobs/`` share: lines on standard output, stopping on signals, and the exit status."""
+"""What the programs in ``jobs`` share: lines on standard output, stopping on signals, and the exit status."""
 
 from __future__ import annotations
 

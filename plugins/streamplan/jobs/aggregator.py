@@ -1,0 +1,98 @@
+"""The streaming aggregator: runs every sub-topology of a pipeline on Spark.
+
+spark-submit runs it. The DAG <pipeline>_aggregator starts it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+
+from streamplan.kafka.brokers import Brokers
+from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
+from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.spark.session import open_session
+from streamplan.spark.status import Heartbeat
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="Exit status: 0 drained or stopped; 1 failed, worth a retry; 78 refused, a retry cannot help.",
+    )
+    names = ", ".join(pipeline.name for pipeline in registered_pipelines())
+    parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
+    parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
+    parser.add_argument("--heartbeat", type=Path, help="file that gets the aggregator's status every few seconds")
+    parser.add_argument("--available-now", action="store_true", help="process what is there and end")
+    parser.add_argument(
+        "--trigger-interval-ms",
+        type=int,
+        default=500,
+        help="micro-batches start on multiples of it, or of its half where one reads another's output (default 500)",
+    )
+    parser.add_argument(
+        "--max-offsets",
+        type=int,
+        help="most records of a micro-batch (default 100000 for each partition, and 500000 at least)",
+    )
+    parser.add_argument(
+        "--transaction-timeout-ms",
+        type=int,
+        default=60_000,
+        help="the brokers abort a transaction that nobody has ended by then (default 60000)",
+    )
+    parser.add_argument(
+        "--requested-ms",
+        type=int,
+        default=time.time_ns() // 1_000_000,
+        help="when this start was asked for, in ms since the epoch; a stop asked for later is obeyed (default now)",
+    )
+    return parser.parse_args(argv)
+
+
+def main() -> int:
+    """Run the job and return its exit status."""
+    args = arguments()
+    stop = stop_on_signals()
+
+    def work() -> None:
+        pipeline = pipeline_named(args.pipeline)
+        deployment = Deployment(
+            pipeline,
+            Brokers.from_environment(args.bootstrap_servers),
+            args.checkpoints,
+            args.max_offsets,
+            args.transaction_timeout_ms,
+        )
+        with Heartbeat(args.heartbeat, stop, report) as heartbeat:
+            spark = open_session(pipeline.topology.application_id)
+            progress = run(
+                spark,
+                deployment,
+                available_now=args.available_now,
+                trigger_interval_ms=args.trigger_interval_ms,
+                stop=stop,
+                report=report,
+                heartbeat=heartbeat,
+                requested_ms=args.requested_ms,
+            )
+        report(f"done: {progress.line() or 'nothing new'}")
+        # After a signal, Spark's JVM may have ended by itself.
+        with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
+            spark.stop()
+
+    return run_job(work, refused_status=EX_CONFIG)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
