@@ -20,6 +20,7 @@ help: ## what can be made
 setup: ## the environment, Java and the jars; the others call it
 	@$(BOOTSTRAP)
 
+demo: export STREAMPLAN_PIPELINES ?= streamplan.pipelines.$(PIPELINE)
 demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; leaves it running
 	@$(PYTHON) -m streamplan demo --records $(ORDERS) --pipeline $(PIPELINE)
 
@@ -35,6 +36,8 @@ test: ## every check of the code and every quick test: lint, unit, dags, integra
 soak: ## the tests that prove by length: hours
 	@$(BOOTSTRAP) --oracle
 	$(PYTHON) -m pytest $(PARALLEL) -m soak
+
+chaos bench: export STREAMPLAN_PIPELINES ?= streamplan.pipelines
 
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
 	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)

@@ -1,18 +1,11 @@
-"""The plugin of Airflow: its listeners, the button of the checks' tasks, and the pages of the Data Docs."""
+"""Shows Airflow the plugin of a package that is not installed but only on ``PYTHONPATH``, as in this clone."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from importlib.metadata import entry_points
 
-from airflow.plugins_manager import AirflowPlugin
-from streamplan.airflow import orphan_listener, preload
-from streamplan.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink
+# Airflow loads the plugin of an installed package by itself, and reports a second one of the same name as an error.
+if not entry_points(group="airflow.plugins", name="streamplan"):
+    from streamplan.airflow.plugin import StreamplanPlugin
 
-
-class StreamplanPlugin(AirflowPlugin):
-    """What Airflow finds in the plugins folder. The DAGs are in ``dags/``."""
-
-    name = "streamplan"
-    listeners: ClassVar[list[Any]] = [orphan_listener, preload]
-    operator_extra_links: ClassVar[list[Any]] = [DataDocsLink()]
-    fastapi_apps: ClassVar[list[Any]] = [{"name": "Data Docs", "app": DataDocsApp(), "url_prefix": URL_PREFIX}]
+    __all__ = ["StreamplanPlugin"]

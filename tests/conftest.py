@@ -1,10 +1,14 @@
-"""Which tests go to one worker when several run them (``-n 2``), and which begin first."""
+"""The pipelines that are registered for tests, and which tests go to one worker when several run them (``-n 2``)."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+# Before a test module asks for them. The processes that tests start inherit it.
+os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines"
 
 INTEGRATION = Path(__file__).parent / "integration"
 FIRST = ("stack", "spark/test_pipelines.py", "checks/test_faults.py", "checks/test_lag_and_skew.py", "spark")

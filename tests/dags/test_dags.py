@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,13 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
+from streamplan import Json, Topology
+from streamplan.airflow import declare_dags
 from streamplan.airflow.check_operators import CheckOperator
 from streamplan.airflow.deploy_operators import ProcessedOperator
 from streamplan.airflow.supervised_job import SupervisedJobOperator
 from streamplan.checks import CHECKS
+from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES
 from streamplan.settings import PROJECT
@@ -227,11 +232,20 @@ def test_parsing_imports_nothing_heavy(tmp_path: Path) -> None:
     )
     for file, (_, seconds) in told["parsed"].items():
         print(f"{Path(file).name}: {seconds:.2f} s")  # noqa: T201
-    assert {file: dags for file, (dags, _) in told["parsed"].items()} == dict.fromkeys(files, len(PIPELINES))
+    assert {file: dags for file, (dags, _) in told["parsed"].items()} == dict.fromkeys(files, len(DAG_IDS))
     assert not set(HEAVY) & set(told["modules"])
 
 
-def test_the_package_is_one_plugin(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("installed", "folder"), [(False, True), (True, True), (True, False)])
+def test_the_package_is_one_plugin(tmp_path: Path, installed: bool, folder: bool) -> None:
+    """Found in the plugins folder of a clone, or by the entry point of a package that is installed, but once."""
+    metadata = tmp_path / "installed" / "streamplan-0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: streamplan\nVersion: 0\n")
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    [(name, value)] = project["entry-points"]["airflow.plugins"].items()
+    (metadata / "entry_points.txt").write_text(f"[airflow.plugins]\n{name} = {value}\n")
+    path = [str(metadata.parent)] if installed else []
     told = python(
         "import json, sys\n"
         "from airflow import plugins_manager\n"
@@ -240,12 +254,49 @@ def test_the_package_is_one_plugin(tmp_path: Path) -> None:
         "print(json.dumps({'errors': errors, 'files': files,"
         " 'plugins': [[plugin.name, str(plugin.source)] for plugin in plugins]}))",
         AIRFLOW_HOME=str(tmp_path),
+        AIRFLOW__CORE__PLUGINS_FOLDER=str(PROJECT / "plugins" if folder else tmp_path / "none"),
+        PYTHONPATH=os.pathsep.join([*path, str(PROJECT / "plugins")]),
     )
     assert told["errors"] == {}
-    ours = [name for name, source in told["plugins"] if "$PLUGINS_FOLDER" in source]
-    assert ours == ["streamplan"]
+    ours = [source for name, source in told["plugins"] if name == "streamplan"]
+    assert len(ours) == 1
+    assert ("$PLUGINS_FOLDER" in ours[0]) == (not installed)
     # Executed as a plugin, a file of the package would be there a second time, under its bare name.
     package = str(PROJECT / "plugins" / "streamplan") + os.sep
     modules = [name for name, file in told["files"].items() if file.startswith(package)]
     assert "streamplan.processes" in modules
     assert [name for name in modules if not f"{name}.".startswith("streamplan.")] == []
+
+
+DAG_FILE = """
+from streamplan.pipelines.users import PIPELINE
+from streamplan.airflow import declare_dags
+
+globals().update(declare_dags(PIPELINE))
+"""
+
+
+def test_three_lines_are_a_dag_file(tmp_path: Path) -> None:
+    """Airflow's safe mode reads only files that look as if they had DAGs."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    (tmp_path / "users.py").write_text(DAG_FILE)
+    found = DagBag(dag_folder=str(tmp_path), safe_mode=True)
+    assert found.import_errors == {}
+    assert set(found.dags) == {f"users_{kind}" for kind in KINDS}
+
+
+def test_the_dags_of_a_pipeline_that_is_not_registered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triggers and jobs would not find it."""
+    users = next(pipeline for pipeline in PIPELINES if pipeline.name == "users")
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", "streamplan.pipelines.orders")
+    with pytest.raises(Refused, match=r"pipeline 'users': expected orders.* Name the module of a pipeline in"):
+        declare_dags(users)
+
+
+def test_another_pipeline_of_the_name_is_no_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = Topology("orders-of-others")
+    topology.stream("orders", value=Json("Id string")).group_by("Id", name="by-id").count(store="counts")
+    users = next(pipeline for pipeline in PIPELINES if pipeline.name == "orders")
+    with pytest.raises(Refused, match="expected application id orders-of-others, as in the DAG file"):
+        declare_dags(replace(users, topology=topology))

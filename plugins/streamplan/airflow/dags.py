@@ -1,4 +1,4 @@
-"""The DAGs of a declared pipeline: one function for each of the six.
+"""The DAGs of a declared pipeline: one function for each of the six, and one for all.
 
 The text of a DAG or a task is what people read in Airflow: the module is long because these pages are.
 """
@@ -32,7 +32,9 @@ from streamplan.airflow.supervised_job import AggregatorOperator, ProducerOperat
 from streamplan.checks import scheduled_checks
 from streamplan.checks.framework.application import aggregations, application_of
 from streamplan.checks.framework.check import SparkJob
+from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
+from streamplan.registry import pipeline_named
 
 OWNER = "streamplan"
 """The owner that Airflow shows for every task."""
@@ -54,6 +56,47 @@ _VERIFICATION = {
     False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
 }
 """The last step of a deployment, by whether the pipeline has aggregations."""
+
+
+def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> dict[str, DAG]:
+    """Make the six DAGs of a pipeline.
+
+    A DAG file consists of these lines::
+
+        from my_pipelines.orders import PIPELINE
+        from streamplan.airflow import declare_dags
+
+        globals().update(declare_dags(PIPELINE))
+
+    Airflow reads a file only where the words "airflow" and "dag" are in it. These lines have both.
+
+    Args:
+        pipeline: The pipeline. It is registered, because tasks, triggers and jobs find it by its name.
+        notifiers: They are called when the outcome of a check changes, see :func:`health_dag`.
+
+    Returns:
+        The DAGs by their ids: ``<name>_deploy`` and so on.
+
+    Raises:
+        Refused: The pipeline is not registered, or another one of its name is.
+    """
+    registered = pipeline_named(pipeline.name)
+    if registered.topology.application_id != pipeline.topology.application_id:
+        raise Refused(
+            f"pipeline {pipeline.name!r}",
+            expected=f"application id {pipeline.topology.application_id}, as in the DAG file",
+            observed=f"another pipeline of that name is registered, with {registered.topology.application_id}",
+            remedy="Give one of them another name.",
+        )
+    dags = [
+        deploy_dag(pipeline),
+        producer_dag(pipeline),
+        aggregator_dag(pipeline),
+        health_dag(pipeline, notifiers),
+        reset_dag(pipeline),
+        repartition_dag(pipeline),
+    ]
+    return {dag.dag_id: dag for dag in dags}
 
 
 def pipeline_dag(pipeline: Pipeline, kind: str, doc: str, **arguments: Any) -> DAG:

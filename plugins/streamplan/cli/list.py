@@ -1,4 +1,4 @@
-"""The command ``list``: the declared pipelines."""
+"""The command ``list``: the registered pipelines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from streamplan.cli.output import align_columns, plain_console
-from streamplan.registry import registered_pipelines
+from streamplan.errors import Refused
+from streamplan.registry import HOW_TO_REGISTER, registered_pipelines
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -16,9 +17,9 @@ def register(commands: Subparsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "list",
-        help="list the declared pipelines, one on a line",
-        description="Show every declared pipeline: its name, application id, topics from outside, state stores, stream "
-        "tasks.",
+        help="list the registered pipelines, one on a line",
+        description="Show every registered pipeline: its name, application id, topics from outside, state stores, "
+        "stream tasks.",
         epilog="Example: python -m streamplan list",
     )
     parser.set_defaults(run=_run)
@@ -39,6 +40,8 @@ def _run(options: argparse.Namespace) -> int:
                 str(len(pipeline.tasks())),
             )
         )
+    if len(rows) == 1:
+        raise Refused("pipelines", expected="at least one", observed="none is registered", remedy=HOW_TO_REGISTER)
     heading, *lines = align_columns(rows)
     console = plain_console()
     console.print(heading, style="bold")

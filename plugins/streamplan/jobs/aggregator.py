@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 
 from streamplan.kafka.brokers import Brokers
 from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
-from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.session import open_session
@@ -28,8 +28,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         description=__doc__,
         epilog="Exit status: 0 drained or stopped; 1 failed, worth a retry; 78 refused, a retry cannot help.",
     )
-    names = ", ".join(pipeline.name for pipeline in registered_pipelines())
-    parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
+    parser.add_argument("--pipeline", required=True, help="the name of a registered pipeline")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
     parser.add_argument("--heartbeat", type=Path, help="file that gets the aggregator's status every few seconds")

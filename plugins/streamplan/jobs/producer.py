@@ -13,7 +13,7 @@ from collections.abc import Callable
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import produce
 from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
-from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.registry import pipeline_named
 
 EPILOG = """\
 examples (P stands for --pipeline orders --bootstrap-servers localhost:9092):
@@ -34,8 +34,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ", ".join(pipeline.name for pipeline in registered_pipelines())
-    parser.add_argument("--pipeline", required=True, help=f"one of: {names}")
+    parser.add_argument("--pipeline", required=True, help="the name of a registered pipeline")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     extent = parser.add_mutually_exclusive_group(required=True)
     extent.add_argument("--records", type=_count, metavar="N", help="write N more records")

@@ -25,6 +25,7 @@ from streamplan.files import write_atomically
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.jars import SPARK, require
 from streamplan.local.ports import LOOPBACK, Ports
+from streamplan.registry import VARIABLE
 from streamplan.settings import Settings
 from streamplan.spark.submit import LOCAL_MASTER, import_path, local_spark_variables
 
@@ -264,6 +265,15 @@ class LocalAirflow:
             # A connection in the environment replaces ours: so the jobs can run on a cluster.
             "AIRFLOW_CONN_SPARK_DEFAULT": self._outer.get("AIRFLOW_CONN_SPARK_DEFAULT") or json.dumps(SPARK_DEFAULT),
             "STREAMPLAN_HOME": str(settings.home),
+            # What was deployed once goes on, also when the next demonstration is of another pipeline.
+            VARIABLE: ",".join(
+                dict.fromkeys(
+                    word
+                    for words in (before.get(VARIABLE, ""), self._outer.get(VARIABLE, ""))
+                    for word in words.split(",")
+                    if word
+                )
+            ),
             "STREAMPLAN_CHECKPOINTS": settings.checkpoints,
             "STREAMPLAN_REPORTS": str(settings.reports),
             "STREAMPLAN_JARS": str(settings.jars or require(SPARK, self._outer)),

@@ -15,6 +15,8 @@ from tests.support.wheel import CLONE, Environment, requirements
 
 OPTIONAL = tomllib.loads((CLONE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
+EXAMPLES = {"STREAMPLAN_PIPELINES": "streamplan.pipelines"}
+
 
 def test_the_wheel_has_the_whole_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
@@ -39,9 +41,15 @@ def test_the_locked_versions_are_those_that_the_package_asks_for() -> None:
 def test_commands_that_only_look_need_no_extra(
     wheel_environment: Environment, tmp_path: Path, words: list[str]
 ) -> None:
-    printed = wheel_environment.run("streamplan", *words, cwd=tmp_path)
+    printed = wheel_environment.run("streamplan", *words, cwd=tmp_path, **EXAMPLES)
     assert printed.strip()
-    assert printed == wheel_environment.run("python", "-m", "streamplan", *words, cwd=tmp_path)
+    assert printed == wheel_environment.run("python", "-m", "streamplan", *words, cwd=tmp_path, **EXAMPLES)
+
+
+def test_an_installed_package_registers_no_pipeline(wheel_environment: Environment, tmp_path: Path) -> None:
+    assert "pipelines: expected at least one, observed none is registered" in wheel_environment.fail(
+        "streamplan", "list", cwd=tmp_path
+    )
 
 
 def test_the_base_has_neither_spark_nor_airflow(wheel_environment: Environment, tmp_path: Path) -> None:
@@ -76,7 +84,7 @@ def test_users_tests_need_no_extra(wheel_environment: Environment, tmp_path: Pat
 def test_a_command_whose_extra_is_missing_names_it(
     wheel_environment: Environment, tmp_path: Path, command: str, missing: str, extra: str
 ) -> None:
-    said = wheel_environment.fail("streamplan", command, cwd=tmp_path)
+    said = wheel_environment.fail("streamplan", command, cwd=tmp_path, **EXAMPLES)
     assert f"{missing}: expected installed" in said
     assert f"pip install 'streamplan[{extra}]'" in said
     assert list(tmp_path.iterdir()) == []  # nothing was started

@@ -1,8 +1,8 @@
-"""Checks each declared pipeline on a schedule, and tells people when the outcome of a check changes."""
+"""The DAGs of every registered pipeline."""
 
 from __future__ import annotations
 
-from streamplan.airflow.dags import health_dag
+from streamplan.airflow import declare_dags
 from streamplan.registry import registered_pipelines
 
 NOTIFIERS = ()
@@ -14,4 +14,4 @@ of ``airflow.providers.slack.notifications.slack_webhook``. Each is told once pe
 """
 
 for pipeline in registered_pipelines():
-    globals()[f"{pipeline.name}_health"] = health_dag(pipeline, NOTIFIERS)
+    globals().update(declare_dags(pipeline, notifiers=NOTIFIERS))

@@ -1,0 +1,23 @@
+"""The plugin of Airflow: its listeners, the button of the checks' tasks, and the pages of the Data Docs.
+
+Airflow finds it through the entry point of the installed package, and needs no plugins folder. Where the package is not
+installed but only on ``PYTHONPATH``, ``streamplan_plugin.py`` in the plugins folder shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from streamplan.airflow import orphan_listener, preload
+from streamplan.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink
+
+
+class StreamplanPlugin(AirflowPlugin):
+    """What Airflow loads. The DAGs are in DAG files, see :func:`streamplan.airflow.dags.declare_dags`."""
+
+    name = "streamplan"
+    listeners: list[Any] = [orphan_listener, preload]  # noqa: RUF012  # as the base class has it
+    operator_extra_links: list[Any] = [DataDocsLink()]  # noqa: RUF012
+    fastapi_apps: list[Any] = [{"name": "Data Docs", "app": DataDocsApp(), "url_prefix": URL_PREFIX}]  # noqa: RUF012
