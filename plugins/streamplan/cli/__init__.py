@@ -11,7 +11,7 @@ from rich.console import Console
 
 from streamplan.errors import StreamplanError
 
-COMMANDS = ("demo", "up", "down", "status", "list", "describe", "plan", "validate", "check", "tasks", "reset")
+COMMANDS = ("init", "demo", "up", "down", "status", "list", "describe", "plan", "validate", "check", "tasks", "reset")
 """The commands in the order in which the help shows them. Only the module of the command that runs is imported."""
 
 _EXAMPLES = """\

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamplan.cli import main
+from streamplan.cli.init import FILES, TEMPLATES
+
+
+def files(directory: Path) -> set[str]:
+    return {file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file()}
+
+
+def test_the_repository_is_written_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "Orders and-returns"
+    assert main(["init", str(directory)]) == 0
+    assert files(directory) == {path.replace("$package", "orders_and_returns") for path in FILES}
+    printed = capsys.readouterr().out
+    for file in files(directory):
+        assert str(directory / file) in printed
+        assert "$" not in (directory / file).read_text().replace("${{", ""), file
+    assert 'name = "orders-and-returns"' in (directory / "pyproject.toml").read_text()
+
+
+def test_the_working_directory_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "my-pipelines"
+    (directory / ".git").mkdir(parents=True)
+    monkeypatch.chdir(directory)
+    assert main(["init"]) == 0
+    assert (directory / "my_pipelines" / "visits.py").is_file()
+
+
+def test_nothing_is_overwritten_and_nothing_is_written_by_half(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "my-pipelines"
+    (directory / "tests").mkdir(parents=True)
+    (directory / "tests" / "test_visits.py").write_text("mine")
+    (directory / "README.md").write_text("mine, too")
+    assert main(["init", str(directory)]) == 1
+    said = capsys.readouterr().err
+    assert f"observed {directory / 'README.md'}, {directory / 'tests' / 'test_visits.py'}. Nothing was written" in said
+    assert files(directory) == {"tests/test_visits.py", "README.md"}
+    assert (directory / "README.md").read_text() == "mine, too"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("1st", "expected a name with which a package can begin"),
+        ("class", "expected a name with which a package can begin"),
+        ("my+pipelines", "expected a name with which a package can begin"),
+        ("streamplan", "expected a name that no other module has, observed there is a module streamplan"),
+        ("json", "observed there is a module json"),
+        ("tests", "observed there is a module tests"),
+    ],
+)
+def test_a_name_that_is_no_name_of_a_package_is_refused(
+    name: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(tmp_path / name)]) == 1
+    assert reason in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / name).exists()
+
+
+def test_each_template_is_used() -> None:
+    assert {f"{template}.template" for template in FILES.values()} == {file.name for file in TEMPLATES.iterdir()}
