@@ -17,8 +17,9 @@ from __future__ import annotations
 import os
 import traceback
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.model.pipeline import Pipeline
@@ -51,13 +52,19 @@ class Registration:
         return f"{self.reference} ({self.source})"
 
 
+@cache
+def installed() -> tuple[EntryPoint, ...]:
+    """Return the entry points of the installed distributions. They are read once: each takes a file."""
+    return tuple(entry_points(group=GROUP))
+
+
 def registrations() -> tuple[Registration, ...]:
     """Return what is registered: first the entry points by their names, then the environment variable's."""
     found = [
         Registration(
             point.value, f"entry point {point.name!r}" + (f" of {point.dist.name}" if point.dist is not None else "")
         )
-        for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+        for point in sorted(installed(), key=lambda point: (point.name, point.value))
     ]
     words = (word.strip() for word in os.environ.get(VARIABLE, "").split(","))
     found += [Registration(word, VARIABLE) for word in words if word]

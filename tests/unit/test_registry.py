@@ -40,10 +40,8 @@ class Theirs:
         self.monkeypatch.setenv("STREAMPLAN_PIPELINES", ", ".join(references))
 
     def entry_points(self, **values: str) -> None:
-        points = [EntryPoint(name, value, "streamplan.pipelines") for name, value in values.items()]
-        self.monkeypatch.setattr(
-            registry, "entry_points", lambda group: [point for point in points if point.group == group]
-        )
+        points = tuple(EntryPoint(name, value, "streamplan.pipelines") for name, value in values.items())
+        self.monkeypatch.setattr(registry, "installed", lambda: points)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,7 +129,7 @@ def test_the_table_has_every_task_also_one_that_has_not_committed() -> None:
     text = printed(status, [Member("streamplan:host-d:4711:x", "/10.0.0.1", "m-1")])
     assert "the aggregator runs: streamplan:host-d:4711:x on /10.0.0.1 is in group orders-aggregator." in text
     assert "generation 1790000000000 (2026-09-21 14:13:20 UTC, host host-d, pid 4711)" in text
-    assert "0_0 2 host-a 1,234 12,345 3.0 s ago" in text
+    assert re.search(r"0_0 2 host-a 1,234 12,345 \d+\.\d s ago", text)
     assert "0_1 - - - - -" in text
     assert "1_1 - - - - -" in text
 
