@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamplan.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("environment", "home"),
+    [
+        ({"STREAMPLAN_HOME": "/a home", "AIRFLOW_HOME": "/airflow"}, "/a home"),
+        ({"AIRFLOW_HOME": "/airflow"}, "/airflow/streamplan"),
+        ({"AIRFLOW_HOME": "", "STREAMPLAN_HOME": ""}, None),
+        ({}, None),
+    ],
+)
+def test_where_everything_is_kept(
+    environment: dict[str, str], home: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes of an Airflow have one AIRFLOW_HOME and may have several working directories."""
+    monkeypatch.chdir(tmp_path)
+    settings = Settings.from_environment(environment)
+    assert settings.home == Path(home or tmp_path / ".streamplan")
+    assert settings.reports == settings.home / "reports"
