@@ -37,8 +37,6 @@ soak: ## the tests that prove by length: hours
 	@$(BOOTSTRAP) --oracle
 	$(PYTHON) -m pytest $(PARALLEL) -m soak
 
-chaos bench: export STREAMPLAN_PIPELINES ?= streamplan.pipelines
-
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
 	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
 

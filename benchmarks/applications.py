@@ -34,6 +34,9 @@ from streamplan.registry import pipeline_named
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment
 
+# The jobs that a benchmark starts inherit it.
+os.environ.setdefault("STREAMPLAN_PIPELINES", "streamplan.pipelines")
+
 ORDERS = pipeline_named("orders")
 STORE = "orders-products-quantities"
 POLL_SECONDS = 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import signal
@@ -54,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     console.print(f"Seed {options.seed}, {options.rounds} rounds, home {home}")
     began = time.monotonic()
     signal.signal(signal.SIGTERM, _interrupt)
+    os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines.orders"  # Airflow and the jobs inherit it
     system = System(_system_options(options, home), console.print)
     failed = True
     try:
