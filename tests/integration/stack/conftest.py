@@ -14,8 +14,16 @@ from streamplan.local.stack import Stack
 from streamplan.settings import Settings
 
 
+@pytest.fixture(scope="package", autouse=True)
+def registered() -> Iterator[None]:
+    """Airflow parses the DAG file before each task, and it is short when one pipeline is registered."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMPLAN_PIPELINES", "streamplan.pipelines.orders")
+        yield
+
+
 @pytest.fixture(scope="package")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def home(tmp_path_factory: pytest.TempPathFactory, registered: None) -> Iterator[Settings]:
     """Below a path with a space."""
     home = tmp_path_factory.mktemp("the stack")
     base = random.randrange(15_000, 30_000, 10)
