@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
 from streamplan import Json, Topology
 from streamplan.airflow import declare_dags
 from streamplan.airflow.check_operators import CheckOperator
+from streamplan.airflow.dags import deploy_dag, health_dag, producer_dag
 from streamplan.airflow.deploy_operators import ProcessedOperator
 from streamplan.airflow.supervised_job import SupervisedJobOperator
 from streamplan.checks import CHECKS
@@ -136,6 +138,30 @@ def test_health_waits_for_what_the_producer_announces(dagbag: DagBag, pipeline) 
     schedule = dagbag.dags[f"{pipeline.name}_health"].timetable
     assert [asset.uri for asset in schedule.asset_condition.objects] == [announced.uri]
     assert schedule.timetable.expression == pipeline.health_schedule
+
+
+def test_a_pipeline_without_test_data_has_no_producer() -> None:
+    pipeline = replace(PIPELINES[0], test_data=None)
+    deploy = deploy_dag(pipeline)
+    assert ("topics", "aggregator") in edges(deploy)
+    assert "producer" not in deploy.task_dict
+    assert set(deploy.params) == set()
+    assert health_dag(pipeline).timetable.expression == pipeline.health_schedule
+    kinds = ("deploy", "aggregator", "health", "reset", "repartition")
+    assert set(declare_dags(pipeline)) == {f"orders_{kind}" for kind in kinds}
+    with pytest.raises(Refused, match=r"the test data of orders: expected records to write.*test_data=TestData"):
+        producer_dag(pipeline)
+
+
+@every_pipeline
+def test_deploy_writes_test_data_only_where_it_is_asked_for(dagbag: DagBag, pipeline) -> None:
+    dag = dagbag.dags[f"{pipeline.name}_deploy"]
+    assert dag.params.get_param("records").resolve() == 0
+    producer = copy(dag.get_task("producer"))
+    producer.conf = {"records": 0, "rate": 0}
+    with pytest.raises(AirflowSkipException, match="No test data is asked for"):
+        producer.execute({})
+    assert dag.get_task("processed").trigger_rule == "none_failed"  # a producer that was skipped holds nothing up
 
 
 @every_dag

@@ -10,14 +10,14 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup
+from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup, TriggerRule
 
 from streamplan.airflow.check_operators import CheckOperator, DataDocsOperator, RecountOperator, StateStoreOperator
 from streamplan.airflow.deploy_operators import (
     EnsureDagRunOperator,
     PlanProductionOperator,
     ProcessedOperator,
+    ProduceTestDataOperator,
     TopicsOperator,
 )
 from streamplan.airflow.maintenance_operators import (
@@ -57,6 +57,8 @@ _VERIFICATION = {
 }
 """The last step of a deployment, by whether the pipeline has aggregations."""
 
+_TEST_DATA = " `producer` writes the test data that is asked for, by default none."
+
 
 def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> dict[str, DAG]:
     """Make the six DAGs of a pipeline.
@@ -75,7 +77,7 @@ def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> d
         notifiers: They are called when the outcome of a check changes, see :func:`health_dag`.
 
     Returns:
-        The DAGs by their ids: ``<name>_deploy`` and so on.
+        The DAGs by their ids: ``<name>_deploy`` and so on. Without test data there is no ``<name>_producer``.
 
     Raises:
         Refused: The pipeline is not registered, or another one of its name is.
@@ -90,7 +92,7 @@ def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> d
         )
     dags = [
         deploy_dag(pipeline),
-        producer_dag(pipeline),
+        *([producer_dag(pipeline)] if pipeline.test_data is not None else []),
         aggregator_dag(pipeline),
         health_dag(pipeline, notifiers),
         reset_dag(pipeline),
@@ -137,7 +139,7 @@ def totals_asset(pipeline: Pipeline) -> Asset:
 
 
 def deploy_dag(pipeline: Pipeline) -> DAG:
-    """Make ``<name>_deploy``: topics, then producer and aggregator, then verification."""
+    """Make ``<name>_deploy``: topics, then the aggregator and the test data asked for, then verification."""
     with pipeline_dag(
         pipeline,
         "deploy",
@@ -145,13 +147,13 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
         Deploys **{pipeline.name}** and verifies it. {pipeline.description}
 
         1. `topics` creates what does not exist; when something is not as declared it refuses and lists all differences.
-        2. `producer` writes the records asked for; `aggregator` sees to it that one streaming aggregator runs.
+        2. `aggregator` sees to it that one streaming aggregator runs.{_TEST_DATA if pipeline.test_data else ""}
         3. `processed` waits until everything written so far is aggregated.
         4. {_VERIFICATION[bool(aggregations(pipeline))]}
 
-        Run it as often as you like: it leaves alone what is there and adds as many records again.
+        Run it as often as you like: it leaves alone what is there.
         """,
-        params=_production_params(endless=False),
+        params=_production_params(endless=False) if pipeline.test_data else {},
         max_active_runs=1,
     ) as dag:
         topics = TopicsOperator(
@@ -159,15 +161,6 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             doc_md="Plan, show the plan, create, observe again. Nothing is widened or deleted.",
             execution_timeout=timedelta(minutes=2),
-        )
-        producer = TriggerDagRunOperator(
-            task_id="producer",
-            trigger_dag_id=f"{pipeline.name}_producer",
-            conf={"records": "{{ params.records }}", "rate": "{{ params.rate }}"},
-            wait_for_completion=True,
-            deferrable=True,
-            poke_interval=1,
-            doc_md=f"Triggers {pipeline.name}_producer and waits for it.",
         )
         aggregator = EnsureDagRunOperator(
             task_id="aggregator",
@@ -178,12 +171,23 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
         processed = ProcessedOperator(
             task_id="processed",
             pipeline=pipeline.name,
-            records="{{ params.records }}",
+            trigger_rule=TriggerRule.NONE_FAILED,
             doc_md="Waits until the consumer group's positions are at the ends of the topics.",
         )
         with TaskGroup("verify", tooltip="The health checks") as verify:
             _check_tasks(pipeline, with_state_store=True)
-        topics >> [producer, aggregator] >> processed
+        topics >> aggregator >> processed
+        if pipeline.test_data is not None:
+            producer = ProduceTestDataOperator(
+                task_id="producer",
+                trigger_dag_id=f"{pipeline.name}_producer",
+                conf={"records": "{{ params.records }}", "rate": "{{ params.rate }}"},
+                wait_for_completion=True,
+                deferrable=True,
+                poke_interval=1,
+                doc_md=f"Triggers {pipeline.name}_producer and waits for it. Skipped where no records are asked for.",
+            )
+            topics >> producer >> processed
         if aggregations(pipeline):
             state_store = StateStoreOperator(
                 task_id="state_store",
@@ -198,8 +202,12 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
 
 
 def producer_dag(pipeline: Pipeline) -> DAG:
-    """Make ``<name>_producer``: it writes test data, each record exactly once across kills and retries."""
-    topics = " and ".join(f"`{topic}`" for topic in pipeline.test_data.topics)
+    """Make ``<name>_producer``: it writes test data, each record exactly once across kills and retries.
+
+    Raises:
+        Refused: The pipeline declares no test data.
+    """
+    topics = " and ".join(f"`{topic}`" for topic in pipeline.require_test_data().topics)
     with pipeline_dag(
         pipeline,
         "producer",
@@ -251,7 +259,7 @@ def aggregator_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             retries=RESTARTS,
             retry_delay=timedelta(seconds=3),
-            inlets=[records_asset(pipeline)],
+            inlets=[records_asset(pipeline)] if pipeline.test_data else [],
             doc_md="Exit status 78 of the job is a refusal that a retry cannot mend: the task fails with its reason.",
         )
     return dag
@@ -265,11 +273,13 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
         notifiers: They are called when the outcome of a check changes. :class:`OutcomeNotification` says what their
             templates can use.
     """
+    after_production = " and after each run of its producer" if pipeline.test_data else ""
+    timetable = CronTriggerTimetable(pipeline.health_schedule, timezone="UTC")
     with pipeline_dag(
         pipeline,
         "health",
         f"""
-        Checks **{pipeline.name}** on a schedule and after each run of its producer. A task is green only when its check
+        Checks **{pipeline.name}** on a schedule{after_production}. A task is green only when its check
         passed. The first line of its log says the outcome, *failed* or *could not look*, and the reason; the wrong rows
         follow as a table. The button *Data Docs* of a task leads to the page of the run, which `data_docs` writes when
         all checks are done. A page that was written does not make a run green.
@@ -282,10 +292,9 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
 
         Paused until the first deployment: there is nothing to look at before.
         """,
-        schedule=AssetOrTimeSchedule(
-            timetable=CronTriggerTimetable(pipeline.health_schedule, timezone="UTC"),
-            assets=[records_asset(pipeline)],
-        ),
+        schedule=AssetOrTimeSchedule(timetable=timetable, assets=[records_asset(pipeline)])
+        if pipeline.test_data
+        else timetable,
         max_active_runs=1,
         is_paused_upon_creation=True,
         params={
@@ -456,9 +465,9 @@ def _approval(subject: str) -> ApprovalOperator:
 def _production_params(*, endless: bool) -> dict[str, Param]:
     return {
         "records": Param(
-            None if endless else 100_000,
+            None if endless else 0,
             type=["null", "integer"] if endless else "integer",
-            description="How many to produce; empty: without end." if endless else "How many to produce.",
+            description="How many to produce; empty: without end." if endless else "How much test data to produce.",
             minimum=0,
             maximum=MAX_RECORDS,
             title="Records",

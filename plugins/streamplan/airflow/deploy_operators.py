@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from streamplan.airflow.connections import brokers
 from streamplan.airflow.supervised_job import seconds_for
@@ -62,6 +62,20 @@ class PlanProductionOperator(BaseOperator):
         return {"first": first, "until": until, "rate": int(self.rate or 0)}
 
 
+class ProduceTestDataOperator(TriggerDagRunOperator):
+    """Triggers the producer of a pipeline's test data and waits for it. It is skipped where no records are asked for."""
+
+    def execute(self, context: Context) -> None:
+        """Trigger the run with ``conf``, whose ``records`` says how many are asked for.
+
+        Raises:
+            AirflowSkipException: No records are asked for.
+        """
+        if not int((self.conf or {})["records"]):
+            raise AirflowSkipException("No test data is asked for: what is in the topics is processed and verified.")
+        super().execute(context)
+
+
 class EnsureDagRunOperator(TriggerDagRunOperator):
     """Triggers a run of a DAG, unless one is active. It does not wait for the run."""
 
@@ -77,12 +91,9 @@ class EnsureDagRunOperator(TriggerDagRunOperator):
 class ProcessedOperator(BaseOperator):
     """Waits until the aggregator has processed all records that the topics had when this task began."""
 
-    template_fields = ("records",)
-
-    def __init__(self, *, pipeline: str, records: Any, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
-        self.records = records
 
     def execute(self, context: Context) -> None:
         """Read the ends of the topics, and defer until the consumer group's positions have reached them."""
@@ -91,13 +102,18 @@ class ProcessedOperator(BaseOperator):
         pipeline = pipeline_named(self.pipeline)
         topology = pipeline.topology
         cluster = KafkaCluster(brokers())
-        targets: dict[str, Mapping[str, int] | None] = {
-            topic: {str(partition): offsets.last_stable for partition, offsets in cluster.offsets(topic).items()}
-            for topic in topology.source_topics
-        }
-        targets |= {topology.decorate(topic.name): None for topic in topology.repartition_topics}
-        seconds = seconds_for(int(self.records or 0))
         group = topology.application_id
+        targets: dict[str, Mapping[str, int] | None] = {}
+        unprocessed = 0
+        for topic in topology.source_topics:
+            positions, offsets = cluster.positions(group, topic), cluster.offsets(topic)
+            targets[topic] = {str(partition): borders.last_stable for partition, borders in offsets.items()}
+            unprocessed += sum(
+                borders.last_stable - max(borders.log_start, positions.get(partition, 0))
+                for partition, borders in offsets.items()
+            )
+        targets |= {topology.decorate(topic.name): None for topic in topology.repartition_topics}
+        seconds = seconds_for(max(unprocessed, 0))
         self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
         self.defer(
             trigger=ProcessedTrigger(group=group, targets=targets, deadline=time.time() + seconds),

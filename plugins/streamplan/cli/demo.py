@@ -33,6 +33,9 @@ from streamplan.settings import Settings
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+DEMO_RECORDS = 100_000
+"""So many records of test data are asked for by default."""
+
 DEPLOY_SECONDS = 300.0
 """How long a deployment may take, besides the time for its records."""
 
@@ -52,19 +55,24 @@ def register(commands: Subparsers) -> None:
         "and its results. Kafka, Airflow and the pipeline go on running. A second call deploys onto what runs.",
     )
     parser.add_argument("--pipeline", default="orders", help="the name of a registered pipeline (default orders)")
-    parser.add_argument("--records", type=int, default=100_000, help="records to produce (default 100000)")
+    parser.add_argument("--records", type=int, help="records to produce (default 100000, none without test data)")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
-    if options.records < 0:
-        raise Refused("--records", expected="0 or more", observed=str(options.records))
+    records = options.records
+    if records is None:
+        records = DEMO_RECORDS if pipeline.test_data else 0
+    if records < 0:
+        raise Refused("--records", expected="0 or more", observed=str(records))
+    if records:
+        pipeline.require_test_data()
     console = Console()
     began = time.monotonic()
     stack = Stack(Settings.from_environment(), report=timed_report(console))
     stack.up()
-    status = demo(stack, pipeline, options.records, console)
+    status = demo(stack, pipeline, records, console)
     console.print(f"{time.monotonic() - began:.0f} s in all.")
     return status
 
@@ -82,15 +90,16 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
         The exit status: 0 when the run succeeded and every check passed, else 1.
     """
     rest, deploy = stack.airflow.rest(), f"{pipeline.name}_deploy"
-    for suffix in ("deploy", "producer", "aggregator", "health"):
+    started = ("deploy", "producer", "aggregator") if pipeline.test_data else ("deploy", "aggregator")
+    for suffix in (*started, "health"):
         rest.wait_for_dag(f"{pipeline.name}_{suffix}", deadline_seconds=120)
     if errors := rest.import_errors():
         raise StreamplanError(
             "DAG files that do not import", expected="none", observed="; ".join(f"{k}: {v}" for k, v in errors.items())
         )
-    for suffix in ("deploy", "producer", "aggregator"):
+    for suffix in started:
         rest.unpause(f"{pipeline.name}_{suffix}")
-    run_id = rest.trigger(deploy, {"records": records})
+    run_id = rest.trigger(deploy, {"records": records} if records else {})
     console.print(f"Deploying {pipeline.name}: {rest.run_url(deploy, run_id)}", highlight=False, soft_wrap=True)
     state = _follow(stack, rest, pipeline, run_id, records, console)
     console.print()

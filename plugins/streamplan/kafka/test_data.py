@@ -21,7 +21,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.transactions import transactional_producer
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
-from streamplan.model.pipeline import Pipeline
+from streamplan.model.pipeline import Pipeline, TestData
 
 TRANSACTION_RECORDS = 100_000
 TRANSACTION_SECONDS = 0.2
@@ -85,10 +85,11 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
     follow it. So the search goes back, twice as far each time, until it finds one of ours or the partition begins.
 
     Raises:
-        Refused: A topic does not exist.
+        Refused: The pipeline declares no test data, or a topic does not exist.
         BrokersUnavailable: The brokers did not answer.
     """
-    topics = pipeline.test_data.topics
+    test_data = pipeline.require_test_data()
+    topics = test_data.topics
     cluster = KafkaCluster(brokers)
     if missing := sorted(set(topics) - cluster.topics(topics).keys()):
         raise Refused(
@@ -107,7 +108,7 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
                 number
                 for batch in cluster.read(topic, {partition: (first, end)})
                 for record in records_of(batch)
-                if (number := pipeline.test_data.number_of(topic, record.key, record.value)) is not None
+                if (number := test_data.number_of(topic, record.key, record.value)) is not None
             ]
             if numbers:
                 greatest = max(greatest, *numbers)
@@ -138,9 +139,10 @@ def produce(
         progress: Is told the next number and the first that is not written, at first and after each transaction.
 
     Raises:
-        Refused: A newer producer has fenced this one, or a topic does not exist.
+        Refused: The pipeline declares no test data, a newer producer has fenced this one, or a topic does not exist.
         BrokersUnavailable: The brokers did not answer.
     """
+    test_data = pipeline.require_test_data()
     next_number(pipeline, brokers)  # tells in its own words when the brokers or a topic are missing
     with transactional_producer(
         brokers,
@@ -161,7 +163,7 @@ def produce(
         size = max(1, min(TRANSACTION_RECORDS, int(rate * TRANSACTION_SECONDS))) if rate else TRANSACTION_RECORDS
         while not stop.is_set() and (until is None or number < until):
             end = number + size if until is None else min(number + size, until)
-            partitions += _write(pipeline, producer, number, end)
+            partitions += _write(test_data, producer, number, end)
             number = end
             progress(number, until)
             stop.wait(pace.delay(size))
@@ -183,9 +185,8 @@ def _transactional_id(pipeline: Pipeline) -> str:
     return f"{pipeline.topology.application_id}-producer"
 
 
-def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Counter[int]:
+def _write(test_data: TestData, producer: Producer, first: int, end: int) -> Counter[int]:
     """Write one transaction. Returns how many records went into each partition."""
-    record = pipeline.test_data.record
     partitions: Counter[int] = Counter()
 
     def acknowledged(error: KafkaError | None, message: Any) -> None:  # Any: the stubs take its partition for optional
@@ -194,8 +195,8 @@ def _write(pipeline: Pipeline, producer: Producer, first: int, end: int) -> Coun
 
     producer.begin_transaction()
     for at in range(first, end, _BATCH_RECORDS):  # librdkafka sends one batch while the next is made
-        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in pipeline.test_data.topics}
-        for topic, key, value in map(record, range(at, min(at + _BATCH_RECORDS, end))):
+        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in test_data.topics}
+        for topic, key, value in map(test_data.record, range(at, min(at + _BATCH_RECORDS, end))):
             by_topic[topic].append({"key": key, "value": value})
         for topic, messages in by_topic.items():
             queued = producer.produce_batch(topic, messages, on_delivery=acknowledged)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from streamplan.errors import Refused
 from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
@@ -85,7 +86,8 @@ class Pipeline:
         description: One sentence, shown in Airflow and by ``list``.
         topic_partitions: The partition count of each topic from outside. A topic that is only written may be left out:
             it gets as many partitions as its writer has stream tasks.
-        test_data: The records that ``<name>_producer`` writes.
+        test_data: The records that ``<name>_producer`` writes, when somebody asks for them. None where others write the
+            source topics: there is no producer then.
         health_schedule: The cron expression of ``<name>_health``.
         limits: The limits at which its checks fail.
         purge: Whether the records of repartition topics are deleted once they are counted and verified, as Kafka
@@ -98,7 +100,7 @@ class Pipeline:
     topology: Topology
     description: str
     topic_partitions: Mapping[str, int]
-    test_data: TestData
+    test_data: TestData | None = None
     health_schedule: str = "*/10 * * * *"
     limits: Limits = Limits()
     purge: bool = True
@@ -128,7 +130,7 @@ class Pipeline:
         for topic, declared in long.items():
             if fault := name_fault(topic):
                 yield Diagnostic(declared, fault, "Give its operation a shorter name=, its store a shorter store=")
-        for topic in self.test_data.topics:
+        for topic in self.test_data.topics if self.test_data is not None else ():
             if topic not in topology.source_topics:
                 listed = ", ".join(topology.source_topics)
                 yield Diagnostic(
@@ -156,6 +158,22 @@ class Pipeline:
                 yield Diagnostic(location, f"repartition_from: {fault}", "Name the topic that the records are in")
         if len({*self.repartition_from.values()}) < len(self.repartition_from):
             yield Diagnostic(location, "repartition_from moves one topic to two", "Name each topic once")
+
+    def require_test_data(self) -> TestData:
+        """Return the test data.
+
+        Raises:
+            Refused: The declaration has none.
+        """
+        if self.test_data is None:
+            raise Refused(
+                f"the test data of {self.name}",
+                expected="records to write",
+                observed="none in the declaration",
+                remedy=f"Others write {', '.join(self.topology.source_topics)}. Declare test_data=TestData(…) where "
+                "Streamplan is to write records.",
+            )
+        return self.test_data
 
     @property
     def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:

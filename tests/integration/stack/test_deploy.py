@@ -62,6 +62,11 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> 
         assert f"orders_{check.name}" in page.text
     assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
 
+    again = rest.trigger("orders_deploy", {})  # nobody asks for test data: what is there is verified
+    assert rest.wait("orders_deploy", again, deadline_seconds=DEPLOY_SECONDS) == "success"
+    assert rest.task_states("orders_deploy", again)["producer"] == "skipped"
+    assert len(read_committed(servers, "orders")) == len(orders)
+
 
 @pytest.mark.parametrize("conf", [{"records": -1}, {"records": "many"}, {"rate": -5}, {"records": None}])
 def test_wrong_params_are_refused_with_the_reason(stack: Stack, conf: dict[str, object]) -> None:
