@@ -18,7 +18,7 @@ from typing import Any
 
 from streamplan.checks import CHECKS, check_named, not_applicable
 from streamplan.checks.discovery.discover import discover
-from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.application import application_in
 from streamplan.checks.framework.check import CheckResult, Outcome, run_checks, sentence
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka.brokers import Brokers
@@ -54,7 +54,7 @@ def assert_healthy(
     try:
         require_reachable(brokers)
         if isinstance(application, Pipeline):
-            subject = application_of(application)
+            subject = application_in(application, cluster)
         else:
             subject = discover(cluster, application, **more)
     except BrokersUnavailable as error:

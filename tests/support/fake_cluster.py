@@ -56,6 +56,8 @@ class FakeCluster:
     def __init__(self) -> None:
         self.existing: dict[str, FakeTopic] = {}
         self.committed: dict[tuple[str, str], dict[int, int]] = {}
+        self.began: dict[tuple[str, str], dict[int, int]] = {}
+        """Where a group began to read a topic."""
         self.up_broker_ids: tuple[int, ...] = (1,)
         self.replicas: dict[tuple[str, int], tuple[int, ...]] = {}
         """Of partitions that are not on every broker."""
@@ -98,6 +100,10 @@ class FakeCluster:
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         self.before("positions")
         return dict(self.committed.get((group, topic), {}))
+
+    def starts(self, group: str, topic: str) -> Mapping[int, int]:
+        self.before("starts")
+        return dict(self.began.get((group, topic), {}))
 
     def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         self.before("committed_offsets")

@@ -17,7 +17,7 @@ from streamplan.airflow.connections import brokers
 from streamplan.airflow.data_docs import DataDocsLink
 from streamplan.airflow.supervised_job import job_environment, job_file, spark_hook
 from streamplan.checks import check_named, scheduled_checks
-from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.application import Application, application_in
 from streamplan.checks.framework.check import (
     Check,
     CheckResult,
@@ -111,14 +111,15 @@ class RecountOperator(SparkJobOperator):
         from streamplan.kafka.cluster import KafkaCluster
         from streamplan.reports.observations import reusable_recount
 
-        application = application_of(pipeline_named(self.pipeline))
+        cluster = KafkaCluster(brokers())
+        application = application_in(pipeline_named(self.pipeline), cluster)
         for check in scheduled_checks(application):
             if SparkJob.RECOUNT in check.spark_jobs(application):
                 skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
         paths = ReportPaths(Settings.from_environment().reports, self.pipeline)
         output = paths.recount(self.dag_id)
         if _is_on_schedule(context):
-            last = reusable_recount(output, application, KafkaCluster(brokers()))
+            last = reusable_recount(output, application, cluster)
             if last is not None:
                 self.log.info(
                     "The recount of %s still holds: no record came, went or was processed since then.", last.at
@@ -156,10 +157,11 @@ class CheckOperator(SparkJobOperator):
         """Run the check, write its result, and end the task with it."""
         from streamplan.kafka.cluster import KafkaCluster
 
-        application = application_of(pipeline_named(self.pipeline))
+        cluster = KafkaCluster(brokers())
+        application = application_in(pipeline_named(self.pipeline), cluster)
         settings = Settings.from_environment()
         check = self._configured_check(context, application, settings)
-        result = run_check(application, check, KafkaCluster(brokers()))
+        result = run_check(application, check, cluster)
         result = replace(result, data_docs=run_page(context, self.pipeline).path)
         write_result(settings.reports, result)
         return self._report(context, result)

@@ -63,7 +63,7 @@ class PlanProductionOperator(BaseOperator):
 
 
 class ProduceTestDataOperator(TriggerDagRunOperator):
-    """Triggers the producer of a pipeline's test data and waits for it. It is skipped where no records are asked for."""
+    """Triggers the producer of test data and waits for it. Skipped where no records are asked for."""
 
     def execute(self, context: Context) -> None:
         """Trigger the run with ``conf``, whose ``records`` says how many are asked for.

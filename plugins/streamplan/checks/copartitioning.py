@@ -13,7 +13,7 @@ from streamplan.checks.framework.check import Check, CheckContext, NotApplicable
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordBatch
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
-from streamplan.model.topics import ObservedTopic, TopicSpec
+from streamplan.model.topics import ObservedTopic, TopicSpec, explain_changed_counts
 from streamplan.model.windows import without_suffix
 
 NAMED_KEYS = 20
@@ -116,11 +116,13 @@ class CopartitioningCheck(Check):
 
 def _counts(application: Application, observed: Mapping[str, ObservedTopic]) -> Iterable[Observation]:
     specs = {spec.name: spec for spec in application.keyed}
+    others = [spec for spec in application.topics if not spec.owned]
     for subtopology in application.subtopologies:
         for topic in (*subtopology.sources, *subtopology.changelogs):
-            if topic in specs:
-                expected = specs[topic].partitions
-                yield Observation(f"{topic}: partitions ({subtopology.name})", expected, observed[topic].partitions)
+            if topic in specs and (expected := specs[topic].partitions):
+                found = observed[topic].partitions
+                remedy = explain_changed_counts(application.name, others) if others and found != expected else ""
+                yield Observation(f"{topic}: partitions ({subtopology.name})", expected, found, remedy)
     for group in application.groups:
         counts = {topic: observed[topic].partitions for topic in sorted(group)}
         listed = ", ".join(f"{topic}={count}" for topic, count in counts.items())

@@ -40,7 +40,7 @@ class NamesCheck(Check):
             if spec.role not in _NAMED_BY_OTHERS:
                 yield limit(f"{spec.name}: length of the name", len(spec.name), _near(MAX_NAME_LENGTH), unit)
         yield from _collisions({spec.name for spec in application.topics}, existing)
-        if application.declared:
+        if application.declared and all(spec.partitions for spec in application.topics):
             yield _metadata(application, cluster)
 
 

@@ -67,7 +67,8 @@ class TopicsCheck(Check):
         replicas = expected_replication(application, cluster)
         for spec in application.topics:
             missing = _Suspect(spec.name, -1, _Fault.MISSING) in faults
-            remedy = "deploying the pipeline creates it" if missing and application.declared else ""
+            remedy = ("deploying the pipeline creates it" if spec.owned else "its owner creates it") if missing else ""
+            remedy = remedy if application.declared else ""
             yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", remedy)
             if spec.name in observed:
                 topic = observed[spec.name]
@@ -78,8 +79,13 @@ class TopicsCheck(Check):
 def _declared(
     application: Application, spec: TopicSpec, topic: ObservedTopic, replicas: int | None
 ) -> Iterable[Observation]:
-    """Yield what was declared of a topic, or holds for any application, if no other check looks at it."""
-    if application.declared and spec not in application.keyed:
+    """Yield what was declared of a topic, or holds for any application, if no other check looks at it.
+
+    The settings of a topic of others are what its owner chose.
+    """
+    if not spec.owned:
+        return
+    if application.declared and spec.partitions and spec not in application.keyed:
         yield Observation(f"{spec.name}: partitions", spec.partitions, topic.partitions)
     if replicas is not None and spec.role is not TopicRole.REPARTITION:
         subject = f"{spec.name}: replication factor"

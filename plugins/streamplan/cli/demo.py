@@ -19,6 +19,7 @@ from streamplan.cli.tables import checks_table, read_key, read_value, store_tabl
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import resolve_pipeline
 from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
@@ -104,14 +105,13 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     state = _follow(stack, rest, pipeline, run_id, records, console)
     console.print()
     console.print(pipeline.topology.describe().rstrip(), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nStream tasks: {', '.join(map(str, pipeline.tasks()))}\n")
     if state == "success":
         rest.unpause(f"{pipeline.name}_health")
     else:
         _print_failures(rest, deploy, run_id, console)
     try:
         _print_results(stack, pipeline, console)
-    except (BrokersUnavailable, CouldNotLook) as error:
+    except (BrokersUnavailable, CouldNotLook, Refused) as error:
         console.print(f"Could not read the results: {error}", style="yellow")
         return 1
     results = read_latest(stack.settings.reports, pipeline.name)
@@ -180,6 +180,8 @@ def _records(pipeline: Pipeline, cluster: KafkaCluster) -> tuple[int, int]:
 
 def _print_results(stack: Stack, pipeline: Pipeline, console: Console) -> None:
     cluster = KafkaCluster(stack.kafka.brokers)
+    pipeline = resolve_pipeline(pipeline, stack.kafka.brokers)
+    console.print(f"\nStream tasks: {', '.join(map(str, pipeline.tasks()))}\n")
     specs = pipeline.topics()
     console.print(topics_text(specs, cluster.topics([spec.name for spec in specs])), soft_wrap=True)
     store = read_state_store(stack.settings.reports, pipeline.name)

@@ -60,9 +60,16 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     if options.instances < 1:
         raise Refused("--instances", expected="1 or more", observed=str(options.instances))
+    measured: Mapping[TaskId, int] = {}
+    if options.bootstrap_servers or options.command_config:
+        from streamplan.kafka.topics import resolve_pipeline
+
+        brokers = chosen_brokers(options)
+        pipeline = resolve_pipeline(pipeline, brokers)
+        measured = _measured_load(pipeline, brokers)
+    if not pipeline.is_resolved:
+        return _show_unresolved(pipeline, options.load)
     tasks = pipeline.tasks()
-    is_measured = options.bootstrap_servers or options.command_config
-    measured = _measured_load(pipeline, chosen_brokers(options)) if is_measured else {}
     load = _load_of_tasks(options.load, tasks, measured)
     stateful = stateful_tasks(pipeline.topology, tasks)
     parts = [
@@ -76,6 +83,21 @@ def _run(options: argparse.Namespace) -> int:
         parts.append(_load_shares(plan_load(load, options.instances, stateful=stateful)))
     plain_console().print(Text("\n").join(parts), end="")
     return 0
+
+
+def _show_unresolved(pipeline: Pipeline, loads: Sequence[str]) -> int:
+    """Show what does not depend on the partition counts of topics of others."""
+    others = ", ".join(pipeline.topics_of_others)
+    if loads:
+        _ = pipeline.partition_counts  # refused: there are no tasks that could have a load
+    remark = Text(f"{others}: as many partitions as the cluster has. With --bootstrap-servers all counts are shown.\n")
+    parts = [_heading(pipeline), _subtopologies(pipeline), _topics(pipeline), remark]
+    plain_console().print(Text("\n").join(parts), end="")
+    return 0
+
+
+def _count(partitions: int, unit: str) -> str:
+    return quantity(partitions, unit) if partitions else f"as many {unit}s as the cluster has"
 
 
 def _measured_load(pipeline: Pipeline, brokers: Brokers) -> dict[TaskId, int]:
@@ -114,25 +136,28 @@ def _heading(pipeline: Pipeline) -> Text:
 
 
 def _subtopologies(pipeline: Pipeline) -> Text:
-    topology, counts = pipeline.topology, pipeline.partition_counts
+    topology = pipeline.topology
+    counts = {spec.name: f" ({spec.partitions})" if spec.partitions else "" for spec in pipeline.declared_topics()}
     text = Text().append("Sub-topologies\n", "bold")
     for subtopology in topology.subtopologies:
         text.append(f"  {subtopology.id}", "cyan")
-        text.append(f"  {quantity(pipeline.partitions(subtopology), 'stream task')}\n")
+        tasks = pipeline.partitions(subtopology) if pipeline.is_resolved else 0
+        text.append(f"  {_count(tasks, 'stream task')}\n")
         for topic in pipeline.source_topics(subtopology):
-            text.append(f"     reads   {topic} ({counts[topic]})\n")
+            text.append(f"     reads   {topic}{counts[topic]}\n")
         for store in subtopology.stores:
             text.append(f"     store   {store}, changelog {topology.changelog_topic(store)}\n")
         for topic in map(topology.decorate, subtopology.sink_topics):
-            text.append(f"     writes  {topic} ({counts[topic]})\n")
+            text.append(f"     writes  {topic}{counts[topic]}\n")
     return text
 
 
 def _topics(pipeline: Pipeline) -> Text:
     text = Text().append("Topics\n", "bold")
-    for spec in pipeline.topics():
+    for spec in pipeline.declared_topics():
         text.append(f"  {spec.name}\n", "cyan")
-        text.append(f"     {spec.role}, {quantity(spec.partitions, 'partition')}\n")
+        owner = "" if spec.owned else " of others"
+        text.append(f"     {spec.role}{owner}, {_count(spec.partitions, 'partition')}\n")
         if spec.configs:
             text.append(f"     {'  '.join(f'{name}={value}' for name, value in spec.configs.items())}\n", "dim")
     return text

@@ -20,6 +20,7 @@ from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
 from streamplan.kafka.task_ownership import committed_generation
+from streamplan.kafka.topics import resolve_pipeline
 from streamplan.model.generation import Generation
 from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
@@ -62,6 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     file = ReportPaths(settings.reports, pipeline.name).aggregator_status
     console = Console(markup=False, emoji=False, highlight=False)
     brokers = chosen_brokers(options)
+    pipeline = resolve_pipeline(pipeline, brokers)
     cluster = KafkaCluster(brokers)
 
     def render() -> Group:

@@ -14,6 +14,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.topics import resolve_pipeline
 from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
 from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import run
@@ -65,10 +66,11 @@ def main() -> int:
     stop = stop_on_signals()
 
     def work() -> None:
-        pipeline = pipeline_named(args.pipeline)
+        brokers = Brokers.from_environment(args.bootstrap_servers)
+        pipeline = resolve_pipeline(pipeline_named(args.pipeline), brokers)
         deployment = Deployment(
             pipeline,
-            Brokers.from_environment(args.bootstrap_servers),
+            brokers,
             args.checkpoints,
             args.max_offsets,
             args.transaction_timeout_ms,

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streamplan.checks import CHECKS, check_named
-from streamplan.checks.framework.application import application_of
+from streamplan.checks.framework.application import application_in
 from streamplan.kafka.brokers import Brokers
 from streamplan.programs import run_job
 from streamplan.registry import pipeline_named
@@ -33,10 +33,10 @@ def main() -> int:
     args = parser.parse_args()
 
     def observe(spark: SparkSession) -> RecordedObservations:
-        application = application_of(pipeline_named(args.pipeline))
+        cluster = DistributedCluster(spark, Brokers.from_environment(args.bootstrap_servers))
+        application = application_in(pipeline_named(args.pipeline), cluster)
         check = check_named(args.check).configure(check_context(application, args.reports, full=True))
-        brokers = Brokers.from_environment(args.bootstrap_servers)
-        return RecordedObservations(tuple(check.observe(application, DistributedCluster(spark, brokers))))
+        return RecordedObservations(tuple(check.observe(application, cluster)))
 
     return run_job(lambda: write_observations(f"{args.pipeline}-{args.check}", args.output, observe))
 

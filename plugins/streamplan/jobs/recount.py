@@ -13,8 +13,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streamplan.checks.framework.application import application_of
+from streamplan.errors import CouldNotLook, Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import resolve_pipeline
 from streamplan.programs import run_job
 from streamplan.registry import pipeline_named
 from streamplan.reports.observations import RecordedObservations, offsets_fingerprint
@@ -33,17 +35,21 @@ def main() -> int:
     args = parser.parse_args()
 
     def work() -> None:
-        pipeline = pipeline_named(args.pipeline)
+        declared = pipeline_named(args.pipeline)
         brokers = Brokers.from_environment(args.bootstrap_servers)
 
         def observe(spark: SparkSession) -> RecordedObservations:
             cluster, at = KafkaCluster(brokers), datetime.now(UTC).isoformat()
+            try:
+                pipeline = resolve_pipeline(declared, brokers)
+            except Refused as error:
+                raise CouldNotLook(str(error)) from error
             before = offsets_fingerprint(application_of(pipeline), cluster)
             sinks = read_sink_offsets(args.sinks, cluster) if args.sinks else SinkOffsets()
             rows = tuple(recount(spark, pipeline, cluster, brokers, sinks))
             return RecordedObservations(rows, at=at, fingerprint=before)
 
-        write_observations(f"{pipeline.topology.application_id}-recount", args.output, observe)
+        write_observations(f"{declared.topology.application_id}-recount", args.output, observe)
 
     return run_job(work)
 

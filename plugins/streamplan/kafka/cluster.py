@@ -28,6 +28,7 @@ from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.groups import committed_offsets, members
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.topics import broker_ids, observe_topics
+from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
 
@@ -118,6 +119,30 @@ class KafkaCluster:
         stable = self._list_offsets(topic, partitions, _LATEST, IsolationLevel.READ_COMMITTED)
         ends = self._list_offsets(topic, partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {number: Offsets(starts[number], stable[number], ends[number]) for number in partitions}
+
+    def offsets_since(self, topic: str, timestamp_ms: int | None) -> Mapping[int, int]:
+        """Return where reading begins that begins at a moment.
+
+        Args:
+            topic: The topic.
+            timestamp_ms: The time of the first record that is read, or later; None for the end of the topic.
+
+        Returns:
+            By partition the offset of the first such record, else the last stable offset.
+        """
+        stable = {number: offsets.last_stable for number, offsets in self.offsets(topic).items()}
+        if timestamp_ms is None:
+            return stable
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        found = self._list_offsets(topic, [*stable], spec, IsolationLevel.READ_COMMITTED)
+        return {number: end if found[number] < 0 else min(found[number], end) for number, end in stable.items()}
+
+    def starts(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the offsets at which an aggregator began to read a topic, by partition."""
+        partitions = [(topic, number) for number in range(self._partitions(topic))]
+        found = committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds)
+        parsed = {at.partition: PositionMetadata.parse(at.metadata) for at in found if at.offset >= 0}
+        return {number: metadata.start for number, metadata in parsed.items() if metadata is not None}
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the committed offsets of a group in one topic, by partition."""

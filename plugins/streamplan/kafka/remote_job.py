@@ -14,6 +14,7 @@ from streamplan.kafka.groups import members
 from streamplan.kafka.membership import SESSION_SECONDS
 from streamplan.kafka.task_ownership import stop_application
 from streamplan.kafka.test_data import fence_producer, next_number
+from streamplan.kafka.topics import resolve_pipeline
 from streamplan.model.pipeline import Pipeline
 from streamplan.registry import pipeline_named
 
@@ -91,13 +92,15 @@ class RemoteAggregator:
         hold the request, so its first aggregator is waited for.
 
         Raises:
+            Refused: A topic of others that the application reads does not exist.
             StreamplanError: An aggregator is a member still after :data:`STOP_SECONDS`.
             BrokersUnavailable: The brokers did not answer.
         """
+        pipeline = resolve_pipeline(self._pipeline, self._brokers)
         deadline = time.monotonic() + STOP_SECONDS
         is_asked = False
         while True:
-            is_asked = is_asked or stop_application(self._pipeline, self._brokers) is not None
+            is_asked = is_asked or stop_application(pipeline, self._brokers) is not None
             instances = self.instances()
             if is_asked and not instances:
                 return

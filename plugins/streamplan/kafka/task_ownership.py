@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeAlias
 
@@ -35,7 +35,7 @@ from streamplan.model.committed_positions import (
 from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import KafkaState
+from streamplan.model.start_point import KafkaState, OffsetMap
 
 CHECK_SECONDS = 5.0
 """How often an aggregator asks whether it is still the newest. One that writes sees it with each transaction, too."""
@@ -144,13 +144,16 @@ class TaskOwnership:
             Refused: There is a newer aggregator.
             StopRequested: Somebody has asked the application to stop.
         """
-        metadata = PositionMetadata(claimed.generation, checkpoint).text
-        positions = claimed.committed[subtopology].positions
+        committed = claimed.committed[subtopology]
+        positions = {
+            place: (offset, PositionMetadata(claimed.generation, checkpoint, start=committed.starts.get(place, 0)).text)
+            for place, offset in committed.positions.items()
+        }
         try:
             with _claim_producer(self.pipeline, self.brokers) as producer:
                 self.require_latest(now=True)  # after this a newer one fences the producer
                 producer.begin_transaction()
-                _send(producer, self._consumer, {place: (offset, metadata) for place, offset in positions.items()})
+                _send(producer, self._consumer, positions)
                 _commit(producer, self.pipeline, self.brokers)
         except Fenced as error:
             self.require_latest(now=True)
@@ -208,7 +211,7 @@ class TaskOwnership:
         extents = self._extents()
         resolved = resolve_positions(
             self._application_id,
-            [self._input(subtopology, extents, has_checkpoint) for subtopology in topology.subtopologies],
+            [self._input(subtopology, extents, has_checkpoint, committed) for subtopology in topology.subtopologies],
             committed,
         )
         _send(
@@ -230,7 +233,11 @@ class TaskOwnership:
         )
 
     def _input(
-        self, subtopology: Subtopology, extents: Mapping[str, Mapping[int, Extent]], has_checkpoint: Mapping[int, bool]
+        self,
+        subtopology: Subtopology,
+        extents: Mapping[str, Mapping[int, Extent]],
+        has_checkpoint: Mapping[int, bool],
+        committed: _Positions,
     ) -> SubtopologyInput:
         topology = self.pipeline.topology
         internal = {spec.name for spec in self.pipeline.internal_topics()} - {topology.dead_letter_topic}
@@ -245,7 +252,21 @@ class TaskOwnership:
             },
             sum(extent.end for topic in written & internal for extent in extents[topic].values()),
             has_checkpoint[subtopology.id],
+            self._starts(subtopology, committed),
         )
+
+    def _starts(self, subtopology: Subtopology, committed: _Positions) -> OffsetMap:
+        """Return where a new sub-topology begins in streams from outside; empty where that is their first offset."""
+        moment, topology = self.pipeline.start_moment, self.pipeline.topology
+        read = {*topology.source_topics} & {*self.pipeline.source_topics(subtopology)} - self.pipeline.tables
+        if moment.is_earliest or any(topic in read for topic, _ in committed):
+            return {}
+        cluster = KafkaCluster(self.brokers)
+        return {
+            (topic, partition): offset
+            for topic in sorted(read)
+            for partition, offset in cluster.offsets_since(topic, moment.timestamp_ms()).items()
+        }
 
     def _extents(self) -> Mapping[str, Mapping[int, Extent]]:
         cluster = KafkaCluster(self.brokers)
@@ -268,6 +289,7 @@ class TaskOwnership:
             sum(extent.end for topic in changelogs for extent in extents[topic].values()),
             named_checkpoint(resolved.metadata.values()),
             {place: metadata.batch for place, metadata in resolved.metadata.items() if metadata.batch is not None},
+            {place: metadata.start for place, metadata in resolved.claimed(self._generation).items()},
         )
 
     def _partitions(self) -> list[tuple[str, int]]:
@@ -369,7 +391,7 @@ def _commit_stop(producer: Producer, consumer: Consumer, pipeline: Pipeline, bro
         producer,
         consumer,
         {
-            place: (committed[place].offset, PositionMetadata(stop, metadata.checkpoint, metadata.batch).text)
+            place: (committed[place].offset, replace(metadata, generation=stop).text)
             for place, metadata in known.items()
         },
     )

@@ -66,6 +66,33 @@ def observe_topics(
     return dict(_observe(client, brokers, names, deadline_seconds).topics)
 
 
+def resolve_pipeline(
+    pipeline: Pipeline,
+    brokers: Brokers,
+    *,
+    admin: AdminClient | None = None,
+    deadline_seconds: float = ANSWER_SECONDS,
+) -> Pipeline:
+    """Return a pipeline with the partition counts that the brokers have of the topics of others. Creates nothing.
+
+    Args:
+        pipeline: The pipeline. One without topics of others is returned as it is, and nobody is asked.
+        brokers: The brokers.
+        admin: An admin client that is open already.
+        deadline_seconds: Deadline of the answer.
+
+    Raises:
+        Refused: A topic of others does not exist, or topics that are joined have different counts.
+        BrokersUnavailable: The brokers did not answer.
+    """
+    if pipeline.is_resolved:
+        return pipeline
+    metadata = _list_topics(admin if admin is not None else brokers.admin(), brokers, deadline_seconds)
+    return pipeline.resolved(
+        {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}
+    )
+
+
 def broker_ids(metadata: ClusterMetadata) -> frozenset[int]:
     """Return the ids of all brokers, up or not.
 
@@ -103,6 +130,7 @@ def apply_topics(
         Refused: A topic differs from its declaration. The error lists every difference, and nothing was created.
         BrokersUnavailable: The brokers did not answer.
     """
+    pipeline = resolve_pipeline(pipeline, brokers, deadline_seconds=deadline_seconds)
     specs = pipeline.topics()
     refuse_unfinished_repartition(brokers, pipeline, deadline_seconds=deadline_seconds)
     return apply_specs(brokers, pipeline.name, specs, report=report, deadline_seconds=deadline_seconds)
@@ -174,7 +202,7 @@ def apply_specs(
         count = len({difference.topic for difference in plan.differences})
         raise Refused(
             f"{count} of the topics of {subject} that exist are not as declared: {listed}",
-            remedy=explain_differences(subject, plan.differences),
+            remedy=explain_differences(subject, plan.differences, [spec for spec in specs if not spec.owned]),
         )
     _create(admin, brokers, plan, deadline_seconds, validate_only=False)
     _await_agreement(admin, brokers, specs, replication_factor, deadline_seconds)
@@ -196,6 +224,8 @@ def format_plan(plan: TopicPlan) -> str:
 
 
 def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
+    if not spec.owned:
+        return f"{spec.name} ({spec.role}, {spec.partitions} partitions): of others, left as its owner has it"
     configs = ", ".join(f"{name}={value}" for name, value in resolve_configs(spec, replication_factor).items())
     return f"{spec.name} ({spec.role}, {spec.partitions} partitions): {configs}"
 

@@ -10,7 +10,7 @@ from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import checkpoint_in_use
-from streamplan.kafka.topics import delete_records
+from streamplan.kafka.topics import delete_records, resolve_pipeline
 from streamplan.maintenance.purge_plan import Positions, plan_purge
 from streamplan.model.pipeline import Pipeline
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
@@ -56,6 +56,7 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
         settings: The deployment's directories.
 
     Raises:
+        Refused: A topic of others that the pipeline reads does not exist.
         BrokersUnavailable: The brokers did not answer.
     """
     if not pipeline.purge:
@@ -63,6 +64,7 @@ def purge(pipeline: Pipeline, brokers: Brokers, settings: Settings) -> Purged:
     counts = aggregations(pipeline)
     if not counts:
         return Purged({}, f"the totals of {pipeline.name} are recounted from all records of its repartition topics")
+    pipeline = resolve_pipeline(pipeline, brokers)
     cluster = KafkaCluster(brokers)
     verified = SqliteVerifiedStore(ReportPaths(settings.reports, pipeline.name).verified_store).cut()
     purged: dict[str, Mapping[int, int]] = {}

@@ -18,7 +18,7 @@ from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence, set_positions
-from streamplan.kafka.topics import apply_specs, delete_records, delete_topics, observe_topics
+from streamplan.kafka.topics import apply_specs, delete_records, delete_topics, observe_topics, resolve_pipeline
 from streamplan.maintenance.repartition_plan import (
     RepartitionPlan,
     TopicMove,
@@ -70,6 +70,8 @@ class Repartitioner:
         """
         pipeline = self.pipeline
         require_declared(pipeline)
+        if not pipeline.is_resolved:
+            return self._resolved().observe(report=report, runs=runs)
         moved = pipeline.repartition_from
         require_stopped(
             pipeline,
@@ -118,6 +120,10 @@ class Repartitioner:
             done=False,
         )
 
+    def _resolved(self) -> Repartitioner:
+        """The same with the partition counts of topics of others."""
+        return replace(self, pipeline=resolve_pipeline(self.pipeline, self.brokers))
+
     def apply(self, approved: Mapping[str, Any], *, report: Callable[[str], None], runs: Sequence[str] = ()) -> None:
         """Do what was approved. A run that died halfway is completed.
 
@@ -130,6 +136,9 @@ class Repartitioner:
             Refused: There is more to do than was approved, or :meth:`observe` refuses.
             StreamplanError: The brokers did not answer, or the ledger is incomplete.
         """
+        if not self.pipeline.is_resolved:
+            self._resolved().apply(approved, report=report, runs=runs)
+            return
         plan = self.observe(report=report, runs=runs)
         if plan.done:
             delete_topics(self.brokers, plan.left_over)

@@ -137,8 +137,17 @@ def require_declared(pipeline: Pipeline) -> None:
     """
     if pipeline.repartition_from:
         return
-    topic = pipeline.topology.source_topics[0]
-    count = pipeline.partition_counts[topic]
+    own = [topic for topic in pipeline.topology.source_topics if topic in pipeline.topic_partitions]
+    if not own:
+        raise Refused(
+            f"pipeline {pipeline.name} declares no move",
+            observed=f"{', '.join(pipeline.topics_of_others)}, which others own",
+            remedy="Their owners choose how many partitions they have. Where they have changed a number, "
+            f"{pipeline.name}_reset makes the internal topics anew. For more stream tasks behind a new key declare "
+            "repartition(number_of_partitions=…).",
+        )
+    topic = own[0]
+    count = pipeline.topic_partitions[topic]
     raise Refused(
         f"pipeline {pipeline.name} declares no move",
         expected=f"a new topic in place of {topic}, and where its records are now",

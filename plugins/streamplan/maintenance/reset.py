@@ -10,7 +10,7 @@ from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence
-from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_repartition
+from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_repartition, resolve_pipeline
 from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.pipeline import Pipeline
@@ -40,9 +40,10 @@ def observe_reset(
         runs: Active runs of DAGs that work on the application.
 
     Raises:
-        Refused: The application runs, or a repartition is under way.
+        Refused: The application runs, a repartition is under way, or a topic of others does not exist.
         BrokersUnavailable: The brokers did not answer.
     """
+    pipeline = resolve_pipeline(pipeline, brokers)
     require_stopped(pipeline, brokers, settings, action="the reset", report=report, runs=runs)
     refuse_unfinished_repartition(brokers, pipeline)
     cluster = KafkaCluster(brokers)
@@ -94,6 +95,7 @@ def apply_reset(
         Refused: There is more to delete than was approved, or :func:`observe_reset` refuses.
         StreamplanError: The brokers or the checkpoints' file system did not answer.
     """
+    pipeline = resolve_pipeline(pipeline, brokers)
     plan = observe_reset(pipeline, brokers, settings, report=report, runs=runs)
     if more := plan.more_than(approved):
         raise Refused(

@@ -7,7 +7,7 @@ would lose records or process them twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamplan.errors import Refused
 from streamplan.model.generation import Generation, PositionMetadata
@@ -47,12 +47,14 @@ class SubtopologyInput:
         extents: What each partition of its source topics holds.
         written: How many offsets the internal topics that it writes have ever been given.
         has_checkpoint: Whether there is any checkpoint of it.
+        starts: Where a new application begins; partitions in which that is the first offset are left out.
     """
 
     id: int
     extents: Mapping[TopicPartition, Extent]
     written: int = 0
     has_checkpoint: bool = False
+    starts: OffsetMap = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,10 @@ class ResolvedPositions:
     def claimed(self, generation: Generation) -> Mapping[TopicPartition, PositionMetadata]:
         """Return the metadata with which a generation commits the same positions again."""
         return {
-            partition: PositionMetadata(generation, metadata.checkpoint, metadata.batch)
+            partition: replace(metadata, generation=generation)
             if (metadata := self.metadata.get(partition)) is not None
-            else PositionMetadata(generation)
-            for partition in self.offsets
+            else PositionMetadata(generation, start=offset)
+            for partition, offset in self.offsets.items()
         }
 
 
@@ -92,7 +94,8 @@ def resolve_positions(
     """Decide where each sub-topology begins.
 
     A sub-topology is new when it has no position, no checkpoint, and nothing in the internal topics that it writes. It
-    begins at the start of its source topics.
+    begins at ``starts``, else at the first offset of its source topics. That offset is committed with each position
+    from then on, so that everybody knows from where it has counted.
 
     Args:
         application_id: The application id, which names the consumer group.
@@ -149,12 +152,18 @@ def _resolve(
     positions = {partition: committed[partition] for partition in subtopology.extents if partition in committed}
     missing = sorted(subtopology.extents.keys() - positions.keys())
     if not positions and not subtopology.has_checkpoint and not subtopology.written:
-        return ResolvedPositions({partition: extent.log_start for partition, extent in subtopology.extents.items()})
+        return ResolvedPositions(
+            {
+                partition: subtopology.starts.get(partition, extent.log_start)
+                for partition, extent in subtopology.extents.items()
+            }
+        )
     if missing:
         raise Refused(
             f"group {application_id} has no position for {_listed(f'{topic}-{number}' for topic, number in missing)}",
             expected="positions beside the checkpoint, the internal topics and the other partitions",
-            remedy="They were deleted or have expired (the brokers' offsets.retention.minutes): reset the application.",
+            remedy="They were deleted or have expired (the brokers' offsets.retention.minutes), or the topic has more "
+            "partitions than before: reset the application.",
         )
     beyond = {
         partition: position

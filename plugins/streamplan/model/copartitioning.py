@@ -12,7 +12,7 @@ library. This module is stricter in two points, where the library joins wrongly 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from streamplan.errors import Refused
 from streamplan.model.java_collections import hash_order, objects_hash, string_hash
@@ -35,7 +35,8 @@ def resolve_partition_counts(topology: Topology, external: Mapping[str, int]) ->
     Raises:
         Refused: A count is missing, or topics that are joined have different counts. The error names every such topic.
     """
-    counts = _external_counts(topology, external)
+    refuse_wrong_counts(topology, external)
+    counts = dict(external)
     explicit = {
         topic.name: topic.number_of_partitions
         for topic in topology.repartition_topics
@@ -68,8 +69,18 @@ def copartition_groups(topology: Topology) -> tuple[frozenset[str], ...]:
     return tuple(groups)
 
 
-def _external_counts(topology: Topology, external: Mapping[str, int]) -> dict[str, int]:
-    missing = [topic for topic in topology.source_topics if topic not in external]
+def refuse_wrong_counts(topology: Topology, external: Mapping[str, int], unknown: Collection[str] = ()) -> None:
+    """Refuse partition counts of topics from outside that cannot be right.
+
+    Args:
+        topology: The topology.
+        external: The partition counts.
+        unknown: Source topics whose counts are not known yet.
+
+    Raises:
+        Refused: A count is missing, below 1, or that of another topic.
+    """
+    missing = [topic for topic in topology.source_topics if topic not in external and topic not in unknown]
     if missing:
         listed = ", ".join(f"'{topic}': 2" for topic in missing)
         raise Refused(
@@ -87,7 +98,6 @@ def _external_counts(topology: Topology, external: Mapping[str, int]) -> dict[st
         )
     if wrong := sorted(topic for topic, count in external.items() if count < 1):
         raise Refused(f"topic {', '.join(wrong)}", expected="at least 1 partition", observed=str(external[wrong[0]]))
-    return dict(external)
 
 
 def _resolve_repartition_topics(topology: Topology, counts: dict[str, int]) -> None:

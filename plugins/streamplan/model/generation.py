@@ -85,11 +85,13 @@ class PositionMetadata:
         generation: Of the aggregator that committed it.
         checkpoint: Id of the checkpoint that the sub-topology continues; empty before there is one.
         batch: The micro-batch of that checkpoint which moved the position last; None before the first.
+        start: The offset at which the application began to read the partition; 0 for the first offset of any topic.
     """
 
     generation: Generation
     checkpoint: str = ""
     batch: int | None = None
+    start: int = 0
 
     @classmethod
     def parse(cls, text: str | None) -> PositionMetadata | None:
@@ -97,14 +99,20 @@ class PositionMetadata:
         words = (text or "").split(" ")
         if words[0] != _PREFIX or len(words) < 3 or not words[1].isdigit():
             return None
-        checkpoint, batch = (*words[3:5], "", "")[:2]
-        return cls(Generation(int(words[1]), words[2]), checkpoint, int(batch) if batch.isdigit() else None)
+        checkpoint, batch, start = (*words[3:6], "", "", "")[:3]
+        return cls(
+            Generation(int(words[1]), words[2]),
+            checkpoint,
+            int(batch) if batch.isdigit() else None,
+            int(start) if start.isdigit() else 0,
+        )
 
     @property
     def text(self) -> str:
         """The text that is committed with a position; see :meth:`parse`."""
         words = [_PREFIX, str(self.generation.number), self.generation.instance, self.checkpoint]
-        return " ".join([*words, "" if self.batch is None else str(self.batch)]).rstrip()
+        words += ["" if self.batch is None else str(self.batch), str(self.start or "")]
+        return " ".join(words).rstrip()
 
 
 def named_checkpoint(positions: Iterable[PositionMetadata]) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from streamplan.errors import Refused
 from streamplan.model.assignment import refuse_large_assignment
-from streamplan.model.copartitioning import resolve_partition_counts
+from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import Aggregate, Count, Join, Operation, TableSource
 from streamplan.model.processor_topology import Processor, Subtopology, TaskId
+from streamplan.model.start_moment import EARLIEST, FORMS, StartMoment
 from streamplan.model.topics import (
     CHANGELOG_CONFIGS,
     DEAD_LETTER_CONFIGS,
@@ -27,6 +29,10 @@ from streamplan.model.topics import (
 )
 from streamplan.model.topology import Topology
 from streamplan.model.windows import STORED_WINDOW_BYTES
+
+_OF_OTHERS = "a topic of others, for it has no count in topic_partitions"
+
+_MAKE_OWN = "Declare its number of partitions there, if Streamplan is to create it and to write to it"
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,10 @@ class Pipeline:
         name: The prefix of its DAG ids: ``<name>_deploy``, ``<name>_producer``, ...
         topology: What it computes.
         description: One sentence, shown in Airflow and by ``list``.
-        topic_partitions: The partition count of each topic from outside. A topic that is only written may be left out:
-            it gets as many partitions as its writer has stream tasks.
+        topic_partitions: The partition count of each topic from outside that Streamplan creates. A source topic that is
+            left out belongs to others: it is read, and never created, altered or written to. It has as many partitions
+            as the cluster has (:meth:`resolved`). A topic that is only written may be left out, too: it gets as many
+            partitions as its writer has stream tasks.
         test_data: The records that ``<name>_producer`` writes, when somebody asks for them. None where others write the
             source topics: there is no producer then.
         health_schedule: The cron expression of ``<name>_health``.
@@ -94,24 +102,33 @@ class Pipeline:
             Streams does. False keeps them.
         repartition_from: The topic from which ``<name>_repartition`` moves the records of a source topic, as
             ``{"orders-v2": "orders"}``.
+        auto_offset_reset: Where a new application begins to read: ``earliest``, ``latest``, ``by_duration:P7D`` or a
+            time such as ``2026-01-31T00:00:00Z``. Tables are read from their beginning. It matters at the first start,
+            and at the first start after a reset.
+        partitions_of_others: The partition counts of topics of others, as a cluster has them. They are not declared:
+            :meth:`resolved` sets them.
     """
 
     name: str
     topology: Topology
     description: str
-    topic_partitions: Mapping[str, int]
+    topic_partitions: Mapping[str, int] = field(default_factory=dict)
     test_data: TestData | None = None
     health_schedule: str = "*/10 * * * *"
     limits: Limits = Limits()
     purge: bool = True
     repartition_from: Mapping[str, str] = field(default_factory=dict)
+    auto_offset_reset: str = EARLIEST
+    partitions_of_others: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         location = caller_location()
         refuse(f"pipeline {self.name!r}", self.topology.faults)  # Nothing can be derived from a topology with faults.
         refuse(f"pipeline {self.name!r}", [*self._faults(location), *_cycle(self.topology, location)])
-        _ = self.partition_counts
-        refuse_large_assignment(self.topology, self.partition_counts)
+        if self.is_resolved:
+            refuse_large_assignment(self.topology, self.partition_counts)
+        else:
+            refuse_wrong_counts(self.topology, self.topic_partitions, self.topics_of_others)
 
     def _faults(self, location: SourceLocation) -> Iterable[Diagnostic]:
         if not self.name.replace("-", "_").isidentifier():
@@ -136,7 +153,13 @@ class Pipeline:
                 yield Diagnostic(
                     location, f"test data for {topic!r}, which the topology does not read", f"It reads {listed}"
                 )
+            elif topic in self.topics_of_others:
+                yield Diagnostic(location, f"test data for {topic!r}, {_OF_OTHERS}", _MAKE_OWN)
         yield from self._faults_of_moves(location)
+        try:
+            _ = self.start_moment
+        except ValueError as error:
+            yield Diagnostic(location, f"auto_offset_reset: {error}", f"It is {FORMS}")
 
     def _faults_of_moves(self, location: SourceLocation) -> Iterable[Diagnostic]:
         sources, topology = self.topology.source_topics, self.topology
@@ -148,6 +171,8 @@ class Pipeline:
                     f"repartition_from moves to {new!r}, which the topology does not read",
                     f"It reads {', '.join(sources)}",
                 )
+            elif new in self.topics_of_others:
+                yield Diagnostic(location, f"repartition_from moves to {new!r}, {_OF_OTHERS}", _MAKE_OWN)
             if old in others:
                 yield Diagnostic(
                     location,
@@ -182,10 +207,68 @@ class Pipeline:
             (group, node) for group in self.topology.subtopologies for node in group.processors if node.writes_store
         )
 
+    @property
+    def start_moment(self) -> StartMoment:
+        """Where a new application begins to read."""
+        return StartMoment.parse(self.auto_offset_reset)
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        """The source topics that are read as tables."""
+        return frozenset(
+            source.topic
+            for group in self.topology.subtopologies
+            for source in group.sources
+            for node in group.processors
+            if isinstance(node.operation, TableSource) and group.predecessors[node.name] == (source.name,)
+        )
+
+    @cached_property
+    def topics_of_others(self) -> tuple[str, ...]:
+        """The source topics that others own. A topic that the topology also writes is none of them."""
+        own = {*self.topic_partitions, *self.topology.sink_topics}
+        return tuple(topic for topic in self.topology.source_topics if topic not in own)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the partition counts of all source topics are known."""
+        return self.partitions_of_others.keys() >= {*self.topics_of_others}
+
+    def resolved(self, counts: Mapping[str, int]) -> Pipeline:
+        """Return the pipeline with the partition counts that a cluster has of the topics of others.
+
+        Args:
+            counts: The partition counts of the topics that exist.
+
+        Raises:
+            Refused: A topic of others does not exist, or topics that are joined have different counts.
+        """
+        if missing := [topic for topic in self.topics_of_others if topic not in counts]:
+            raise Refused(
+                f"topic {', '.join(missing)}",
+                expected=f"a topic of others, which {self.name} reads",
+                observed="no such topic",
+                remedy="Its owner creates it. Where Streamplan is to create it, declare its number of partitions in "
+                "topic_partitions.",
+            )
+        return replace(self, partitions_of_others={topic: counts[topic] for topic in self.topics_of_others})
+
     @cached_property
     def partition_counts(self) -> Mapping[str, int]:
-        """The partition count of every topic that the topology reads or writes, by its name in Kafka."""
-        counts = resolve_partition_counts(self.topology, self.topic_partitions)
+        """The partition count of every topic that the topology reads or writes, by its name in Kafka.
+
+        Raises:
+            Refused: The counts of topics of others are not resolved.
+        """
+        if not self.is_resolved:
+            raise Refused(
+                f"the partition counts of {self.name}",
+                expected="those of every source topic",
+                observed=f"{', '.join(self.topics_of_others)}, which others own, without one",
+                remedy="The cluster has them: name its brokers. A topic that Streamplan is to create has its count in "
+                "topic_partitions.",
+            )
+        counts = resolve_partition_counts(self.topology, {**self.topic_partitions, **self.partitions_of_others})
         return {self.topology.decorate(topic): count for topic, count in counts.items()}
 
     def source_topics(self, subtopology: Subtopology) -> tuple[str, ...]:
@@ -194,7 +277,10 @@ class Pipeline:
 
     def partitions(self, subtopology: Subtopology) -> int:
         """The number of stream tasks of a sub-topology: the greatest partition count of the topics that it reads."""
-        return max(self.partition_counts[topic] for topic in self.source_topics(subtopology))
+        return self._tasks_of(subtopology, self.partition_counts)
+
+    def _tasks_of(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int:
+        return max(counts[topic] for topic in self.source_topics(subtopology))
 
     def tasks(self) -> tuple[TaskId, ...]:
         """Every stream task."""
@@ -209,17 +295,25 @@ class Pipeline:
         return tuple(spec for spec in self.topics() if spec.role in INTERNAL_ROLES)
 
     def topics(self) -> tuple[TopicSpec, ...]:
-        """Every topic: sources, repartition topics, changelogs, sinks, the dead-letter topic."""
-        topology, counts = self.topology, self.partition_counts
-        compacted = {
-            source.topic
-            for group in topology.subtopologies
-            for source in group.sources
-            for node in group.processors
-            if isinstance(node.operation, TableSource) and group.predecessors[node.name] == (source.name,)
-        }
+        """Every topic: sources, repartition topics, changelogs, sinks, the dead-letter topic.
+
+        Raises:
+            Refused: The counts of topics of others are not resolved.
+        """
+        return self._specs(self.partition_counts)
+
+    def declared_topics(self) -> tuple[TopicSpec, ...]:
+        """Every topic, also while the counts are not resolved. Each count is 0 then."""
+        return self.topics() if self.is_resolved else self._specs(defaultdict(int))
+
+    def _specs(self, counts: Mapping[str, int]) -> tuple[TopicSpec, ...]:
+        topology = self.topology
         specs = [
-            TopicSpec(topic, TopicRole.SOURCE, counts[topic], TABLE_CONFIGS if topic in compacted else SOURCE_CONFIGS)
+            TopicSpec(topic, TopicRole.SOURCE, counts[topic], {}, owned=False)
+            if topic in self.topics_of_others
+            else TopicSpec(
+                topic, TopicRole.SOURCE, counts[topic], TABLE_CONFIGS if topic in self.tables else SOURCE_CONFIGS
+            )
             for topic in topology.source_topics
         ]
         specs += [
@@ -230,7 +324,7 @@ class Pipeline:
             TopicSpec(
                 topology.changelog_topic(node.store),
                 TopicRole.CHANGELOG,
-                self.partitions(group),
+                self._tasks_of(group, counts),
                 *_changelog_configs(node.operation),
             )
             for group, node in self.stores

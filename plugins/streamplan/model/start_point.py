@@ -61,6 +61,7 @@ class KafkaState:
         changelog_offsets: The number of offsets that the changelog topics were ever given; 0 without state.
         checkpoint: Id of the checkpoint that the positions name; empty where they name none.
         batches: For each partition the micro-batch of that checkpoint which moved its position last.
+        starts: The offsets at which the application began to read.
     """
 
     positions: OffsetMap
@@ -68,6 +69,7 @@ class KafkaState:
     changelog_offsets: int
     checkpoint: str = ""
     batches: Mapping[TopicPartition, int] = field(default_factory=dict)
+    starts: OffsetMap = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

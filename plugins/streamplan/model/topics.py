@@ -79,11 +79,12 @@ class TopicSpec:
     Attributes:
         name: Its name in Kafka.
         role: What it is to the topology.
-        partitions: Its partition count.
-        configs: The configs that matter. The others are the brokers' defaults.
+        partitions: Its partition count; 0 while the counts of its pipeline are not resolved.
+        configs: The configs that matter. The others are the brokers' defaults, or what its owner chose.
         window_bytes: The bytes of a window at the end of its keys, which do not count for the partition
             (:mod:`streamplan.model.windows`).
         key_type: One of :data:`SERIALIZED_KEY_TYPES`.
+        owned: Whether Streamplan creates it. A topic of others is read, and nothing else.
     """
 
     name: str
@@ -92,6 +93,7 @@ class TopicSpec:
     configs: Mapping[str, str]
     window_bytes: int = 0
     key_type: str = "string"
+    owned: bool = True
 
     def key_text(self, key: bytes) -> str:
         """A key of this topic as people read it."""
@@ -209,8 +211,11 @@ def plan_topics(
     differences: list[Difference] = []
     for spec in desired:
         topic = observed.get(spec.name)
-        if topic is None:
+        if topic is None and spec.owned:
             create.append(spec)
+            continue
+        if topic is None:
+            differences.append(Difference(spec.name, "existence", "a topic that its owner creates", "no such topic"))
             continue
         of_topic = list(_differences(spec, topic, replication_factor))
         differences += of_topic
@@ -222,6 +227,8 @@ def plan_topics(
 def _differences(spec: TopicSpec, topic: ObservedTopic, replication_factor: int) -> Iterable[Difference]:
     if topic.partitions != spec.partitions:
         yield Difference(spec.name, "partitions", str(spec.partitions), str(topic.partitions))
+    if not spec.owned:
+        return  # replication and configs are what its owner chose
     if topic.replication_factor != replication_factor:
         yield Difference(spec.name, "replication", str(replication_factor), str(topic.replication_factor))
     for config, expected in resolve_configs(spec, replication_factor).items():
@@ -230,16 +237,24 @@ def _differences(spec: TopicSpec, topic: ObservedTopic, replication_factor: int)
             yield Difference(spec.name, config, expected, observed)
 
 
-def explain_differences(pipeline: str, differences: Sequence[Difference]) -> str:
-    """What a person can do about topics that are not as declared. Streamplan changes no existing topic on its own."""
+def explain_differences(pipeline: str, differences: Sequence[Difference], others: Sequence[TopicSpec] = ()) -> str:
+    """What a person can do about topics that are not as declared. Streamplan changes no existing topic on its own.
+
+    Args:
+        pipeline: The name of the pipeline.
+        differences: Where topics differ.
+        others: The topics of others that it reads, with their counts.
+    """
     points = {difference.point for difference in differences}
     parts = ["Nothing was created or changed."]
-    if points - {"partitions"}:
+    if points - {"partitions", "existence"}:
         parts.append(
             "Configs and replication can be brought to what is expected with kafka-configs and "
             "kafka-reassign-partitions."
         )
-    if "partitions" in points:
+    if "partitions" in points and others:
+        parts.append(explain_changed_counts(pipeline, others))
+    elif "partitions" in points:
         parts.append(
             "A number of partitions cannot be changed in place: a key lies in partition murmur2(key) modulo that "
             "number, so keys would move, two stream tasks would count the same key, and its total would be split. "
@@ -249,6 +264,21 @@ def explain_differences(pipeline: str, differences: Sequence[Difference]) -> str
             "them anew."
         )
     return " ".join(parts)
+
+
+def explain_changed_counts(pipeline: str, others: Sequence[TopicSpec]) -> str:
+    """What a person can do where internal topics do not fit the counts of topics of others.
+
+    Args:
+        pipeline: The name of the pipeline.
+        others: The topics of others that it reads, with their counts.
+    """
+    counts = ", ".join(f"{spec.name}={spec.partitions}" for spec in others)
+    return (
+        f"The counts of internal topics follow from those of the topics of others ({counts}). Where an owner has "
+        "changed a count since the first deployment, keys lie in other partitions, and their totals would be split. "
+        f"{pipeline}_reset makes the internal topics anew, and reads the input again from the start moment."
+    )
 
 
 def same_value(value: str, other: str) -> bool:

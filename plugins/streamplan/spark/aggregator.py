@@ -22,6 +22,7 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership
 from streamplan.kafka.topics import observe_topics
 from streamplan.model.processor_topology import Subtopology
+from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.validation import resolve_schemas
@@ -152,18 +153,27 @@ def _require_topics(deployment: Deployment) -> None:
     """Raise :class:`Refused`, with all faults, unless every topic exists with its number of partitions."""
     specs = deployment.pipeline.topics()
     observed = observe_topics(deployment.brokers, [spec.name for spec in specs])
+
+    def fits(spec: TopicSpec) -> bool:
+        return spec.name in observed and observed[spec.name].partitions == spec.partitions
+
     faults = [
         f"{spec.name} has {observed[spec.name].partitions} partitions, not {spec.partitions}"
         if spec.name in observed
         else f"{spec.name} does not exist"
         for spec in specs
-        if spec.name not in observed or observed[spec.name].partitions != spec.partitions
+        if not fits(spec)
     ]
-    if faults:
-        raise Refused(
-            f"the topics of {deployment.pipeline.name} are not as declared: {'; '.join(faults)}",
-            remedy=f"The task topics of {deployment.pipeline.name}_deploy creates them.",
-        )
+    if not faults:
+        return
+    name = deployment.pipeline.name
+    remedies = []
+    if any(spec.name not in observed for spec in specs):
+        remedies.append(f"The task topics of {name}_deploy creates what does not exist.")
+    others = [spec for spec in specs if not spec.owned]
+    if others and any(spec.name in observed for spec in specs if not fits(spec)):
+        remedies.append(explain_changed_counts(name, others))
+    raise Refused(f"the topics of {name} are not as declared: {'; '.join(faults)}", remedy=" ".join(remedies))
 
 
 def _plan_queries(spark: SparkSession, deployment: Deployment) -> tuple[list[Query], dict[str, Serde]]:

@@ -84,13 +84,6 @@ def test_the_longest_names_that_kafka_takes_are_taken() -> None:
     assert {len(spec.name) for spec in declared(topology, events=2).topics()} >= {249}
 
 
-def test_a_source_without_a_count_is_refused() -> None:
-    topology = Topology("app")
-    topology.stream("events", value=VALUE).merge(topology.stream("others", value=VALUE)).to("out")
-    with pytest.raises(Refused, match=r"Declare it: topic_partitions=\{'others': 2\}"):
-        declared(topology, events=2)
-
-
 def test_a_count_for_an_unknown_topic_is_refused() -> None:
     topology = Topology("app")
     topology.stream("events", value=VALUE).to("out")

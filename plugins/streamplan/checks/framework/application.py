@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from streamplan.checks.framework.cluster import Record
+from streamplan.checks.framework.cluster import Cluster, Record
+from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
 from streamplan.model.copartitioning import copartition_groups
 from streamplan.model.operations import Count, KeySelect, NullKeyFilter
 from streamplan.model.partitioner import partition_for_key
@@ -161,13 +163,26 @@ class Application:
         return partitioner(without_suffix(key, spec.window_bytes), partitions)
 
 
+def application_in(pipeline: Pipeline, cluster: Cluster) -> Application:
+    """Return a declared pipeline as the checks see it, with the counts that a cluster has of the topics of others.
+
+    Where these counts cannot be resolved, the application has none: the check `topics` finds a topic that is missing,
+    the check `copartitioning` counts that do not fit, and every check brokers that do not answer.
+    """
+    if not pipeline.is_resolved:
+        with suppress(Refused, BrokersUnavailable, CouldNotLook):
+            observed = cluster.topics(pipeline.topics_of_others)
+            pipeline = pipeline.resolved({name: topic.partitions for name, topic in observed.items()})
+    return application_of(pipeline)
+
+
 def application_of(pipeline: Pipeline) -> Application:
-    """Return a declared pipeline as the checks see it."""
+    """Return a declared pipeline as the checks see it. It has no counts where those of others are not resolved."""
     topology = pipeline.topology
     return Application(
         name=pipeline.name,
         application_id=topology.application_id,
-        topics=pipeline.topics(),
+        topics=pipeline.declared_topics(),
         subtopologies=tuple(
             SubtopologyTopics(
                 f"sub-topology {subtopology.id}",

@@ -122,6 +122,9 @@ class Cluster(Protocol):
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the committed, stable positions of a consumer group. Partitions without a position are absent."""
 
+    def starts(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the offsets at which an application of ours began to read a topic. Partitions of others are absent."""
+
     def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         """Return the same positions by topic, for every topic in which the group has any."""
 

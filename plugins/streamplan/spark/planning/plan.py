@@ -134,7 +134,7 @@ def plan_restore(
     no_records = stored(next(iter(store_writers.values()))).where("false")
     if nodes:
         frames = _read_sources(subtopology, schemas, dict.fromkeys(names, no_records))
-        planner = OperatorPlanner(subtopology, number_outputs(pipeline, subtopology)[0])
+        planner = OperatorPlanner(subtopology, output_numbers(subtopology))
         inputs = _plan_inputs(subtopology, planner, nodes, frames)
         rows = {node.name: stored(node) for node in nodes}
         return restore_aggregation(nodes, inputs, rows, merged=len(names) > 1)
@@ -150,20 +150,30 @@ def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[s
         order of these numbers.
     """
     topology = pipeline.topology
-    numbers: dict[str, int] = {}
     outputs: list[Output] = []
-    for node in subtopology.nodes:
+    for node in _writers(subtopology):
         if isinstance(node, Sink):
             by = PartitionBy.WINDOWED_KEY if _has_windowed_key(subtopology, node) else PartitionBy.KEY
             topic = topology.decorate(node.topic)
             output = Output(topic, by, pipeline.partition_counts[topic])
-        elif isinstance(node, Processor) and node.writes_store and node.store is not None:
-            output = Output(topology.changelog_topic(node.store), PartitionBy.TASK, pipeline.partitions(subtopology))
         else:
-            continue
-        numbers[node.name] = len(outputs)
+            changelog = topology.changelog_topic(node.store or "")
+            output = Output(changelog, PartitionBy.TASK, pipeline.partitions(subtopology))
         outputs.append(output)
-    return numbers, tuple(outputs)
+    return output_numbers(subtopology), tuple(outputs)
+
+
+def output_numbers(subtopology: Subtopology) -> dict[str, int]:
+    """Return the number of each output, by the name of its sink or of its processor with a changelog."""
+    return {node.name: number for number, node in enumerate(_writers(subtopology))}
+
+
+def _writers(subtopology: Subtopology) -> list[Sink | Processor]:
+    return [
+        node
+        for node in subtopology.nodes
+        if isinstance(node, Sink) or (isinstance(node, Processor) and node.writes_store and node.store is not None)
+    ]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
-from streamplan.spark.planning.plan import number_outputs
+from streamplan.spark.planning.plan import output_numbers
 from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
 
@@ -51,8 +51,7 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], li
             break
         for subtopology in ready:
             waiting.remove(subtopology)
-            numbers, _ = number_outputs(pipeline, subtopology)
-            planner = OperatorPlanner(subtopology, numbers, diagnostics)
+            planner = OperatorPlanner(subtopology, output_numbers(subtopology), diagnostics)
             frames = {
                 source.name: read_source(subtopology, source, schemas, no_records) for source in subtopology.sources
             }

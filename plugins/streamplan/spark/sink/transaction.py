@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 
 import confluent_kafka
@@ -209,9 +210,15 @@ class TaskTransaction:
         self._producer.begin_transaction()
 
     def _commit(self, ends: Mapping[str, int]) -> None:
-        metadata = PositionMetadata(self.spec.generation, self.spec.checkpoint, self.spec.batch)
+        spec = self.spec
+        metadata = PositionMetadata(spec.generation, spec.checkpoint, spec.batch)
         positions = [
-            confluent_kafka.TopicPartition(topic, self.partition, max(until, self.positions[topic]), metadata.text)
+            confluent_kafka.TopicPartition(
+                topic,
+                self.partition,
+                max(until, self.positions[topic]),
+                replace(metadata, start=self._starts[topic]).text,
+            )
             for topic, until in ends.items()
         ]
         group = _consumer(self.spec).consumer_group_metadata()
@@ -260,6 +267,7 @@ class TaskTransaction:
 
     def _read_positions(self) -> dict[str, int]:
         positions: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
         committed = self._read("read_committed")
         self._require_own(committed)
         for position in committed:
@@ -269,6 +277,8 @@ class TaskTransaction:
                     remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint.",
                 )
             positions[position.topic] = int(position.offset)
+            metadata = PositionMetadata.parse(position.metadata)
+            self._starts[position.topic] = metadata.start if metadata is not None else 0
         return positions
 
     def _read(self, isolation_level: str) -> list[confluent_kafka.TopicPartition]:
