@@ -20,7 +20,14 @@ from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
 from streamplan import Json, Topology
 from streamplan.airflow import declare_dags
 from streamplan.airflow.check_operators import CheckOperator
-from streamplan.airflow.dags import deploy_dag, health_dag, producer_dag
+from streamplan.airflow.dags import (
+    aggregator_dag,
+    deploy_dag,
+    health_dag,
+    producer_dag,
+    repartition_dag,
+    reset_dag,
+)
 from streamplan.airflow.deploy_operators import ProcessedOperator
 from streamplan.airflow.supervised_job import SupervisedJobOperator
 from streamplan.checks import CHECKS
@@ -151,6 +158,13 @@ def test_a_pipeline_without_test_data_has_no_producer() -> None:
     assert set(declare_dags(pipeline)) == {f"orders_{kind}" for kind in kinds}
     with pytest.raises(Refused, match=r"the test data of orders: expected records to write.*test_data=TestData"):
         producer_dag(pipeline)
+
+
+def test_no_broker_is_asked_for_the_partitions_of_others_when_dags_are_made() -> None:
+    pipeline = replace(PIPELINES[0], topic_partitions={}, test_data=None)
+    assert not pipeline.is_resolved
+    dags = [make(pipeline) for make in (deploy_dag, aggregator_dag, health_dag, reset_dag, repartition_dag)]
+    assert {f"verify.{name}" for name in CHECK_NAMES} <= set(dags[0].task_dict)
 
 
 @every_pipeline

@@ -36,6 +36,7 @@ def require_movable(
         )
     for new, old in pipeline.repartition_from.items():
         _require_all_records(cluster, old)
+        _require_read_from_the_beginning(pipeline, cluster, old)
         if (
             new in counts
             and old not in copied
@@ -65,6 +66,19 @@ def _require_all_records(cluster: KafkaCluster, topic: str) -> None:
             observed=", ".join(f"{partition} begins at offset {start}" for partition, start in gone.items()),
             remedy="What was deleted has been counted and would be missing in the new topic: its totals could never be "
             "recounted again. Begin anew on the new topic with a pipeline of its own.",
+        )
+
+
+def _require_read_from_the_beginning(pipeline: Pipeline, cluster: KafkaCluster, topic: str) -> None:
+    starts = cluster.starts(pipeline.topology.application_id, topic)
+    begun = {f"{topic}-{number}": start for number, start in sorted(starts.items()) if start}
+    if begun:
+        raise Refused(
+            f"the records of {topic}",
+            expected="all of them counted",
+            observed=", ".join(f"{partition} counted from offset {start} on" for partition, start in begun.items()),
+            remedy="The new topic would hold records that were never counted beside those that were. Begin anew on the "
+            "new topic with a pipeline of its own.",
         )
 
 

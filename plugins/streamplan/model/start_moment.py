@@ -50,7 +50,10 @@ class StartMoment:
             match = _DURATION.fullmatch(text.removeprefix(_BY_DURATION))
             if match is None:
                 raise ValueError(f"{text!r} has no duration of ISO 8601, such as PT12H or P7D")
-            return cls(before_now=timedelta(**{unit: float(n) for unit, n in match.groupdict().items() if n}))
+            try:
+                return cls(before_now=timedelta(**{unit: float(n) for unit, n in match.groupdict().items() if n}))
+            except OverflowError as error:
+                raise ValueError(f"{text!r} is too long") from error
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise ValueError(f"{text!r} says no offset from UTC, such as Z or +01:00")
@@ -67,7 +70,10 @@ class StartMoment:
         Args:
             now: The time from which an age is counted; by default that of the clock.
         """
-        moment = self.at
         if self.before_now is not None:
-            moment = (now or datetime.now(UTC)) - self.before_now
-        return None if moment is None else max(0, int(moment.timestamp() * 1000))
+            seconds = (now or datetime.now(UTC)).timestamp() - self.before_now.total_seconds()
+        elif self.at is not None:
+            seconds = self.at.timestamp()
+        else:
+            return None
+        return max(0, int(seconds * 1000))

@@ -110,6 +110,7 @@ def _read_cut(database: sqlite3.Connection) -> VerifiedCut | None:
         in_flight=frozenset(bytes.fromhex(key) for key in content["waiting"]),
         repartition=_positions(content.get("repartition", {})),  # not in a file of an earlier version
         repartition_ends=None if (ends := content.get("repartition ends")) is None else _positions(ends),
+        not_compared=content.get("not compared", 0),
     )
 
 
@@ -124,6 +125,7 @@ def _encode(cut: VerifiedCut) -> str:
             "waiting": sorted(key.hex() for key in cut.in_flight),
             "repartition": dict(cut.repartition),
             "repartition ends": None if cut.repartition_ends is None else dict(cut.repartition_ends),
+            "not compared": cut.not_compared,
         }
     )
 

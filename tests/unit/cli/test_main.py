@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -72,6 +73,23 @@ def test_plan_shows_what_a_pipeline_consists_of(capsys: pytest.CaptureFixture[st
         assert line in lines
     assert any(line.endswith(" of 1,048,588 bytes with 4 instances") for line in lines)
     assert not any("Load" in line for line in lines)
+
+
+def test_without_brokers_the_counts_of_others_are_left_open(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = replace(PIPELINES[0], topic_partitions={}, test_data=None)
+    monkeypatch.setattr("streamplan.pipelines.PIPELINES", (others,))
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("as the cluster has")
+    assert main(["describe", "orders"]) == 0
+    assert capsys.readouterr().out == others.topology.describe()
+    assert main(["plan", "orders"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "     source of others, as many partitions as the cluster has" in lines
+    assert lines[-1].startswith("orders: as many partitions as the cluster has. With --bootstrap-servers")
+    assert main(["plan", "orders", "--load", "0_0=1"]) == 1
+    assert "the partition counts of orders" in capsys.readouterr().err
 
 
 def test_plan_names_idle_instances(capsys: pytest.CaptureFixture[str]) -> None:

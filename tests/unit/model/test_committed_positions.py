@@ -108,3 +108,16 @@ def test_the_newest_generation_is_found_beside_positions_of_others() -> None:
     positions = [CommittedPosition(1, ""), CommittedPosition(1, OLD.text), CommittedPosition(1, "AgAAAY1x")]
     assert latest_generation(positions) == OLD.generation
     assert latest_generation([]) is None
+
+
+def test_a_new_application_begins_at_its_start_and_says_so_from_then_on() -> None:
+    extents = {("orders", 0): Extent(5, 90), ("orders", 1): Extent(0, 40), ("names", 0): Extent(0, 8)}
+    new = SubtopologyInput(0, extents, starts={("orders", 0): 70, ("orders", 1): 40})
+    resolved = resolve_positions("app", [new], {})[0]
+    assert resolved.offsets == {("orders", 0): 70, ("orders", 1): 40, ("names", 0): 0}
+    metadata = resolved.claimed(NEW)
+    assert {place: found.start for place, found in metadata.items()} == resolved.offsets
+    committed = {place: CommittedPosition(found.start + 5, found.text) for place, found in metadata.items()}
+    later = Generation(NEW.number + 1, "c:3:z")
+    again = resolve_positions("app", [SubtopologyInput(0, {**extents, ("orders", 1): Extent(0, 99)})], committed)[0]
+    assert {place: found.start for place, found in again.claimed(later).items()} == resolved.offsets

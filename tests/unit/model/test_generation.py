@@ -13,6 +13,8 @@ from streamplan.model.generation import Generation, PositionMetadata, named_chec
         PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), "3f2a9c1e"),
         PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), "3f2a9c1e", 0),
         PositionMetadata(Generation(1763881234567, "stop/host-1:123:abcd"), "3f2a9c1e", 12),
+        PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), "3f2a9c1e", 12, start=1_000_000),
+        PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), start=7),
     ],
 )
 def test_what_is_committed_is_read_back(metadata: PositionMetadata) -> None:
@@ -31,6 +33,13 @@ def test_the_checkpoint_of_a_sub_topology_is_the_one_that_all_its_positions_name
 def test_positions_of_older_versions_name_a_generation_and_no_checkpoint() -> None:
     metadata = PositionMetadata.parse("streamplan-generation 3 host:1:ab")
     assert metadata == PositionMetadata(Generation(3, "host:1:ab"), "", None)
+
+
+def test_without_a_later_start_a_position_says_what_earlier_versions_say() -> None:
+    assert (
+        PositionMetadata(Generation(3, "host:1:ab"), "3f2a9c1e", 4).text
+        == "streamplan-generation 3 host:1:ab 3f2a9c1e 4"
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ class VerifiedCut:
         repartition: Positions in the repartition topic: the records below are in the changelog.
         repartition_ends: Ends of the repartition topic: the records below are those of ``source``. None in a cut that
             an earlier version stored.
+        not_compared: The number of offsets of the source that were deleted before anything could be compared with them.
+            What the changelog had of their records was taken as it was.
     """
 
     topic_ids: Mapping[str, str]
@@ -47,6 +49,7 @@ class VerifiedCut:
     in_flight: frozenset[bytes]
     repartition: Positions = field(default_factory=dict)
     repartition_ends: Positions | None = None
+    not_compared: int = 0
 
 
 @dataclass(frozen=True)

@@ -85,31 +85,34 @@ def _rows_too_large(
 
 
 class SourceCounts(NamedTuple):
-    """The records of a range of the source: how many each key has, and those that cannot be counted."""
+    """The records of a range of the source: by key, those that cannot be counted, and how many there are in all."""
 
     by_key: Counter[bytes]
     rejected: set[SourceOffset]
+    records: int
 
 
 def count_source(cluster: Cluster, aggregation: Aggregation, since: Positions, until: Positions) -> SourceCounts:
     """Count the records of the source from ``since`` (0 where a partition is absent) to ``until``."""
-    total = SourceCounts(Counter(), set())
+    by_key, rejected, records = Counter[bytes](), set[SourceOffset](), 0
     ranges = {number: (since.get(number, 0), last) for number, last in until.items()}
     for part in cluster.map_batches(aggregation.source, ranges, partial(_count_batches, aggregation)):
-        total.by_key.update(part.by_key)
-        total.rejected.update(part.rejected)
-    return total
+        by_key.update(part.by_key)
+        rejected |= part.rejected
+        records += part.records
+    return SourceCounts(by_key, rejected, records)
 
 
 def _count_batches(aggregation: Aggregation, batches: Iterator[RecordBatch]) -> SourceCounts:
-    part = SourceCounts(Counter(), set())
+    by_key, rejected, records = Counter[bytes](), set[SourceOffset](), 0
     for batch in batches:
         counts = count_records(aggregation, batch)
-        part.by_key.update(counts.by_key)
+        by_key.update(counts.by_key)
+        records += len(batch)
         if counts.rejected:
             offsets = batch.offsets
-            part.rejected.update((batch.partition, offsets[row]) for row in counts.rejected)
-    return part
+            rejected |= {(batch.partition, offsets[row]) for row in counts.rejected}
+    return SourceCounts(by_key, rejected, records)
 
 
 def count_between(cluster: Cluster, topic: str, first: Positions, last: Positions) -> dict[bytes, int]:

@@ -30,6 +30,7 @@ from streamplan.checks.recount.counting import (
 )
 from streamplan.checks.recount.totals import NAMED_KEYS, RekeyedTotals, Totals
 from streamplan.errors import CouldNotLook
+from streamplan.model.topics import words
 
 
 class _Reading(NamedTuple):
@@ -62,7 +63,7 @@ class TotalsReader:
         """Compare, and store the cut if everything agrees.
 
         Args:
-            full: Count from the beginning, not from the last verified cut.
+            full: Count from the beginning, not from the last verified cut, if the beginning is still there.
 
         Raises:
             CouldNotLook: There is nothing to compare, or records that are needed were deleted.
@@ -75,9 +76,7 @@ class TotalsReader:
         rows = list(totals.rows())
         wrong = [row for row in rows if not row.agrees]
         if not wrong and reached is not None:
-            changed = {
-                key: KeyTotals(totals.counted.get(key, 0), totals.changelog.get(key, {})) for key in totals.all_keys
-            }
+            changed = {key: KeyTotals(totals.verified(key), totals.changelog.get(key, {})) for key in totals.all_keys}
             self.verified.advance(reached, changed, previous=previous)
         if totals.dead_letters_deleted_below and wrong and all(row in totals.dead_letter_rows for row in wrong):
             raise CouldNotLook(
@@ -89,7 +88,24 @@ class TotalsReader:
                 ),
                 remedy="They were deleted: that each rejected record was dead-lettered can no longer be proven.",
             )
+        if totals.deleted and previous is None and not wrong:
+            raise self._unproven(totals, is_stored=reached is not None)
         return rows
+
+    def _unproven(self, totals: Totals, *, is_stored: bool) -> CouldNotLook:
+        """Return the error of a first look at a source whose beginning was deleted."""
+        source = self.aggregation.source
+        begun = any(totals.starts.values())
+        stored = "The changelog's totals are taken as they are now, and the next run verifies what comes from here on."
+        return CouldNotLook(
+            f"the totals of {source} cannot be recounted",
+            expected="every record since the start of the application" if begun else "every record since offset 0",
+            observed=", ".join(
+                f"{source}-{number} begins at offset {last}" for number, (_, last) in sorted(totals.deleted.items())
+            ),
+            remedy="What was deleted may have been counted rightly or not: it can no longer be proven."
+            + (f" {stored}" if is_stored else ""),
+        )
 
     def totals(self) -> Totals:
         """Read everything since the last verified cut once, whether it agrees or not.
@@ -102,19 +118,18 @@ class TotalsReader:
     def _read(self, *, full: bool) -> _Reading:
         """Read once, at two cuts of its own."""
         topic_ids = self._require_topics()
-        previous = None if full else self.verified.cut()
+        previous = self.verified.cut()
         if previous is not None and previous.topic_ids != topic_ids:
             previous = None  # the topics were deleted and created again under the same names
+        if full and not self._deleted(self._starts(), None):
+            previous = None
         transactional = self.aggregation.exactly_once
         if transactional is None:
             transactional = self._writes_transactions()
         read = self._read_at_cut if transactional else self._read_between
-        if previous is not None:
-            self._require_source(previous.source)
-            if reading := read(previous, topic_ids):
-                return reading
-        self._require_source({})  # no cut is stored, or it is of the application before it was reset
-        reading = read(None, topic_ids)
+        if previous is not None and (reading := read(previous, topic_ids)):
+            return reading
+        reading = read(None, topic_ids)  # no cut is stored, or it is of the application before it was reset
         assert reading is not None
         return reading
 
@@ -188,11 +203,18 @@ class TotalsReader:
     ) -> Totals:
         """Count the source up to ``until`` and put it beside what was read of the outputs."""
         aggregation, cluster, store = self.aggregation, self.cluster, self.store
-        since = previous.source if previous else {}
+        starts = self._starts()
+        since = previous.source if previous else starts
+        deleted = self._deleted(since, until)
+        first = {number: deleted[number][1] if number in deleted else since.get(number, 0) for number in until}
         dead_letters = read_dead_letters(
             cluster, aggregation, previous.dead_letters if previous else {}, dead_letter_ends
         )
-        recounted = count_source(cluster, aggregation, since, until)
+        recounted = count_source(cluster, aggregation, first, until)
+        without_record = 0
+        if self._is_compacted():
+            without_record = sum(end - first[number] for number, end in until.items()) - recounted.records
+        gone = sum(last - begin for begin, last in deleted.values()) + without_record
         changed = {key for _, key in updates.values} | in_flight.keys() | recounted.by_key.keys()
         changed |= previous.in_flight if previous else set()
         all_keys = store is not None or self.verified.key_count() <= NAMED_KEYS
@@ -211,17 +233,21 @@ class TotalsReader:
         repartition_since = previous.repartition_ends if previous else {}
         if repartition_since is not None:
             found = count_rekeyed(cluster, aggregation.repartition, repartition_since, repartition_ends)
-            rekeyed = RekeyedTotals(recounted.by_key, found)
+            rekeyed = RekeyedTotals(recounted.by_key, found, gone=gone)
         return Totals(
             aggregation=aggregation,
-            since=since,
+            since=first,
             until=until,
             counted=dict(counted),
             at_most=None,
             changelog=changelog,
             in_flight=in_flight,
             rejected=frozenset(recounted.rejected),
-            dead_letters=dead_letters.origins,
+            dead_letters={
+                (partition, offset): times
+                for (partition, offset), times in dead_letters.origins.items()
+                if offset >= first.get(partition, 0)
+            },
             dead_letters_deleted_below=dead_letters.deleted_below,
             unprocessed=sum(max(end - until.get(number, 0), 0) for number, end in ends.items()),
             verified_elsewhere=previous.records - verified_here if previous else 0,
@@ -230,7 +256,25 @@ class TotalsReader:
             store=store.totals if store else None,
             store_in_flight=store_in_flight,
             rekeyed=rekeyed,
+            starts=starts,
+            deleted=deleted,
+            without_record=without_record,
+            deleted_before=previous.not_compared if previous else 0,
         )
+
+    def _starts(self) -> Positions:
+        """Return the offsets of the source at which the application began to count."""
+        return self.cluster.starts(self.aggregation.application_id, self.aggregation.source)
+
+    def _deleted(self, since: Positions, until: Positions | None) -> dict[int, tuple[int, int]]:
+        """Return the ranges of offsets of the source from ``since`` to ``until`` that were deleted, by partition."""
+        begins = {number: at.log_start for number, at in self.cluster.offsets(self.aggregation.source).items()}
+        last = begins if until is None else {number: min(begins[number], end) for number, end in until.items()}
+        return {number: (since.get(number, 0), end) for number, end in last.items() if end > since.get(number, 0)}
+
+    def _is_compacted(self) -> bool:
+        source = self.aggregation.source
+        return "compact" in words(self.cluster.topics([source])[source].configs.get("cleanup.policy", ""))
 
     def _require_topics(self) -> dict[str, str]:
         """Return the ids of the topics, which must have records and positions that can be right."""
@@ -245,23 +289,6 @@ class TotalsReader:
         if not any(cluster.positions(group, source).values()):
             raise CouldNotLook(f"the totals of {source}", expected="at least 1 record processed", observed="none")
         return dict(cluster.topic_ids(topics))
-
-    def _require_source(self, since: Positions) -> None:
-        """Require all records of the source that were not verified before."""
-        source = self.aggregation.source
-        starts = {number: offsets.log_start for number, offsets in self.cluster.offsets(source).items()}
-        deleted_below = {number: start for number, start in starts.items() if start > since.get(number, 0)}
-        if deleted_below:
-            raise CouldNotLook(
-                f"the totals of {source} cannot be recounted",
-                expected="every record since the last verified cut" if since else "every record since offset 0",
-                observed=", ".join(
-                    f"{source}-{number} begins at offset {start}"
-                    + (f", verified up to {since.get(number, 0)}" if since else "")
-                    for number, start in deleted_below.items()
-                ),
-                remedy="What was deleted may have been counted rightly or not: it can no longer be proven.",
-            )
 
     def _writes_transactions(self) -> bool:
         """Whether the outputs end with a transaction's marker and not with a record."""
@@ -291,10 +318,11 @@ def _cut_of(
         source=totals.until,
         changelog=changelog,
         dead_letters=dead_letters,
-        records=totals.verified_elsewhere + sum(totals.counted.values()) + len(totals.rejected),
+        records=totals.verified_elsewhere + sum(map(totals.verified, totals.all_keys)) + len(totals.rejected),
         in_flight=frozenset(key for key, count in totals.in_flight.items() if count),
         repartition=repartition,
         repartition_ends=repartition_ends,
+        not_compared=totals.deleted_before + sum(last - first for first, last in totals.deleted.values()),
     )
 
 

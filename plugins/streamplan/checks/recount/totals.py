@@ -25,11 +25,13 @@ class RekeyedTotals:
         counted: The number of records of the source, by key.
         found: The records of the repartition topic.
         at_most: An upper bound of ``counted``, where the application does not write in transactions.
+        gone: The number of records of any key that may have been in the source besides.
     """
 
     counted: Mapping[bytes, int]
     found: RekeyedCounts
     at_most: Mapping[bytes, int] | None = None
+    gone: int = 0
 
     @property
     def keys(self) -> set[bytes]:
@@ -44,7 +46,7 @@ class RekeyedTotals:
     def expected(self, key: bytes) -> int:
         """Return the number of records that a key must have. It is the observed number where that can be right."""
         least = 0 if self.found.deleted_below else self.counted.get(key, 0)
-        most = (self.at_most or self.counted).get(key, 0)
+        most = (self.at_most or self.counted).get(key, 0) + self.gone
         observed = self.found.by_key[key]
         if least <= observed <= most:
             return observed
@@ -76,6 +78,10 @@ class Totals:
         store: The totals of Spark's state store, where they were read.
         store_in_flight: Like ``in_flight``, for the state store.
         rekeyed: What the repartition topic is compared with. None where nothing says which of its records are new.
+        starts: The offsets of the source at which the application began to count.
+        deleted: The ranges of offsets of the source that were deleted before they were compared, by partition.
+        without_record: The number of the other offsets without a record, where the source is compacted.
+        deleted_before: The number of offsets that were deleted before an earlier run could compare them.
     """
 
     aggregation: Aggregation
@@ -95,6 +101,26 @@ class Totals:
     store: Mapping[bytes, int] | None = None
     store_in_flight: Mapping[bytes, int] = field(default_factory=dict)
     rekeyed: RekeyedTotals | None = None
+    starts: Positions = field(default_factory=dict)
+    deleted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    without_record: int = 0
+    deleted_before: int = 0
+
+    @property
+    def gone(self) -> int:
+        """The number of records that may have been in the source and are not in ``counted``."""
+        return sum(last - first for first, last in self.deleted.values()) + self.without_record
+
+    def verified(self, key: bytes) -> int:
+        """Return the number of records of a key that the next run begins with.
+
+        Where records are gone that were not compared, it is what the changelog has: nothing else tells it any more.
+        """
+        return self.total(key) if self.gone else self.counted.get(key, 0)
+
+    def _within(self, least: int, observed: int) -> int:
+        """Return what is expected: the observed number where the records that are gone can explain it."""
+        return min(max(least, observed), least + self.gone)
 
     def total(self, key: bytes) -> int:
         """Return what the changelog has for a key, and what is on its way there."""
@@ -125,18 +151,37 @@ class Totals:
             yield Observation(subject, 0, self.not_counts)
         yield from self._repartition_rows()
         yield from self.dead_letter_rows
+        for remark in self._remarks():
+            yield Observation(remark, 0, 0)
+
+    def _remarks(self) -> Iterable[str]:
+        """Yield from where it is counted, and what is not compared."""
+        source = self.aggregation.source
+        if starts := [f"{source}-{number} offset {start:,}" for number, start in sorted(self.starts.items()) if start]:
+            yield f"{source}: counted from the start of the application at {', '.join(starts)}"
+        if self.deleted:
+            first = {number: begin for number, (begin, _) in self.deleted.items()}
+            last = {number: end for number, (_, end) in self.deleted.items()}
+            yield (
+                f"{source}: deleted before they were compared, {_ranges(source, first, last)}: the totals of that time"
+                " are not compared"
+            )
+        if self.without_record:
+            yield f"{source}: {self.without_record:,} offsets have no record, for the topic is compacted: not compared"
+        if self.deleted_before:
+            yield f"{source}: {self.deleted_before:,} offsets were deleted before an earlier run could compare them"
 
     def _rows_of(self, key: bytes) -> Iterable[Observation]:
         label = self.aggregation.label(key)
         counted, total = self.counted.get(key, 0), self.total(key)
         if self.at_most is None or (most := self.at_most.get(key, 0)) == counted or total < counted:
-            yield Observation(label, counted, total, self._where)
+            yield Observation(label, self._within(counted, total), total, self._where)
         else:
             held = total - self.in_flight.get(key, 0)
-            yield Observation(label, min(held, most), held, self._where)
+            yield Observation(label, min(held, most + self.gone), held, self._where)
         if self.store is not None:
             held = self.store.get(key, 0) + self.store_in_flight.get(key, 0)
-            yield Observation(f"{label}, in the state store", counted, held)
+            yield Observation(f"{label}, in the state store", self.verified(key), held)
 
     def _repartition_rows(self) -> Iterable[Observation]:
         """Compare the repartition topic with the source, key by key, as far as its records are there."""
@@ -176,7 +221,9 @@ class Totals:
         source, topic, origins = self.aggregation.source, self.aggregation.dead_letters, self.dead_letters.keys()
         if topic is None:
             return ()
-        missing, unexpected = self.rejected - origins, origins - self.rejected
+        missing = self.rejected - origins
+        unexpected = set() if self.without_record else origins - self.rejected
+        processed = self.verified_elsewhere + sum(map(self.total, self.all_keys)) + len(self.dead_letters)
         repeated = {origin for origin, times in self.dead_letters.items() if times > 1}
         rows = [
             Observation(
@@ -194,8 +241,8 @@ class Totals:
             Observation(
                 f"{source}: records processed = aggregated + dead-lettered + waiting in the repartition topic"
                 f" ({self.unprocessed:,} not yet processed)",
-                self.verified_elsewhere + sum(self.counted.values()) + len(self.rejected),
-                self.verified_elsewhere + sum(map(self.total, self.all_keys)) + len(self.dead_letters),
+                self._within(self.verified_elsewhere + sum(self.counted.values()) + len(self.rejected), processed),
+                processed,
             )
         )
         return tuple(rows)

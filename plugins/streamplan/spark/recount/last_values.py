@@ -38,7 +38,12 @@ class Windowing:
 
 
 def compare_store(
-    written: WrittenTopic, demanded: DataFrame, found: Findings, *, windowing: Windowing | None = None
+    written: WrittenTopic,
+    demanded: DataFrame,
+    found: Findings,
+    *,
+    windowing: Windowing | None = None,
+    whole_input: bool = True,
 ) -> None:
     """Compare the last value of each key and partition of a changelog, and its timestamp.
 
@@ -47,6 +52,7 @@ def compare_store(
         demanded: The rows that the inputs demand.
         found: Takes the result.
         windowing: Which windows are compared; None for a store without windows.
+        whole_input: Whether every record of the input is there. Otherwise a key may be of one that was deleted.
     """
     by = ["partition", "key"]
     is_open = F.lit(True) if windowing is None else windowing.is_open(F.col("timestamp"))
@@ -57,6 +63,8 @@ def compare_store(
     both = expected.join(observed, by, "full_outer").withColumn("open", F.coalesce("open", F.lit(True)))
     both = both.where("expected.value is not null or observed.value is not null")
     is_gone = F.col("observed").isNull() & F.col("partition").isin(*written.incomplete)
+    if not whole_input:
+        is_gone |= F.col("expected").isNull()
     both = both.withColumn("gone", is_gone).persist()
     try:
         compared = both.where("open and not gone")

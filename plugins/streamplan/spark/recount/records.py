@@ -179,7 +179,12 @@ class _RecordComparison:
         return pairs.withColumn("before", F.lag("at").over(in_order)).where("before > at")
 
     def _judge_extra(self, *, wrong: bool) -> None:
-        """Judge the records that are not demanded. They are wrong for certain where others are missing."""
+        """Judge the records that are not demanded. They are wrong for certain where others are missing.
+
+        Where input was deleted, they may have been made of it.
+        """
+        if not self.written.whole_input:
+            return
         name = self.written.name
         extra = self.pairs.where("offset is null").select(*_HASHES, "place", "at")
         hashes = extra.select(*_HASHES).distinct().withColumn("again", F.lit(True))

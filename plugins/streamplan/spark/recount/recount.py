@@ -11,7 +11,7 @@ only the tables and the dead letters are compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import TypeAlias
@@ -79,7 +79,7 @@ def recount(
     found = Findings()
     for subtopology in pipeline.topology.subtopologies:
         try:
-            cut = _cut(pipeline, subtopology, cluster)
+            cut, firsts = _cut(pipeline, subtopology, cluster)
         except CouldNotLook as error:
             found.doubts.append(" ".join(str(error).split()))
             continue
@@ -87,7 +87,8 @@ def recount(
             topics = ", ".join(pipeline.source_topics(subtopology))
             found.rows.append(Observation(f"{topics}: records processed", "at least 1", "none"))
             continue
-        recounted = _Recount(pipeline, subtopology, cluster, schemas, read, cut, sinks or SinkOffsets())
+        found.rows += [Observation(remark, 0, 0) for remark in firsts.remarks()]
+        recounted = _Recount(pipeline, subtopology, cluster, schemas, read, cut, firsts, sinks or SinkOffsets())
         recounted.compare(found)
     if found.doubts and all(row.agrees for row in found.rows):
         raise CouldNotLook(
@@ -97,30 +98,71 @@ def recount(
     return [*found.rows, *(Observation(doubt, "not compared", "not compared") for doubt in found.doubts)]
 
 
-def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> ConsistentCut:
-    """Return a consistent cut of a sub-topology whose inputs are complete."""
-    topics = pipeline.source_topics(subtopology)
-    configs = {spec.name: spec.configs for spec in pipeline.topics()}
-    gone = {
-        f"{topic}-{partition}": offsets.log_start
-        for topic in topics
-        if configs[topic].get("cleanup.policy") != "compact"  # there the last value of each key is enough
-        for partition, offsets in cluster.offsets(topic).items()
-        if offsets.log_start > 0
-    }
-    if gone:
+@dataclass(frozen=True)
+class _Firsts:
+    """Where the inputs of a sub-topology begin that can be recounted.
+
+    Attributes:
+        starts: Where the application began to read, by topic and partition.
+        log_starts: The first offset that is there.
+        whole: Tables of which nothing but superseded values is deleted.
+    """
+
+    starts: Mapping[str, Mapping[int, int]]
+    log_starts: Mapping[str, Mapping[int, int]]
+    whole: frozenset[str]
+
+    def of(self, topic: str, ends: Mapping[int, int]) -> dict[int, int]:
+        """Return the first offset of each partition that is read; ``ends`` are those past the last one."""
+        starts, log_starts = self.starts[topic], self.log_starts[topic]
+        return {number: min(max(starts.get(number, 0), log_starts[number]), end) for number, end in ends.items()}
+
+    @property
+    def deleted(self) -> dict[str, dict[int, int]]:
+        """By topic and partition the first offset that is there, where records that were processed are not."""
+        return {
+            topic: deleted
+            for topic, log_starts in self.log_starts.items()
+            if topic not in self.whole
+            and (deleted := {n: at for n, at in log_starts.items() if at > self.starts[topic].get(n, 0)})
+        }
+
+    def remarks(self) -> Iterator[str]:
+        """Yield from where it is recounted."""
+        for topic, starts in self.starts.items():
+            if begun := [f"{topic}-{number} offset {at:,}" for number, at in sorted(starts.items()) if at]:
+                yield f"{topic}: recounted from the start of the application at {', '.join(begun)}"
+        for topic, deleted in self.deleted.items():
+            listed = ", ".join(f"{topic}-{number} below offset {at:,}" for number, at in sorted(deleted.items()))
+            yield f"{topic}: deleted, so that what was made of it is not compared: {listed}"
+
+
+def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tuple[ConsistentCut, _Firsts]:
+    """Return a consistent cut of a sub-topology, and where its inputs begin.
+
+    Where each output was made of one record, what is there of the input can be compared. An aggregate is made of all.
+    """
+    topics, group = pipeline.source_topics(subtopology), pipeline.topology.application_id
+    observed = cluster.topics(topics)
+    policies = {topic: words(observed[topic].configs.get("cleanup.policy", "")) for topic in topics}
+    firsts = _Firsts(
+        {topic: cluster.starts(group, topic) for topic in topics},
+        {topic: {number: offsets.log_start for number, offsets in cluster.offsets(topic).items()} for topic in topics},
+        frozenset(topic for topic in topics if topic in pipeline.tables and "delete" not in policies[topic]),
+    )
+    compacted = [topic for topic in topics if "compact" in policies[topic] and topic not in pipeline.tables]
+    if subtopology.aggregations and (firsts.deleted or compacted):
+        begins = [f"{topic}-{n} begins at offset {at}" for topic, by in firsts.deleted.items() for n, at in by.items()]
         raise CouldNotLook(
             f"what was made of {', '.join(topics)} cannot be recounted",
-            expected="every record since offset 0",
-            observed=", ".join(f"{partition} begins at offset {start}" for partition, start in gone.items()),
+            expected="every record since the start of the application",
+            observed=", ".join([*begins, *(f"{topic} is compacted" for topic in compacted)]),
             remedy="What was deleted may have been processed rightly or not: it can no longer be proven.",
         )
     _, outputs = number_outputs(pipeline, subtopology)
     written = list(dict.fromkeys(output.topic for output in outputs))
-    topology = pipeline.topology
-    return await_consistent_cut(
-        cluster, topology.application_id, topics, [*written, topology.dead_letter_topic], Deadline()
-    )
+    dead_letters = pipeline.topology.dead_letter_topic
+    return await_consistent_cut(cluster, group, topics, [*written, dead_letters], Deadline()), firsts
 
 
 @dataclass(frozen=True)
@@ -133,6 +175,7 @@ class _Recount:
     schemas: Mapping[str, Serde]
     read: _Read
     cut: ConsistentCut
+    firsts: _Firsts
     sinks: SinkOffsets
 
     def compare(self, found: Findings) -> None:
@@ -160,7 +203,8 @@ class _Recount:
 
         written, demanded = self._written(writers, output), rows_of(*writers)
         if output.partition_by is PartitionBy.TASK:
-            compare_store(written, demanded, found, windowing=_windowing(writers[0], demanded))
+            whole = not self.firsts.deleted
+            compare_store(written, demanded, found, windowing=_windowing(writers[0], demanded), whole_input=whole)
             return
         upstream = self._upstream(writers)
         if any(node in self.subtopology.joins for node in upstream):
@@ -185,7 +229,7 @@ class _Recount:
             found,
             windowings=[windowing for windowing in windowings if windowing is not None],
             keyed=not merged and not other_keys,
-            complete=not left_out and not compacted,
+            complete=not left_out and not compacted and not self.firsts.deleted,
         )
 
     def _upstream(self, writers: Sequence[Node]) -> list[Node]:
@@ -222,6 +266,7 @@ class _Recount:
             output,
             self.read(topic, ends, read_from),
             exclusive=all(not isinstance(node, Sink) or node.internal for node in writers),
+            whole_input=not self.firsts.deleted,
             incomplete=frozenset(incomplete),
             compacted="compact" in policies,
             ordered=len(writers) == 1,
@@ -236,7 +281,8 @@ class _Recount:
         frames = {}
         for source in subtopology.sources:
             topic = topology.decorate(source.topic)
-            raw = self.read(topic, self.cut.positions[topic])
+            ends = self.cut.positions[topic]
+            raw = self.read(topic, ends, self.firsts.of(topic, ends))
             frames[source.name] = read_source(subtopology, source, self.schemas, raw)
         if subtopology.joins:
             stores = subtopology.table_stores
@@ -268,6 +314,10 @@ class _Recount:
             _header(SOURCE_PARTITION).cast("int").alias("partition"),
             _header(SOURCE_OFFSET).cast("long").alias("offset"),
         )
+        for source, deleted in self.firsts.deleted.items():
+            for partition, at in deleted.items():
+                is_gone = (F.col("topic") == source) & (F.col("partition") == partition) & (F.col("offset") < at)
+                written = written.where(~is_gone)
         differences = demanded.exceptAll(written).unionByName(written.exceptAll(demanded))
         wrong = differences.orderBy("topic", "partition", "offset").limit(NAMED).collect()
         named = ", ".join(f"{row['topic']}-{row['partition']} offset {row['offset']}" for row in wrong)

@@ -47,6 +47,7 @@ class WrittenTopic:
         output: The topic.
         records: The records, in the columns ``RAW`` of :mod:`streamplan.spark.sources`.
         exclusive: Whether nobody but the application writes to the topic.
+        whole_input: Whether every record that it was made of is still there.
         incomplete: The partitions of which records were deleted that the application may have written.
         compacted: Whether the topic keeps the last record of each key alone.
         ordered: Whether the records of a source partition are written in its order: one sink writes the topic.
@@ -57,6 +58,7 @@ class WrittenTopic:
     output: Output
     records: DataFrame
     exclusive: bool
+    whole_input: bool = True
     incomplete: frozenset[int] = frozenset()
     compacted: bool = False
     ordered: bool = True
