@@ -34,11 +34,15 @@ def page(home: Path) -> Path:
         "orders",
         "",
         "/etc/passwd",
+        "orders/data_docs/\0",
+        "orders/data_docs/" + "x" * 300,
+        "orders/data_docs/link.html",
     ],
 )
 def test_nothing_but_pages(page: Path, path: str) -> None:
     reports = Settings.from_environment().reports
     (reports.parent / "stack.json").write_text("{}")
+    (reports / "orders" / "data_docs" / "link.html").symlink_to(reports.parent / "stack.json")
     assert data_docs.page_file(reports, path) is None
 
 
@@ -69,6 +73,39 @@ def test_for_those_who_may_see_the_dag(page: Path, database: None, monkeypatch: 
     app.dependency_overrides[get_user] = lambda: "bob"
     assert client.get("/orders/data_docs/validations/a page.html").status_code == 403
     assert set(asked) == {("ann", "orders_health"), ("bob", "orders_health")}
+
+
+def test_no_route_answers_without_the_auth_manager_and_each_answer_has_the_headers(
+    page: Path, database: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the plugin serves is asked for: by nobody, by one who may see nothing, by paths that lead out."""
+    from airflow.api_fastapi.core_api.security import get_user
+    from fastapi.testclient import TestClient
+    from streamplan_plugin import StreamplanPlugin
+
+    (served,) = StreamplanPlugin.fastapi_apps
+    assert isinstance(served["app"], data_docs.DataDocsApp)
+    manager = SimpleNamespace(is_authorized_dag=lambda **_: False)
+    monkeypatch.setattr("airflow.api_fastapi.app.get_auth_manager", lambda: manager)
+    app = data_docs._make_app()
+    client = TestClient(app, raise_server_exceptions=False)
+    paths = [
+        "/",
+        "/orders",
+        "/orders/data_docs/validations/a page.html",
+        "/docs",
+        "/openapi.json",
+        "/..%2f..%2fetc/passwd",
+    ]
+    for user, statuses in ((None, (401, 403)), ("bob", (403,))):
+        if user is not None:
+            app.dependency_overrides[get_user] = lambda: "bob"
+        for path in paths:
+            answer = client.get(path)
+            assert answer.status_code in statuses, (path, answer.status_code)
+            assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert client.post(path).status_code == 405
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -13,10 +14,20 @@ from streamplan.reports.results import read_latest
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import FastAPI, Request, Response
 
 URL_PREFIX = "/streamplan"
 """The pages have the addresses ``/streamplan/<pipeline>/data_docs/...`` on Airflow's API server."""
+
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+"""The pages have no script and load nothing, so nothing of that kind may be in them. Only Airflow may frame them."""
 
 
 class DataDocsLink(BaseOperatorLink):
@@ -60,9 +71,12 @@ def page_file(reports: Path, path: str) -> Path | None:
         path: The page, ``<pipeline>/data_docs/...``. Any other path has no page, so that nothing else is served.
     """
     pipeline, _, page = path.partition("/")
-    root = (reports / pipeline / "data_docs").resolve()
-    file = (reports / pipeline / page).resolve()
-    is_page = root.parent.parent == reports.resolve() and file.is_relative_to(root) and file.is_file()
+    try:
+        root = (reports / pipeline / "data_docs").resolve()
+        file = (reports / pipeline / page).resolve()
+        is_page = root.parent.parent == reports.resolve() and file.is_relative_to(root) and file.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return None
     return file if is_page else None
 
 
@@ -88,5 +102,11 @@ def _make_app() -> FastAPI:
             )
         return FileResponse(file)
 
+    async def with_headers(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await answer(request)
+        response.headers.update(HEADERS)
+        return response
+
     app.get("/{path:path}", response_class=FileResponse)(page)
+    app.middleware("http")(with_headers)
     return app
