@@ -81,12 +81,15 @@ def _declared(
 ) -> Iterable[Observation]:
     """Yield what was declared of a topic, or holds for any application, if no other check looks at it.
 
-    The settings of a topic of others are what its owner chose.
+    The settings of a topic of others are what its owner chose. Those of a sink are what its readers chose, but for its
+    partition count, by which records are placed.
     """
     if not spec.owned:
         return
     if application.declared and spec.partitions and spec not in application.keyed:
         yield Observation(f"{spec.name}: partitions", spec.partitions, topic.partitions)
+    if spec.role is TopicRole.SINK:
+        return
     if replicas is not None and spec.role is not TopicRole.REPARTITION:
         subject = f"{spec.name}: replication factor"
         if application.declared:

@@ -227,8 +227,8 @@ def plan_topics(
 def _differences(spec: TopicSpec, topic: ObservedTopic, replication_factor: int) -> Iterable[Difference]:
     if topic.partitions != spec.partitions:
         yield Difference(spec.name, "partitions", str(spec.partitions), str(topic.partitions))
-    if not spec.owned:
-        return  # replication and configs are what its owner chose
+    if not spec.owned or spec.role is TopicRole.SINK:
+        return  # replication and configs are what its owner chose: of a sink those who read it
     if topic.replication_factor != replication_factor:
         yield Difference(spec.name, "replication", str(replication_factor), str(topic.replication_factor))
     for config, expected in resolve_configs(spec, replication_factor).items():

@@ -99,6 +99,15 @@ def test_what_its_owner_chose_is_no_difference_and_it_is_never_created() -> None
     assert not plan_topics(specs, {"theirs": theirs}, replication_factor=2).differences
 
 
+def test_of_a_sink_only_the_count_is_compared() -> None:
+    specs = {spec.name: spec for spec in joining(events=2, names=2).topics()}
+    theirs = ObservedTopic("out", 2, 1, {"min.insync.replicas": "1", "cleanup.policy": "compact"})
+    assert not plan_topics([specs["out"]], {"out": theirs}, replication_factor=3).differences
+    other = ObservedTopic("out", 3, 1, {})
+    (difference,) = plan_topics([specs["out"]], {"out": other}, replication_factor=3).differences
+    assert (difference.point, difference.expected, difference.observed) == ("partitions", "2", "3")
+
+
 # -- the checks
 
 

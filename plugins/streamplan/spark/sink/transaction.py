@@ -274,7 +274,8 @@ class TaskTransaction:
             if position.offset < 0:
                 raise Refused(
                     f"group {self.spec.application_id} has no position for {position.topic}-{position.partition}",
-                    remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint.",
+                    remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint, or the "
+                    "topic has got more partitions: the next start says which.",
                 )
             positions[position.topic] = int(position.offset)
             metadata = PositionMetadata.parse(position.metadata)
