@@ -89,7 +89,8 @@ class TotalsReader:
                 remedy="They were deleted: that each rejected record was dead-lettered can no longer be proven.",
             )
         if totals.deleted and previous is None and not wrong:
-            raise self._unproven(totals, is_stored=reached is not None)
+            is_stored = reached is not None and not isinstance(self.verified, NoVerifiedStore)
+            raise self._unproven(totals, is_stored=is_stored)
         return rows
 
     def _unproven(self, totals: Totals, *, is_stored: bool) -> CouldNotLook:

@@ -110,6 +110,8 @@ def test_a_first_look_after_the_beginning_is_gone_takes_the_totals_as_the_base(
     cluster: FakeCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     delete_source(cluster, but=2)
+    with pytest.raises(CouldNotLook, match=r"can no longer be proven\.$"):  # where nothing is stored, nothing is a base
+        list(TotalsCheck(deadline=IMPATIENT).observe(ORDERS, cluster))
     with pytest.raises(CouldNotLook, match=r"every record since offset 0.*begins at offset.*taken as they are now"):
         look(cluster, kept)
     rows = look(cluster, kept)
