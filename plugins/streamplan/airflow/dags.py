@@ -65,8 +65,9 @@ def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> d
 
     A DAG file consists of these lines::
 
-        from my_pipelines.orders import PIPELINE
         from streamplan.airflow import declare_dags
+
+        from my_pipelines.orders import PIPELINE
 
         globals().update(declare_dags(PIPELINE))
 
