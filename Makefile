@@ -10,6 +10,8 @@ PYTHON := .venv/bin/python
 BOOTSTRAP = $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11) bootstrap.py
 
 export PYTHONPATH := plugins
+# Also where the shell has the AIRFLOW_HOME of another Airflow, in which everything would be kept otherwise.
+export STREAMPLAN_HOME ?= $(CURDIR)/.streamplan
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo unit test soak chaos bench lint wheel down status clean lock
