@@ -23,8 +23,8 @@ setup: ## the environment, Java and the jars; the others call it
 	@$(BOOTSTRAP)
 
 demo: export STREAMPLAN_PIPELINES ?= streamplan.pipelines.$(PIPELINE)
-demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; leaves it running
-	@$(PYTHON) -m streamplan demo --records $(ORDERS) --pipeline $(PIPELINE)
+demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; SECURE=1 secures it; leaves it running
+	@$(PYTHON) -m streamplan demo --records $(ORDERS) --pipeline $(PIPELINE) $(if $(SECURE),--secure)
 
 unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half a minute
 	$(PYTHON) -m pytest tests/unit

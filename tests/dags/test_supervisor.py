@@ -24,6 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from airflow.triggers.base import TriggerEvent
 from streamplan import processes
 from streamplan.airflow import orphan_listener, triggers
+from streamplan.airflow.connections import brokers
 from streamplan.airflow.supervised_job import (
     AggregatorOperator,
     ProducerOperator,
@@ -565,10 +566,40 @@ def test_a_job_sees_no_secret_of_airflow(settings: Settings, monkeypatch: pytest
     assert [name for name, value in seen.items() if "AIRFLOW" in name or value == "a secret"] == []
 
 
+def test_a_job_gets_the_client_properties_in_a_private_file(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = {"bootstrap.servers": "one:1", "security.protocol": "SASL_SSL", "sasl.password": "s3cret"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": secret}))
+    code = (
+        "import json, os; from streamplan.kafka.brokers import Brokers; "
+        "print(json.dumps([dict(os.environ), dict(Brokers.from_environment('one:1').properties)]))"
+    )
+    run = Run()
+    operator = script(code)
+    run.resume(operator, run.defer(operator))
+    log = (settings.logs / f"{JOB}.log").read_text()
+    environment, properties = json.loads(log)
+    assert properties == {"security.protocol": "SASL_SSL", "sasl.password": "s3cret"}
+    assert "s3cret" not in json.dumps(environment)
+    assert not [file for file in settings.run.iterdir() if b"s3cret" in file.read_bytes()]
+
+
+def test_a_token_callback_runs_only_where_airflows_configuration_permits_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"bootstrap.servers": "one:1", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "os.getenv"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    with pytest.raises(Refused, match="callback_allowlist"):
+        brokers()
+    monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", "a.b, os.getenv")
+    assert brokers().client_configs()["oauth_cb"] is os.getenv
+
+
 def test_a_job_finds_our_python_and_our_package(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("PYTHONPATH", "/theirs")
-    environment = job_environment()
+    environment = job_environment(settings.run / "a job.kafka")
     assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/nowhere"]
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(PACKAGE.parent), "/theirs"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
 
-def read_committed(bootstrap_servers: str, topic: str) -> list[Message]:
+def read_committed(bootstrap_servers: str, topic: str, properties: Mapping[str, str] | None = None) -> list[Message]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -18,6 +18,7 @@ def read_committed(bootstrap_servers: str, topic: str) -> list[Message]:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            **(properties or {}),
         }
     )
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -86,8 +87,13 @@ class SparkJobOperator(BaseOperator):
     def _run(self, name: str, output: Path, *arguments: str) -> None:
         output.unlink(missing_ok=True)
         arguments = ("--pipeline", self.pipeline, "--output", str(output), *arguments)
-        self._hook = spark_hook(Settings.from_environment(), f"{self.pipeline}-{name}", list(arguments))
-        self._hook.submit(job_file(f"{name.replace('-', '_')}.py"), env=job_environment())
+        settings = Settings.from_environment()
+        self._hook = spark_hook(settings, f"{self.pipeline}-{name}", list(arguments))
+        properties_file = settings.run / f"{output.stem}-{os.getpid()}.kafka"
+        try:
+            self._hook.submit(job_file(f"{name.replace('-', '_')}.py"), env=job_environment(properties_file))
+        finally:
+            properties_file.unlink(missing_ok=True)
 
 
 class StateStoreOperator(SparkJobOperator):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from airflow.sdk import BaseHook, Connection
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.client_properties import TOKEN_CALLBACK
 
 KAFKA_CONNECTION = "kafka_default"
 SPARK_CONNECTION = "spark_default"
@@ -33,11 +35,29 @@ def brokers() -> Brokers:
     """Return the brokers of the connection ``kafka_default``.
 
     Raises:
-        Refused: The connection does not exist or its extra names no ``bootstrap.servers``.
+        Refused: The connection does not exist, its extra names no ``bootstrap.servers``, or it cannot be followed.
     """
-    return Brokers.from_connection(connection(KAFKA_CONNECTION).extra_dejson, name=KAFKA_CONNECTION)
+    return _brokers(connection(KAFKA_CONNECTION))
 
 
 async def brokers_in_trigger() -> Brokers:
     """Return the same brokers in a trigger, whose event loop must not wait for Airflow."""
-    return Brokers.from_connection((await BaseHook.aget_connection(KAFKA_CONNECTION)).extra_dejson)
+    return _brokers(await BaseHook.aget_connection(KAFKA_CONNECTION))
+
+
+def _brokers(kafka: Connection) -> Brokers:
+    """Take the brokers from the connection, with the token callback only where Airflow's configuration permits it.
+
+    The rule is that of Airflow's Kafka provider: whoever may edit a connection must not choose what code runs.
+    """
+    found = Brokers.from_connection(kafka.extra_dejson, name=KAFKA_CONNECTION)
+    callback = found.properties.get(TOKEN_CALLBACK)
+    permitted = [path.strip() for path in conf.get("apache_kafka", "callback_allowlist", fallback="").split(",")]
+    if callback is not None and callback not in permitted:
+        raise Refused(
+            f"{TOKEN_CALLBACK} of connection {KAFKA_CONNECTION}",
+            expected="a function in Airflow's configuration, section apache_kafka, option callback_allowlist",
+            observed=callback,
+            remedy="Set AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST to the dotted paths of the functions that you trust.",
+        )
+    return found

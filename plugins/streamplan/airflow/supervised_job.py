@@ -148,6 +148,7 @@ class SupervisedJobOperator(BaseOperator):
             AirflowException: The job ended before it was done: Airflow restarts it by a retry.
         """
         settings = Settings.from_environment()
+        self._properties_file(settings).unlink(missing_ok=True)  # a job that has begun its work has removed it
         log_file = self._log_file(settings)
         trigger = ProcessTrigger(**event["job"])
         process = trigger.process
@@ -187,7 +188,7 @@ class SupervisedJobOperator(BaseOperator):
         return processes.start(
             self.job,
             ["/bin/sh", "-c", _WRAPPER, str(status_file), *command],
-            env=job_environment(),
+            env=job_environment(self._properties_file(settings)),
             log_file=self._log_file(settings),
             run_dir=settings.run,
             owner=owner,
@@ -195,6 +196,9 @@ class SupervisedJobOperator(BaseOperator):
 
     def _status_file(self, settings: Settings) -> Path:
         return settings.run / f"{self.job}.status"
+
+    def _properties_file(self, settings: Settings) -> Path:
+        return settings.run / f"{self.job}.kafka"
 
     def _log_file(self, settings: Settings) -> Path:
         return settings.logs / f"{self.job}.log"
@@ -299,7 +303,7 @@ def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances
             f"deploy-mode of connection {SPARK_CONNECTION}",
             expected="client",
             observed=mode,
-            remedy="The driver runs where the task runs: it gets the properties of the brokers through its environment "
+            remedy="The driver runs where the task runs: it gets the properties of the brokers in a file "
             "and leaves its results in files. Spark's executors may run anywhere.",
         )
     return SparkSubmitHook(
@@ -320,13 +324,14 @@ def job_file(name: str) -> str:
     return str(PACKAGE / "jobs" / name)
 
 
-def job_environment() -> dict[str, str]:
+def job_environment(properties_file: Path) -> dict[str, str]:
     """Return the environment of a job: that of this process without Airflow's settings and secrets.
 
-    The client properties of the brokers travel here and never on a command line.
+    Args:
+        properties_file: The file in which the job finds the client properties of the brokers. The job removes it.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
-    return submit_environment({**inherited, **brokers().environment()})
+    return submit_environment({**inherited, **brokers().hand_over(properties_file)})
 
 
 def _zipped_package(settings: Settings) -> Path:

@@ -27,6 +27,15 @@ def add_broker_options(parser: argparse.ArgumentParser, *, servers: str = DEFAUL
     )
 
 
+def add_secure_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that secures the brokers of this machine's stack."""
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="new brokers ask for a password or a certificate, encrypt, and permit by ACLs; they stay so",
+    )
+
+
 def chosen_brokers(options: argparse.Namespace) -> Brokers:
     """Return the brokers of ``--bootstrap-servers`` and ``--command-config``; without both, this machine's stack.
 

@@ -14,6 +14,7 @@ from streamplan.checks.framework.application import aggregations
 from streamplan.checks.framework.check import Outcome
 from streamplan.checks.framework.cluster import records_of
 from streamplan.checks.recount.reader import TotalsReader
+from streamplan.cli.brokers import add_secure_option
 from streamplan.cli.output import timed_report
 from streamplan.cli.tables import checks_table, read_key, read_value, store_table, topics_text, totals_table
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
@@ -57,6 +58,7 @@ def register(commands: Subparsers) -> None:
     )
     parser.add_argument("--pipeline", default="orders", help="the name of a registered pipeline (default orders)")
     parser.add_argument("--records", type=int, help="records to produce (default 100000, none without test data)")
+    add_secure_option(parser)
     parser.set_defaults(run=_run)
 
 
@@ -71,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
         pipeline.require_test_data()
     console = Console()
     began = time.monotonic()
-    stack = Stack(Settings.from_environment(), report=timed_report(console))
+    stack = Stack(Settings.from_environment(), report=timed_report(console), secure=options.secure)
     stack.up()
     status = demo(stack, pipeline, records, console)
     console.print(f"{time.monotonic() - began:.0f} s in all.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from streamplan.cli.brokers import add_secure_option
 from streamplan.cli.output import timed_report
 from streamplan.local.airflow import USER
 from streamplan.local.stack import Stack
@@ -25,12 +26,13 @@ def register(commands: Subparsers) -> None:
         "alone.",
         epilog="Example: python -m streamplan up",
     )
+    add_secure_option(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     console = Console()
-    stack = Stack(Settings.from_environment(), report=timed_report(console))
+    stack = Stack(Settings.from_environment(), report=timed_report(console), secure=options.secure)
     stack.up()
     console.print(f"Airflow: [bold]{stack.airflow.url}[/bold]  user {USER}  password {stack.airflow.password}")
     return 0

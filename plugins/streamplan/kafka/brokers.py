@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamplan.errors import Refused
+from streamplan.files import write_atomically
 from streamplan.kafka.client_properties import (
     GROUP_PROTOCOL,
     SERVERS,
@@ -39,6 +40,9 @@ ANSWER_SECONDS = 10.0
 
 PROPERTIES_VARIABLE = "STREAMPLAN_KAFKA_PROPERTIES"
 """Environment variable with the client properties: a JSON object, or the path of a properties file."""
+
+HANDED_OVER_VARIABLE = "STREAMPLAN_KAFKA_HANDED_OVER"
+"""Environment variable with the path of a private file with client properties. Whoever reads the file removes it."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Brokers:
 
     @classmethod
     def from_environment(cls, servers: str = "", environment: Mapping[str, str] | None = None) -> Brokers:
-        """Take the client properties from the environment variable :data:`PROPERTIES_VARIABLE`, if it is set.
+        """Take the client properties that were handed over, else those of :data:`PROPERTIES_VARIABLE`, if it is set.
 
         Args:
             servers: Addresses that replace the ``bootstrap.servers`` of the properties.
@@ -105,7 +109,13 @@ class Brokers:
         Raises:
             Refused: The variable cannot be read, or no addresses are given.
         """
-        text = (os.environ if environment is None else environment).get(PROPERTIES_VARIABLE, "").strip()
+        variables = os.environ if environment is None else environment
+        if handed_over := variables.get(HANDED_OVER_VARIABLE):
+            file = Path(handed_over)
+            brokers = cls.from_properties(file, servers=servers)
+            file.unlink(missing_ok=True)
+            return brokers
+        text = variables.get(PROPERTIES_VARIABLE, "").strip()
         if text and not text.startswith("{"):
             return cls.from_properties(Path(text), servers=servers)
         return cls._from(parse_json(text or "{}", PROPERTIES_VARIABLE), servers, PROPERTIES_VARIABLE)
@@ -122,9 +132,19 @@ class Brokers:
         """The single addresses, each ``host:port``."""
         return [address.strip() for address in self.servers.split(",")]
 
-    def environment(self) -> dict[str, str]:
-        """Return what a child process needs in its environment for :meth:`from_environment`."""
-        return {PROPERTIES_VARIABLE: json.dumps(dict(self.properties))}
+    def hand_over(self, file: Path) -> dict[str, str]:
+        """Write the client properties to a file that its owner alone can read, for a process that is about to start.
+
+        An environment and a command line can be listed while the process runs. The file is gone once it was read.
+
+        Args:
+            file: The file, which :meth:`from_environment` removes.
+
+        Returns:
+            What the process needs in its environment for :meth:`from_environment`.
+        """
+        write_atomically(file, json.dumps(dict(self.properties)), mode=0o600)
+        return {HANDED_OVER_VARIABLE: str(file)}
 
     def client_configs(self, **configs: Any) -> dict[str, Any]:
         """Return the configuration of a librdkafka client.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Never, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -29,6 +30,24 @@ _RETRY_SECONDS = 0.01
 _PROBE_SECONDS = 1.0
 _DEFAULT_PORT = "9092"
 _ACCEPTS = "accepts connections"
+
+_REMEDY = "Are the brokers up, and is this the address and port they listen on?"
+_REFUSAL_SECONDS = 5.0
+_REFUSALS = {
+    KafkaError._AUTHENTICATION: "Correct sasl.username, sasl.password and sasl.mechanism.",
+    KafkaError._SSL: "Name the authority that signed the brokers' certificates with ssl.ca.location, and this client's "
+    "own certificate where the brokers ask for one. docs/security.md has examples.",
+    KafkaError._TRANSPORT: "Set security.protocol to what this listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or "
+    "SASL_SSL. docs/security.md has examples.",
+}
+"""What to do where the brokers accept a connection and let the client not in. Those that say the most come first."""
+
+_NOT_PERMITTED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 Answer = TypeVar("Answer")
 
@@ -90,13 +109,42 @@ def is_fenced(error: BaseException) -> bool:
 
 
 def raise_unavailable(error: BaseException, subject: str, brokers: Brokers, seconds: float) -> Never:
-    """Raise :class:`BrokersUnavailable` for a client's error, with what each address answers to a plain connection."""
+    """Raise :class:`BrokersUnavailable` for a client's error.
+
+    It says what each address answers to a plain connection, and why the brokers let no client in.
+    """
+    answers = [_probe(address) for address in brokers.addresses]
+    observed, remedy = f"{_reason(error)} ({'; '.join(answers)})", _REMEDY
+    if error_code(error) in _NOT_PERMITTED:
+        remedy = "The brokers know this user and do not permit it. Give it the ACL that is missing."
+    elif _any_accepts(answers) and (refusal := _refusal(brokers)) is not None:
+        observed, remedy = f"{observed}: {refusal.str()}", _REFUSALS[refusal.code()]
     raise BrokersUnavailable(
         f"Kafka at {brokers}, asked for {subject}",
         expected=f"an answer within {seconds:g} s",
-        observed=f"{_reason(error)} ({'; '.join(map(_probe, brokers.addresses))})",
-        remedy="Are the brokers up, and is this the address and port they listen on?",
+        observed=observed,
+        remedy=remedy,
     ) from error
+
+
+def _refusal(brokers: Brokers) -> KafkaError | None:
+    """Connect once more, and return why the brokers let no client in.
+
+    librdkafka tells this to a callback. A request itself only runs into its deadline.
+    """
+    refusals: list[KafkaError] = []
+    client = brokers.producer(error_cb=refusals.append)
+    with suppress(KafkaException):
+        client.list_topics(timeout=_REFUSAL_SECONDS)
+    client.poll(0)
+    known = [
+        refusal
+        for refusal in refusals
+        if refusal.code() in _REFUSALS
+        # One broker may be down, too. Only this text says that a listener speaks another protocol.
+        and (refusal.code() != KafkaError._TRANSPORT or "security.protocol" in refusal.str())
+    ]
+    return min(known, key=lambda refusal: list(_REFUSALS).index(refusal.code()), default=None)
 
 
 def require_reachable(brokers: Brokers) -> None:
@@ -110,7 +158,7 @@ def require_reachable(brokers: Brokers) -> None:
             f"Kafka at {brokers}",
             expected="a broker that accepts connections",
             observed="; ".join(answers),
-            remedy="Are the brokers up, and is this the address and port they listen on?",
+            remedy=_REMEDY,
         )
 
 

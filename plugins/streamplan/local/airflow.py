@@ -22,6 +22,7 @@ from pathlib import Path
 from streamplan import processes
 from streamplan.errors import StreamplanError
 from streamplan.files import write_atomically
+from streamplan.kafka.brokers import Brokers
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.jars import SPARK, require
 from streamplan.local.ports import LOOPBACK, Ports
@@ -68,6 +69,7 @@ class LocalAirflow:
         self._project = Path.cwd()
         self._variables_file = self._home / "environment.json"
         self._passwords_file = self._home / "passwords.json"
+        self._connections_file = self._home / "connections.json"
         self._migrated_file = self._home / "migrated"
 
     @property
@@ -105,25 +107,26 @@ class LocalAirflow:
         registered = processes.registered(self._settings.run)
         return {ref.name: ref for ref in registered if ref.name in PROCESSES and processes.is_alive(ref)}
 
-    def start(self, bootstrap_servers: str) -> None:
+    def start(self, kafka: Brokers) -> None:
         """Start the processes that are not running, without waiting until they serve (:meth:`wait_until_ready`).
 
         When a setting has changed since the running ones were started, all are restarted.
 
         Args:
-            bootstrap_servers: The brokers of the connection ``kafka_default``.
+            kafka: The brokers of the connection ``kafka_default``.
         """
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = self.running()
         if API_SERVER not in running:
             self._ports.choose(API_SERVER, self._report)
         before = self._read_variables()
-        variables = self._variables(bootstrap_servers, before)
+        variables = self._variables(before)
         if running and variables != before:
             self._report("Airflow's settings have changed: restarting it.")
             self.down()
             running = {}
         write_atomically(self._variables_file, json.dumps(variables, indent=2), mode=0o600)
+        self._write_connection(kafka)
         if not self._passwords_file.exists():
             password = {USER: secrets.token_urlsafe(9)}
             write_atomically(self._passwords_file, json.dumps(password, indent=2), mode=0o600)
@@ -215,7 +218,7 @@ class LocalAirflow:
         )
         return {**inherited, **deployed, "PATH": path, "NO_PROXY": no_proxy, "no_proxy": no_proxy}
 
-    def _variables(self, bootstrap_servers: str, before: Mapping[str, str]) -> dict[str, str]:
+    def _variables(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that this deployment sets. Secret keys are taken from ``before``, the last start."""
 
         def key(name: str) -> str:
@@ -259,9 +262,9 @@ class LocalAirflow:
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
             # A worker also notices the end of its task by this interval, in seconds; 5 by default.
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(
-                {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap_servers}}
-            ),
+            # The connection to Kafka is in a private file: an environment can be listed.
+            "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
+            "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(self._connections_file)}),
             # A connection in the environment replaces ours: so the jobs can run on a cluster.
             "AIRFLOW_CONN_SPARK_DEFAULT": self._outer.get("AIRFLOW_CONN_SPARK_DEFAULT") or json.dumps(SPARK_DEFAULT),
             "STREAMPLAN_HOME": str(settings.home),
@@ -306,6 +309,12 @@ class LocalAirflow:
                 observed="none",
                 remedy="Start Airflow from the directory of your repository.",
             )
+
+    def _write_connection(self, kafka: Brokers) -> None:
+        """Write the connection ``kafka_default`` for Airflow's secrets backend, which reads the file anew each time."""
+        extra = {"bootstrap.servers": kafka.servers, **kafka.properties}
+        connections = {"kafka_default": {"conn_type": "kafka", "extra": json.dumps(extra)}}
+        write_atomically(self._connections_file, json.dumps(connections), mode=0o600)
 
     def _read_variables(self) -> dict[str, str]:
         try:

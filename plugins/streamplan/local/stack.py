@@ -48,6 +48,7 @@ class Stack:
         report: Callable[[str], None] = lambda line: None,
         advertised: Mapping[int, int] | None = None,
         properties: Mapping[str, str] | None = None,
+        secure: bool = False,
     ) -> None:
         """Describe the stack; nothing is started.
 
@@ -57,12 +58,19 @@ class Stack:
             report: Gets one plain line for each step.
             advertised: See :class:`LocalKafka`.
             properties: See :class:`LocalKafka`.
+            secure: See :class:`LocalKafka`.
         """
         self.settings = settings
         self._report = report
         ports = Ports(settings.home / "stack.json", {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS})
         self.kafka = LocalKafka(
-            settings, ports, environment=environment, report=report, advertised=advertised, properties=properties
+            settings,
+            ports,
+            environment=environment,
+            report=report,
+            advertised=advertised,
+            properties=properties,
+            secure=secure,
         )
         self.airflow = LocalAirflow(settings, ports, environment=environment, report=report)
 
@@ -71,12 +79,12 @@ class Stack:
         self.airflow.require_startable()
         with self._exclusively():
             if any(self.kafka.process(node) is None for node in NODES):
-                self._report("Starting Kafka: two brokers.")
+                self._report(f"Starting Kafka: two brokers{', secured' if self.kafka.security else ''}.")
             self.kafka.start_missing()
-            # Airflow needs only the brokers' address, so its database is prepared while the brokers start.
+            # Airflow needs only the connection, so its database is prepared while the brokers start.
             if len(self.airflow.running()) < len(airflow.PROCESSES):
                 self._report("Starting Airflow: api-server, scheduler, dag-processor, triggerer.")
-            self.airflow.start(self.kafka.bootstrap_servers)
+            self.airflow.start(self.kafka.brokers)
             self.kafka.wait_until_ready()
             self._report(f"Kafka is ready at {self.kafka.bootstrap_servers}.")
             self.airflow.wait_until_ready()

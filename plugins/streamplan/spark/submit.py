@@ -34,6 +34,12 @@ JVM_OPTIONS = (
 QUIET_CLASS_DATA = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 """The JVM does not log that an archive does not fit, nor which classes cannot be archived: it goes on without."""
 
+REDACTION = {
+    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|sasl[.]jaas|keystore[.]key",
+    "spark.sql.redaction.options.regex": r"(?i)url|secret|password|token|sasl[.]jaas|keystore[.]key",
+}
+"""Spark shows and logs no value of these options. The defaults leave out ``sasl.jaas.config`` and PEM keys."""
+
 LOCAL_MASTER = "local[3,4]"
 """Spark in one JVM on this machine, for two cores and more: three tasks at a time, four attempts of each.
 
@@ -129,6 +135,7 @@ def spark_submit_configs(master: str) -> dict[str, str]:
     return {
         "spark.driver.extraJavaOptions": " ".join([options, *(shared if archive.exists() else ())]),
         "spark.executor.extraJavaOptions": options,
+        **REDACTION,
         **({"spark.python.daemon.module": _PYTHON_DAEMON} if master.partition("[")[0] == "local" else {}),
     }
 

@@ -39,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, registered: None) -> Iterator
 
 @pytest.fixture(scope="module")
 def stack(home: Settings) -> Stack:
-    """Brokers and Airflow's four processes, up when a module begins, whatever the one before has stopped."""
-    whole = Stack(home)
+    """Secured brokers and Airflow's four processes, up when a module begins, whatever the one before has stopped."""
+    whole = Stack(home, secure=True)
     whole.up()
     return whole

@@ -37,11 +37,13 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> 
     state = rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS)
     assert state == "success", rest.task_states("orders_deploy", run)
 
-    servers = stack.kafka.bootstrap_servers
-    orders = read_committed(servers, "orders")
+    brokers = stack.kafka.brokers
+    orders = read_committed(brokers.servers, "orders", brokers.properties)
     assert sorted(message.key() for message in orders) == sorted(b"order_%d" % n for n in range(19))
     recount = Counter(b"%d" % json.loads(message.value())["ProductType"] for message in orders)
-    changelog = read_committed(servers, ORDERS.topology.changelog_topic("orders-products-quantities"))
+    changelog = read_committed(
+        brokers.servers, ORDERS.topology.changelog_topic("orders-products-quantities"), brokers.properties
+    )
     totals = {message.key(): int.from_bytes(message.value(), "big") for message in changelog}
     assert totals == recount == {b"0": 10, b"1": 9}
 
@@ -65,7 +67,7 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> 
     again = rest.trigger("orders_deploy", {})  # nobody asks for test data: what is there is verified
     assert rest.wait("orders_deploy", again, deadline_seconds=DEPLOY_SECONDS) == "success"
     assert rest.task_states("orders_deploy", again)["producer"] == "skipped"
-    assert len(read_committed(servers, "orders")) == len(orders)
+    assert len(read_committed(brokers.servers, "orders", brokers.properties)) == len(orders)
 
 
 @pytest.mark.parametrize("conf", [{"records": -1}, {"records": "many"}, {"rate": -5}, {"records": None}])

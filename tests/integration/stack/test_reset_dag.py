@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import set_positions
 from streamplan.kafka.topics import apply_topics
@@ -27,7 +26,7 @@ READ_SECONDS = 5.0
 
 
 def totals(stack: Stack) -> dict[bytes, int]:
-    found = read_committed(stack.kafka.bootstrap_servers, CHANGELOG)
+    found = read_committed(stack.kafka.bootstrap_servers, CHANGELOG, stack.kafka.brokers.properties)
     return {message.key(): int.from_bytes(message.value(), "big") for message in found}
 
 
@@ -74,17 +73,17 @@ def stop_aggregator(stack: Stack, rest: AirflowRest) -> None:
 
 def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     """What an aggregator leaves is put there by hand, beside what there may be: this is about question and answers."""
-    servers = stack.kafka.bootstrap_servers
+    brokers = stack.kafka.brokers
     rest = patient_rest(stack)
     stop_aggregator(stack, rest)
-    apply_topics(Brokers(servers), ORDERS)
-    producer = Producer({"bootstrap.servers": servers})
+    apply_topics(brokers, ORDERS)
+    producer = Producer({"bootstrap.servers": brokers.servers, **brokers.properties})
     producer.produce(CHANGELOG, (7).to_bytes(8, "big"), b"0", 0)
     assert producer.flush(120) == 0
-    set_positions(Brokers(servers), GROUP, {("orders", 0): 0, ("orders", 1): 0})
+    set_positions(brokers, GROUP, {("orders", 0): 0, ("orders", 1): 0})
     before = totals(stack)
     assert before[b"0"] == 7
-    records = sum(of.high_watermark - of.log_start for of in KafkaCluster(Brokers(servers)).offsets(CHANGELOG).values())
+    records = sum(of.high_watermark - of.log_start for of in KafkaCluster(brokers).offsets(CHANGELOG).values())
     rest.wait_for_dag("orders_reset", deadline_seconds=SECONDS)
 
     rejected = rest.trigger("orders_reset")
@@ -101,7 +100,7 @@ def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
     answer(rest, approved, "Approve")
     assert ended(rest, approved) == {"plan": "success", "approval": "success", "apply": "success"}
     assert totals(stack) == {}
-    assert KafkaCluster(Brokers(servers)).committed_offsets(GROUP) == {}
+    assert KafkaCluster(brokers).committed_offsets(GROUP) == {}
 
 
 @pytest.mark.soak
@@ -116,7 +115,11 @@ def test_a_reset_is_refused_beside_an_aggregator_and_the_next_deployment_counts_
 
     deployed(19)
     counted = totals(stack)
-    assert sum(counted.values()) == len(read_committed(stack.kafka.bootstrap_servers, "orders")) >= 19
+    assert (
+        sum(counted.values())
+        == len(read_committed(stack.kafka.bootstrap_servers, "orders", stack.kafka.brokers.properties))
+        >= 19
+    )
 
     refused = rest.trigger("orders_reset")
     assert rest.wait("orders_reset", refused, deadline_seconds=SECONDS) == "failed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 
@@ -62,9 +61,16 @@ def test_every_client_has_the_properties_and_what_it_asks_for() -> None:
     assert (configs["group.id"], configs["socket.timeout.ms"]) == ("g", 1)
 
 
-def test_brokers_travel_by_environment() -> None:
-    assert Brokers.from_environment(SECURED.servers, SECURED.environment()) == SECURED
-    assert Brokers.from_environment("one:1", Brokers("two:2").environment()) == Brokers("one:1")
+def test_brokers_are_handed_over_in_a_private_file_that_is_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "a job.kafka"
+    environment = SECURED.hand_over(file)
+    assert SECRET not in str(environment)
+    assert file.stat().st_mode & 0o077 == 0
+    assert Brokers.from_environment(SECURED.servers, {**environment, PROPERTIES_VARIABLE: "{}"}) == SECURED
+    assert not file.exists()
+    with pytest.raises(Refused, match=r"a job\.kafka: expected a file"):
+        Brokers.from_environment(SECURED.servers, environment)
+    assert Brokers.from_environment("one:1", Brokers("two:2").hand_over(file)) == Brokers("one:1")
     assert Brokers.from_environment("one:1", {}) == Brokers("one:1")
 
 
@@ -95,7 +101,3 @@ def test_spark_has_the_names_of_the_jvm_client() -> None:
         "kafka.bootstrap.servers": "one:1",
         "kafka.security.protocol": "SSL",
     }
-
-
-def test_the_job_environment_is_json() -> None:
-    assert json.loads(SECURED.environment()[PROPERTIES_VARIABLE]) == dict(SECURED.properties)
