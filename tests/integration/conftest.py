@@ -22,6 +22,7 @@ from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_e
 from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, local_kafka
 from tests.support.secured_brokers import SecuredBrokers
+from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.support.wheel import CLONE, Environment, build_wheel, requirements
 
@@ -42,13 +43,15 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def secured_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBrokers]:
-    """Brokers with SASL_SSL (SCRAM-SHA-512), mutual TLS and an authorizer. Only tests in ``secured/`` use them."""
+    """Brokers with SASL_SSL (SCRAM and tokens), mutual TLS and an authorizer. Only tests in ``secured/`` use them."""
     home = tmp_path_factory.mktemp("secured kafka")
-    brokers = local_kafka(home, secure=True)
+    issuer = TokenIssuer(tmp_path_factory.mktemp("issuer"))  # Kafka takes no file URL with a space
+    environment = {**os.environ, **issuer.java_options()}
+    brokers = local_kafka(home, secure=True, properties=issuer.server_properties(), environment=environment)
     try:
         brokers.up(deadline_seconds=DEADLINE_SECONDS)
         await_coordinator(brokers.bootstrap_servers, brokers.brokers.properties)
-        yield SecuredBrokers(brokers)
+        yield SecuredBrokers(brokers, issuer)
     finally:
         brokers.down()
     assert processes.registered(home / "run") == []

@@ -23,6 +23,7 @@ def local_kafka(
     *,
     secure: bool = False,
     properties: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> LocalKafka:
     """Brokers in ``home``, not started; whoever starts them calls ``down``."""
     # Below the range from which the kernel takes the ports of clients.
@@ -30,7 +31,14 @@ def local_kafka(
     ports = {name: base + offset for offset, name in enumerate(sorted(DEFAULT_PORTS))}
     assert CONTROLLER in ports
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
-    return LocalKafka(settings, Ports(home / "stack.json", ports), report=say, secure=secure, properties=properties)
+    return LocalKafka(
+        settings,
+        Ports(home / "stack.json", ports),
+        report=say,
+        secure=secure,
+        properties=properties,
+        environment=environment,
+    )
 
 
 def await_coordinator(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> None:

@@ -28,6 +28,7 @@ from streamplan.local.brokers import LocalKafka
 from streamplan.local.security import LocalSecurity
 
 from tests.support.brokers import await_topics
+from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import eventually
 
 ITERATIONS = 4096
@@ -39,9 +40,11 @@ class SecuredBrokers:
 
     Attributes:
         kafka: Their processes.
+        issuer: Signs the tokens that they accept (OAUTHBEARER).
     """
 
     kafka: LocalKafka
+    issuer: TokenIssuer
 
     @property
     def security(self) -> LocalSecurity:
