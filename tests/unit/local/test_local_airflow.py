@@ -26,7 +26,7 @@ def local_airflow(repository: Path, **environment: str) -> LocalAirflow:
 
 
 def test_dags_and_plugins_are_those_of_the_working_directory(repository: Path) -> None:
-    variables = local_airflow(repository)._variables("h:1", {})
+    variables = local_airflow(repository)._variables({})
     assert variables["AIRFLOW__CORE__DAGS_FOLDER"] == str(repository / "dags")
     assert variables["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(repository / "plugins")
 
@@ -44,9 +44,7 @@ def test_a_pipeline_that_was_deployed_stays_registered(
     repository: Path, before: str | None, now: str | None, registered: str
 ) -> None:
     environment = {"STREAMPLAN_PIPELINES": now} if now else {}
-    variables = local_airflow(repository, **environment)._variables(
-        "h:1", {"STREAMPLAN_PIPELINES": before} if before else {}
-    )
+    variables = local_airflow(repository, **environment)._variables({"STREAMPLAN_PIPELINES": before} if before else {})
     assert variables["STREAMPLAN_PIPELINES"] == registered
 
 
