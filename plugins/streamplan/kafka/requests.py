@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Never, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.brokers import Brokers
@@ -133,7 +133,7 @@ def _refusal(brokers: Brokers) -> KafkaError | None:
     librdkafka tells this to a callback. A request itself only runs into its deadline.
     """
     refusals: list[KafkaError] = []
-    client = brokers.producer(error_cb=refusals.append)
+    client = Producer({**brokers.client_configs(), "error_cb": refusals.append})
     with suppress(KafkaException):
         client.list_topics(timeout=_REFUSAL_SECONDS)
     client.poll(0)
