@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ _SECONDS = 0.1
 def processes_that_show(secret: str) -> Iterator[set[str]]:
     """Look at all processes of the machine, again and again; the set gets what shows the secret."""
     found: set[str] = set()
-    ended = threading.Event()
+    ended, looked = threading.Event(), threading.Event()
 
     def look() -> None:
         while not ended.is_set():
-            for file in Path("/proc").glob("[0-9]*/*"):
-                if file.name in ("cmdline", "environ"):
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                for file in (Path("/proc", pid, name) for name in ("cmdline", "environ")):
                     found.update(f"{file}: {words[:80]!r}" for words in _words(file) if secret.encode() in words)
+            looked.set()
             ended.wait(_SECONDS)
 
     thread = threading.Thread(target=look)
@@ -29,7 +31,10 @@ def processes_that_show(secret: str) -> Iterator[set[str]]:
         yield found
     finally:
         ended.set()
+        alive = thread.is_alive()  # a thread that has died has looked at nothing since
         thread.join()
+        assert alive
+        assert looked.is_set()
 
 
 def _words(file: Path) -> list[bytes]:
