@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -33,14 +34,21 @@ _ACCEPTS = "accepts connections"
 
 _REMEDY = "Are the brokers up, and is this the address and port they listen on?"
 _REFUSAL_SECONDS = 5.0
-_REFUSALS = {
-    KafkaError._AUTHENTICATION: "Correct sasl.username, sasl.password and sasl.mechanism.",
-    KafkaError._SSL: "Name the authority that signed the brokers' certificates with ssl.ca.location, and this client's "
-    "own certificate where the brokers ask for one. docs/security.md has examples.",
-    KafkaError._TRANSPORT: "Set security.protocol to what this listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or "
-    "SASL_SSL. docs/security.md has examples.",
-}
-"""What to do where the brokers accept a connection and let the client not in. Those that say the most come first."""
+_REFUSALS = (
+    ("Authentication", "Correct sasl.username, sasl.password and sasl.mechanism."),
+    ("OAUTHBEARER", "Correct what asks for the token: sasl.oauthbearer.* or oauth_cb."),
+    (
+        "SSL",
+        "Name the authority that signed the brokers' certificates with ssl.ca.location, and this client's own "
+        "certificate where the brokers ask for one. docs/security.md has examples.",
+    ),
+    (
+        "APIVERSION_QUERY",  # a broker closes the connection at the first request where it speaks another protocol
+        "Set security.protocol to what this listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. "
+        "docs/security.md has examples.",
+    ),
+)
+"""What librdkafka says of brokers that accept a connection and let the client not in, and what to do about it."""
 
 _NOT_PERMITTED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -118,7 +126,7 @@ def raise_unavailable(error: BaseException, subject: str, brokers: Brokers, seco
     if error_code(error) in _NOT_PERMITTED:
         remedy = "The brokers know this user and do not permit it. Give it the ACL that is missing."
     elif _any_accepts(answers) and (refusal := _refusal(brokers)) is not None:
-        observed, remedy = f"{observed}: {refusal.str()}", _REFUSALS[refusal.code()]
+        observed, remedy = f"{observed}: {refusal[0]}", refusal[1]
     raise BrokersUnavailable(
         f"Kafka at {brokers}, asked for {subject}",
         expected=f"an answer within {seconds:g} s",
@@ -127,24 +135,24 @@ def raise_unavailable(error: BaseException, subject: str, brokers: Brokers, seco
     ) from error
 
 
-def _refusal(brokers: Brokers) -> KafkaError | None:
-    """Connect once more, and return why the brokers let no client in.
+def _refusal(brokers: Brokers) -> tuple[str, str] | None:
+    """Connect once more, and return why the brokers let no client in, and what to do.
 
-    librdkafka tells this to a callback. A request itself only runs into its deadline.
+    librdkafka tells this to a callback, and a closed connection to its log alone. A request itself only runs into its
+    deadline.
     """
-    refusals: list[KafkaError] = []
-    client = Producer({**brokers.client_configs(), "error_cb": refusals.append})
+    said: list[str] = []
+    log = logging.Logger("librdkafka")
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    configs = {**brokers.client_configs(), "log_level": 6, "error_cb": lambda error: said.append(error.str())}
+    client = Producer(configs, logger=log)
     with suppress(KafkaException):
         client.list_topics(timeout=_REFUSAL_SECONDS)
     client.poll(0)
-    known = [
-        refusal
-        for refusal in refusals
-        if refusal.code() in _REFUSALS
-        # One broker may be down, too. Only this text says that a listener speaks another protocol.
-        and (refusal.code() != KafkaError._TRANSPORT or "security.protocol" in refusal.str())
-    ]
-    return min(known, key=lambda refusal: list(_REFUSALS).index(refusal.code()), default=None)
+    texts = list(dict.fromkeys(said))
+    return next(((text, remedy) for word, remedy in _REFUSALS for text in texts if word in text), None)
 
 
 def require_reachable(brokers: Brokers) -> None:
