@@ -11,7 +11,22 @@ from rich.console import Console
 
 from streamplan.errors import StreamplanError
 
-COMMANDS = ("init", "demo", "up", "down", "status", "list", "describe", "plan", "validate", "check", "tasks", "reset")
+COMMANDS = (
+    "init",
+    "demo",
+    "up",
+    "down",
+    "status",
+    "doctor",
+    "list",
+    "describe",
+    "plan",
+    "validate",
+    "check",
+    "tasks",
+    "acls",
+    "reset",
+)
 """The commands in the order in which the help shows them. Only the module of the command that runs is imported."""
 
 _EXAMPLES = """\
@@ -21,6 +36,8 @@ examples:
     python -m streamplan status
     python -m streamplan tasks --pipeline orders
     python -m streamplan check orders
+  what stands between here and a first green run
+    python -m streamplan doctor --pipeline orders --bootstrap-servers kafka-1:9092
   look at a declaration; this needs neither Kafka nor Airflow
     python -m streamplan describe orders
     python -m streamplan plan orders --instances 3

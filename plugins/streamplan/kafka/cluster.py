@@ -28,6 +28,7 @@ from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.groups import committed_offsets, members
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.topics import broker_ids, observe_topics
+from streamplan.model.acls import READERS_GROUP
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
@@ -161,7 +162,7 @@ class KafkaCluster:
         if not until:
             return
         consumer = self._brokers.consumer(
-            "streamplan-checks",  # never joined and never committed to: the consumer is assigned
+            READERS_GROUP,
             isolation_level="read_committed",
             auto_offset_reset="error",
             enable_partition_eof=True,

@@ -19,6 +19,7 @@ from streamplan.checks.framework.cluster import records_of
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import observe_topics
 from streamplan.kafka.transactions import transactional_producer
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Pipeline, TestData
@@ -91,7 +92,7 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
     test_data = pipeline.require_test_data()
     topics = test_data.topics
     cluster = KafkaCluster(brokers)
-    if missing := sorted(set(topics) - cluster.topics(topics).keys()):
+    if missing := sorted(set(topics) - observe_topics(brokers, topics, with_configs=False).keys()):
         raise Refused(
             f"topic {', '.join(missing)}",
             expected=f"at {brokers}",

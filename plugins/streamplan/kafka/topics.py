@@ -49,6 +49,7 @@ def observe_topics(
     names: Sequence[str],
     *,
     admin: AdminClient | None = None,
+    with_configs: bool = True,
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ObservedTopic]:
     """Describe those of ``names`` that exist. Creates nothing.
@@ -57,13 +58,14 @@ def observe_topics(
         brokers: The brokers.
         names: The topics.
         admin: An admin client that is open already.
+        with_configs: Whether the configs are asked for, which needs the permission ``DescribeConfigs``.
         deadline_seconds: Deadline of each answer.
 
     Raises:
         BrokersUnavailable: The brokers did not answer.
     """
     client = admin if admin is not None else brokers.admin()
-    return dict(_observe(client, brokers, names, deadline_seconds).topics)
+    return dict(_observe(client, brokers, names, deadline_seconds, with_configs=with_configs).topics)
 
 
 def resolve_pipeline(
@@ -146,7 +148,7 @@ def refuse_unfinished_repartition(
         BrokersUnavailable: The brokers did not answer.
     """
     names = [staging_topic(spec).name for spec in pipeline.internal_topics()]
-    if staging := observe_topics(brokers, names, deadline_seconds=deadline_seconds):
+    if staging := observe_topics(brokers, names, with_configs=False, deadline_seconds=deadline_seconds):
         raise Refused(
             f"the topics of {pipeline.name} are being moved to another number of partitions",
             expected="no move under way",
@@ -230,12 +232,16 @@ def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
     return f"{spec.name} ({spec.role}, {spec.partitions} partitions): {configs}"
 
 
-def _observe(admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds: float) -> _Snapshot:
+def _observe(
+    admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds: float, *, with_configs: bool = True
+) -> _Snapshot:
     metadata = _list_topics(admin, brokers, seconds)
     existing = {name: metadata.topics[name] for name in names if name in metadata.topics}
     # A topic that is being created may be listed before it can be described.
     existing = {name: topic for name, topic in existing.items() if topic.error is None and topic.partitions}
-    configs = _observe_configs(admin, brokers, list(existing), seconds)
+    configs = (
+        _observe_configs(admin, brokers, list(existing), seconds) if with_configs else {name: {} for name in existing}
+    )
     return _Snapshot(
         brokers=broker_ids(metadata),
         topics={

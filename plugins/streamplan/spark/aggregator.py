@@ -152,7 +152,7 @@ def _upstream(subtopology: Subtopology, topology: Topology) -> set[int]:
 def _require_topics(deployment: Deployment) -> None:
     """Raise :class:`Refused`, with all faults, unless every topic exists with its number of partitions."""
     specs = deployment.pipeline.topics()
-    observed = observe_topics(deployment.brokers, [spec.name for spec in specs])
+    observed = observe_topics(deployment.brokers, [spec.name for spec in specs], with_configs=False)
 
     def fits(spec: TopicSpec) -> bool:
         return spec.name in observed and observed[spec.name].partitions == spec.partitions

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -112,6 +113,8 @@ def restore(
         )
         _run_restoring_query(spark, pipeline, subtopology, schemas, records, checkpoint, require_latest)
         rows = spark.read.schema(_STORED).parquet(records).count()
+    except Py4JJavaError as error:  # reading a changelog or writing its copy failed
+        raise _restore_error(subtopology, str(error)) from error
     finally:
         checkpoint.delete(_COPIES)
     return Restored(rows, time.monotonic() - begun)
@@ -200,7 +203,8 @@ def _restore_error(subtopology: Subtopology, text: str) -> StreamplanError:
             observed=unreadable[0],
             remedy="They were written by another topology: declare it as it was, or reset the application.",
         )
-    return StreamplanError(subject, observed=text)
+    told = [line for line in text.splitlines() if "most recent failure" in line]
+    return StreamplanError(subject, observed=told[0].partition("most recent failure: ")[2] if told else text)
 
 
 def _slices(pipeline: Pipeline, subtopology: Subtopology, cluster: KafkaCluster) -> Iterator[_ChangelogSlice]:

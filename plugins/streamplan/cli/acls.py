@@ -1,0 +1,158 @@
+"""The command ``acls``: what each part of a pipeline must be allowed on brokers with an authorizer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from streamplan.cli.output import plain_console
+from streamplan.errors import Refused
+from streamplan.model.acls import AclEntry, Role, required_acls
+from streamplan.registry import pipeline_named
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "acls",
+        help="print the ACLs that aggregator, producer, checks and deployer need, each for itself",
+        description="Print the exact access control lists that each part of a pipeline needs on brokers with an "
+        "authorizer, and nothing that a part does not need. Nothing is asked of the brokers, and nothing is changed.",
+        epilog="Example: python -m streamplan acls orders --format commands --bootstrap-servers kafka-1:9093 "
+        "--command-config admin.properties --principal aggregator=User:streams",
+    )
+    parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a declared pipeline")
+    parser.add_argument(
+        "--role",
+        action="append",
+        type=Role,
+        choices=list(Role),
+        metavar="ROLE",
+        help=f"only this part: {', '.join(Role)}; may be given several times (default: all)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "commands", "json"),
+        default="table",
+        help="a list with reasons (default), the commands of kafka-acls.sh, or JSON",
+    )
+    parser.add_argument(
+        "--principal",
+        action="append",
+        default=[],
+        metavar="ROLE=PRINCIPAL",
+        help="the principal of a part (default: User:<pipeline>-<role>)",
+    )
+    parser.add_argument(
+        "--bootstrap-servers",
+        default="localhost:9092",
+        metavar="HOST:PORT",
+        help="for --format commands: the brokers (default localhost:9092)",
+    )
+    parser.add_argument(
+        "--command-config", metavar="FILE", help="for --format commands: the properties file of an administrator"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    pipeline = pipeline_named(options.pipeline)
+    roles: Sequence[Role] = options.role or list(Role)
+    principals = {role: f"User:{pipeline.name}-{role}" for role in Role} | _principals(options.principal)
+    entries = {role: required_acls(pipeline, role) for role in roles}
+    if options.format == "json":
+        json.dump(
+            [_as_json(role, principals[role], entry) for role in roles for entry in entries[role]], sys.stdout, indent=2
+        )
+        sys.stdout.write("\n")
+    elif options.format == "commands":
+        connection = ["--bootstrap-server", options.bootstrap_servers]
+        if options.command_config:
+            connection += ["--command-config", options.command_config]
+        for role in roles:
+            sys.stdout.write(f"# {role}\n")
+            for command in acl_commands(entries[role], principals[role], connection):
+                sys.stdout.write(f"{shlex.join(command)}\n")
+    else:
+        console = plain_console()
+        for role in roles:
+            console.print(Text.assemble((role, "bold"), f"  {principals[role]}"))
+            if not entries[role]:
+                console.print("  nothing: the pipeline has no test data")
+            for (kind, name, prefixed), same in _by_resource(entries[role]):
+                console.print(Text.assemble(f"  {kind} ", (f"{name}*" if prefixed else name, "cyan")))
+                for entry in same:
+                    console.print(f"     {entry.operation:16} {entry.reason}")
+            console.print()
+        console.print("A name that ends with * is a prefix.", style="dim")
+    return 0
+
+
+def acl_commands(entries: Sequence[AclEntry], principal: str, connection: Sequence[str]) -> Sequence[Sequence[str]]:
+    """Return the commands of ``kafka-acls.sh`` that add entries, one for each resource.
+
+    Args:
+        entries: The entries.
+        principal: Whom they allow, such as ``User:alice``.
+        connection: The options that say where the brokers are.
+    """
+    commands = []
+    for (kind, name, prefixed), same in _by_resource(entries):
+        operations = [word for entry in same for word in ("--operation", str(entry.operation))]
+        pattern = ["--resource-pattern-type", "prefixed"] if prefixed else []
+        commands.append(
+            [
+                "kafka-acls.sh",
+                *connection,
+                "--add",
+                "--allow-principal",
+                principal,
+                *operations,
+                f"--{kind}",
+                name,
+                *pattern,
+            ]
+        )
+    return commands
+
+
+def _by_resource(entries: Sequence[AclEntry]) -> Iterator[tuple[tuple[str, str, bool], Sequence[AclEntry]]]:
+    def resource(entry: AclEntry) -> tuple[str, str, bool]:
+        return entry.resource_type, entry.name, entry.prefixed
+
+    for key, same in groupby(sorted(entries, key=resource), resource):
+        yield key, list(same)
+
+
+def _as_json(role: Role, principal: str, entry: AclEntry) -> Mapping[str, str]:
+    return {
+        "role": role,
+        "principal": principal,
+        "resourceType": entry.resource_type,
+        "patternType": "prefixed" if entry.prefixed else "literal",
+        "name": entry.name,
+        "operation": entry.operation,
+        "reason": entry.reason,
+    }
+
+
+def _principals(given: Sequence[str]) -> dict[Role, str]:
+    found: dict[Role, str] = {}
+    for text in given:
+        role, equals, principal = text.partition("=")
+        if role not in list(Role) or not equals or ":" not in principal:
+            raise Refused(
+                "--principal", expected=f"ROLE=TYPE:NAME with a role of {', '.join(Role)}", observed=repr(text)
+            )
+        found[Role(role)] = principal
+    return found

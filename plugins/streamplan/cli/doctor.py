@@ -1,0 +1,107 @@
+"""The command ``doctor``: everything between here and a first green run, one line each with what to do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.output import plain_console, quantity
+from streamplan.doctor.finding import Finding, State, problem
+from streamplan.errors import StreamplanError
+from streamplan.model.acls import Role
+from streamplan.model.pipeline import Pipeline
+from streamplan.registry import pipeline_named
+from streamplan.settings import Settings
+
+if TYPE_CHECKING:
+    from streamplan.kafka.brokers import Brokers
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red", State.NOT_LOOKED: "dim"}
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "doctor",
+        help="look at everything that a first run needs, and say what to do",
+        description="Look at Python, Java, the connector, the brokers, what this client may do there, the topics of a "
+        "pipeline, the executors of a Spark cluster and Airflow's settings: one line each, with what to do. It changes "
+        "nothing. Exit status 1 when something would let a run fail.",
+        epilog="Example: python -m streamplan doctor --pipeline orders --bootstrap-servers kafka-1:9092 "
+        "--spark-master spark://spark:7077",
+    )
+    parser.add_argument("--pipeline", metavar="NAME", help="look at the topics and the ACLs of this pipeline, too")
+    parser.add_argument(
+        "--role",
+        action="append",
+        type=Role,
+        choices=list(Role),
+        metavar="ROLE",
+        help=f"the part that this client is, for the ACLs: {', '.join(Role)} (default: all)",
+    )
+    add_broker_options(parser)
+    parser.add_argument(
+        "--spark-master", metavar="URL", help="run a small task on each core of this Spark cluster (default: none)"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = Settings.from_environment()
+    pipeline = pipeline_named(options.pipeline) if options.pipeline else None
+    brokers = chosen_brokers(options)
+    console = plain_console()
+    counts: Counter[State] = Counter()
+    for finding in _look(settings, brokers, pipeline, options.role or list(Role), options.spark_master):
+        counts[finding.state] += 1
+        console.print(Text.assemble((f"{finding.state:12}", _COLOURS[finding.state]), finding.text))
+    problems, warnings = counts[State.PROBLEM], counts[State.WARNING]
+    console.print(f"{quantity(problems, 'problem')}, {quantity(warnings, 'warning')}.", style="bold")
+    return 1 if problems else 0
+
+
+def _look(
+    settings: Settings, brokers: Brokers, pipeline: Pipeline | None, roles: list[Role], master: str | None
+) -> Iterable[Finding]:
+    from streamplan.doctor.airflow import look_at_airflow
+    from streamplan.doctor.brokers import look_at_acls, look_at_brokers, look_at_topics
+    from streamplan.doctor.machine import look_at_files, look_at_java, look_at_python
+
+    environment = _environment(settings)
+    settings = Settings.from_environment(environment)
+    yield from look_at_python()
+    yield from look_at_java(environment)
+    yield from look_at_files(settings)
+    reached = True
+    for finding in look_at_brokers(brokers):
+        reached = reached and finding.state is not State.PROBLEM
+        yield finding
+    if reached and pipeline is not None:
+        try:
+            yield from look_at_topics(pipeline, brokers)
+            yield from look_at_acls(pipeline, brokers, roles)
+        except StreamplanError as error:
+            yield problem(f"topics of {pipeline.name}", error.observed or str(error), error.remedy)
+    if master:
+        from streamplan.doctor.spark import look_at_spark
+
+        yield from look_at_spark(master, brokers, settings)
+    yield from look_at_airflow(environment, brokers)
+
+
+def _environment(settings: Settings) -> Mapping[str, str]:
+    """Return the environment of Airflow's processes on this machine, where they were started; else this process's."""
+    if "AIRFLOW_HOME" in os.environ:
+        return os.environ
+    from streamplan.local.stack import Stack
+
+    started = Stack(settings).airflow.environment()
+    return started if "AIRFLOW_HOME" in started else os.environ

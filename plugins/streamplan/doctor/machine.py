@@ -1,0 +1,78 @@
+"""This machine: Python and its packages, Java, jars, disk and ports."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+
+from streamplan.doctor.finding import Finding, not_looked, ok, problem, warning
+from streamplan.errors import StreamplanError
+from streamplan.java import require_java, version_of
+from streamplan.settings import Settings
+
+PYTHONS = ((3, 11), (3, 13))
+"""The first and the last version of Python that the locked packages exist for."""
+
+PACKAGES = {
+    "confluent-kafka": "every command that asks Kafka",
+    "pyspark": "the aggregator and recounts",
+    "apache-airflow": "the DAGs",
+    "great-expectations": "the pages of health runs",
+}
+"""The packages, and what needs each."""
+
+_DISK_BYTES = 1 << 30
+
+
+def look_at_python() -> Iterable[Finding]:
+    """Look at the version of Python, and at the packages that the parts of a pipeline need."""
+    found = sys.version_info[:2]
+    first, last = (".".join(map(str, version)) for version in PYTHONS)
+    if PYTHONS[0] <= found <= PYTHONS[1]:
+        yield ok("Python", f"{platform.python_version()} in {sys.executable}")
+    else:
+        yield problem("Python", platform.python_version(), f"Use a Python from {first} to {last}.")
+    for package, needed_by in PACKAGES.items():
+        try:
+            yield ok(package, metadata.version(package))
+        except metadata.PackageNotFoundError:
+            yield not_looked(package, "not installed", f"Install it where {needed_by} run: pip install {package}.")
+
+
+def look_at_java(environment: Mapping[str, str]) -> Iterable[Finding]:
+    """Look for a Java that Spark runs on."""
+    try:
+        home = require_java(environment)
+    except StreamplanError as error:
+        yield problem("Java", error.observed or "none", error.remedy)
+    else:
+        yield ok("Java", f"{version_of(home)} in {home}")
+
+
+def look_at_files(settings: Settings) -> Iterable[Finding]:
+    """Look at the jars of Spark's Kafka connector, and at the disk that the deployment writes to."""
+    if settings.jars is None:
+        yield not_looked(
+            "Kafka connector of Spark",
+            "STREAMPLAN_JARS is not set",
+            "Set it to the directory of the connector's jars, unless Spark has them already.",
+        )
+    elif names := sorted(path.name for path in settings.jars.glob("spark-sql-kafka-0-10_*.jar")):
+        yield ok("Kafka connector of Spark", f"{names[0]} in {settings.jars}")
+    else:
+        yield problem(
+            "Kafka connector of Spark",
+            f"no spark-sql-kafka-0-10 jar in {settings.jars}",
+            "Put the connector of Spark's own version and its dependencies there, or set STREAMPLAN_JARS to where they "
+            "are.",
+        )
+    existing = next(path for path in (settings.home, *settings.home.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    space = f"{free / (1 << 30):,.1f} GiB free in {existing}"
+    if free < _DISK_BYTES:
+        yield warning("disk", space, "Checkpoints and reports are written there: make room, or set STREAMPLAN_HOME.")
+    else:
+        yield ok("disk", space)

@@ -1,0 +1,202 @@
+"""Each role runs with the ACLs that ``streamplan acls`` lists for it, and cannot do its work without any of them."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+from pyspark.sql import SparkSession
+from streamplan.errors import StreamplanError
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.groups import delete_group
+from streamplan.kafka.task_ownership import TaskOwnership, stop_application
+from streamplan.kafka.test_data import produce
+from streamplan.kafka.topics import apply_topics, delete_records, delete_topics
+from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.model.acls import AclEntry, Role, required_acls
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.pipelines.orders import ORDER, order
+from streamplan.settings import Settings
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.testing import assert_healthy
+
+from tests.support.secured_brokers import SecuredBrokers
+
+_numbers = itertools.count()
+
+KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional-id": ResourceType.TRANSACTIONAL_ID}
+OPERATIONS = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Create": AclOperation.CREATE,
+    "Delete": AclOperation.DELETE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+}
+
+
+@dataclass
+class Secured:
+    """A pipeline on secured brokers, and a user for each role of it."""
+
+    brokers: SecuredBrokers
+    pipeline: Pipeline
+    home: Path
+    spark: SparkSession
+    written: int = 0
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.home, str(self.home / "checkpoints"), self.home / "reports", None)
+
+    def user(self, entries: Sequence[AclEntry]) -> Brokers:
+        """A new user who may do what the entries say."""
+        user = self.brokers.scram_user()
+        name = user.properties["sasl.username"]
+        for entry in entries:
+            pattern = ResourcePatternType.PREFIXED if entry.prefixed else ResourcePatternType.LITERAL
+            kind, operation = KINDS[entry.resource_type], OPERATIONS[entry.operation]
+            self.brokers.allow(name, kind, entry.name, [operation], pattern)
+        return user
+
+    def write(self) -> None:
+        """One order that is counted, and one record that is dead-lettered."""
+        (topic,) = self.pipeline.topology.source_topics
+        producer = Producer(
+            {"bootstrap.servers": self.brokers.super_user.servers, **self.brokers.super_user.properties}
+        )
+        for key, value in (order(0), (b"k", b"no JSON")):
+            producer.produce(topic, value, key, 0)
+        assert producer.flush(120) == 0
+        self.written += 1
+
+    def aggregate(self, brokers: Brokers) -> None:
+        """A start that restores its state, and processes all that is there."""
+        shutil.rmtree(self.home / "checkpoints", ignore_errors=True)
+        deployment = Deployment(self.pipeline, brokers, self.settings.checkpoints)
+        run(
+            self.spark,
+            deployment,
+            available_now=True,
+            trigger_interval_ms=100,
+            stop=threading.Event(),
+            report=lambda line: None,
+        )
+
+    def produce(self, brokers: Brokers) -> None:
+        made = produce(self.pipeline, brokers, records=10, stop=threading.Event(), progress=lambda *_: None)
+        self.written += made.records
+
+    def check(self, brokers: Brokers) -> None:
+        assert_healthy(brokers, self.pipeline)
+
+    def deploy(self, brokers: Brokers) -> None:
+        """Create the topics, let an aggregator claim its tasks, stop it, purge, and reset."""
+        apply_topics(brokers, self.pipeline)
+        with TaskOwnership(self.pipeline, self.brokers.super_user) as ownership:
+            ownership.claim({0: False, 1: False})
+        stop_application(self.pipeline, brokers)
+        delete_records(brokers, self.pipeline.topology.decorate("quantities-repartition"), {0: 0})
+        plan = observe_reset(self.pipeline, brokers, self.settings)
+        apply_reset(self.pipeline, brokers, self.settings, plan, report=lambda line: None)
+
+    def delete_all(self) -> None:
+        """As before the first deployment."""
+        delete_group(self.brokers.super_user, self.pipeline.topology.application_id)
+        delete_topics(self.brokers.super_user, [spec.name for spec in self.pipeline.topics()])
+
+    def counted(self) -> int:
+        """The sum of the totals, as a consumer of the super user reads the changelog."""
+        topic = self.pipeline.topology.changelog_topic("totals")
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.brokers.super_user.servers,
+                "group.id": "acl-test",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                **self.brokers.super_user.properties,
+            }
+        )
+        totals: dict[bytes, int] = {}
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in (0, 1)])
+            ended: set[int] = set()
+            deadline = time.monotonic() + 120
+            while len(ended) < 2:
+                assert time.monotonic() < deadline
+                for message in consumer.consume(1000, 0.2):
+                    if message.error():
+                        ended.add(message.partition())
+                    else:
+                        totals[message.key()] = int.from_bytes(message.value(), "big")
+        finally:
+            consumer.close()
+        return sum(totals.values())
+
+
+@pytest.fixture(scope="module")
+def secured(secured_brokers: SecuredBrokers, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Secured:
+    number = next(_numbers)
+    orders = f"allowed-orders-{number}"
+    topology = Topology(f"allowed-{number}")
+    topology.stream(orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
+    test_data = TestData((orders,), lambda n: (orders, *order(n)), "Id")
+    pipeline = Pipeline(f"allowed{number}", topology, "", {orders: 2}, test_data)
+    apply_topics(secured_brokers.super_user, pipeline)
+    secured_brokers.await_topics(*(spec.name for spec in pipeline.topics()))
+    return Secured(secured_brokers, pipeline, tmp_path_factory.mktemp("secured"), spark)
+
+
+ACTIONS: dict[Role, Callable[[Secured, Brokers], None]] = {
+    Role.PRODUCER: Secured.produce,
+    Role.AGGREGATOR: Secured.aggregate,
+    Role.CHECKS: Secured.check,
+    Role.DEPLOYER: Secured.deploy,
+}
+
+
+@pytest.mark.parametrize("role", list(ACTIONS))
+def test_each_role_works_with_its_acls(secured: Secured, role: Role) -> None:
+    if role is Role.DEPLOYER:
+        secured.delete_all()
+    elif role is Role.AGGREGATOR:
+        secured.write()
+    user = secured.user(required_acls(secured.pipeline, role))
+    ACTIONS[role](secured, user)
+    if role is Role.AGGREGATOR:
+        secured.write()
+        secured.aggregate(user)  # from the changelog
+        assert secured.counted() == secured.written
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("role", list(ACTIONS))
+def test_no_role_works_without_any_of_them(secured: Secured, role: Role) -> None:
+    entries = required_acls(secured.pipeline, role)
+    work = ACTIONS[role]
+    if role is not Role.DEPLOYER:
+        secured.write()
+        secured.aggregate(secured.brokers.super_user)  # so that there is a state to restore, and nothing lags
+    not_needed: list[str] = []
+    for left_out in entries:
+        if role is Role.DEPLOYER:
+            secured.delete_all()
+        elif role is not Role.CHECKS:
+            secured.write()  # so that there is something to read, and a dead letter
+        user = secured.user([entry for entry in entries if entry != left_out])
+        try:
+            work(secured, user)
+        except (StreamplanError, KafkaException, AssertionError):
+            continue
+        not_needed.append(f"{left_out.operation} on {left_out.resource_type} {left_out.name}")
+    assert not_needed == []
