@@ -101,13 +101,12 @@ def _collect() -> Mapping[str, Any]:
     from airflow.models.connection import Connection
 
     url = conf.get("api", "base_url", fallback="http://localhost:8080").rstrip("/")
-    plugins, _ = plugins_manager._get_plugins()
     return {
         "version": airflow.__version__,
         "executor": conf.get("core", "executor"),
         "dags_folder": conf.get("core", "dags_folder"),
         "connections": {name: _connection(Connection, name) for name in _CONNECTIONS},
-        "plugin": any(plugin.name == _PLUGIN for plugin in plugins),
+        "plugin": any(plugin["name"] == _PLUGIN for plugin in plugins_manager.get_plugin_info()),
         "url": url,
         "health": _health(url),
     }
