@@ -16,9 +16,8 @@ from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
-from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
 
+from tests.support.draining import drain
 from tests.support.records import read_committed
 
 _numbers = itertools.count()
@@ -65,15 +64,7 @@ class Application:
         assert producer.flush(120) == 0
 
     def drain(self, *, max_offsets: int = 500_000, stop: threading.Event | None = None) -> None:
-        deployment = Deployment(self.pipeline, Brokers(self.bootstrap_servers), str(self.checkpoints), max_offsets)
-        run(
-            self.spark,
-            deployment,
-            available_now=True,
-            trigger_interval_ms=100,
-            stop=stop or threading.Event(),
-            report=lambda line: None,
-        )
+        drain(self.spark, self.pipeline, Brokers(self.bootstrap_servers), self.checkpoints, max_offsets, stop=stop)
 
     def claim(self) -> ClaimedTasks:
         """As a starting aggregator does."""

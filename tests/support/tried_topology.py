@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import shutil
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +19,9 @@ from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
-from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
 
 from tests.support.checkpoints import checkpoint_of, forget_last_commit
+from tests.support.draining import drain
 from tests.support.records import read_committed
 
 _numbers = itertools.count()
@@ -94,14 +92,8 @@ class Tried:
     def drain(self) -> None:
         if self.restoring and self.checkpoints.exists():
             shutil.rmtree(self.checkpoints)
-        run(
-            self.spark,
-            Deployment(self.pipeline, Brokers(self.bootstrap_servers), str(self.checkpoints), 1000),
-            available_now=True,
-            trigger_interval_ms=100,
-            stop=threading.Event(),
-            report=self.lines.append,
-        )
+        brokers = Brokers(self.bootstrap_servers)
+        drain(self.spark, self.pipeline, brokers, self.checkpoints, 1000, report=self.lines.append)
 
     def run_last_again(self, subtopology: int) -> None:
         """As after a crash between the sink's transaction and Spark's own commit."""

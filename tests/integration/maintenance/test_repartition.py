@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -35,10 +34,9 @@ from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import staging_topic
 from streamplan.reports.check_context import check_context
 from streamplan.settings import PROJECT, Settings
-from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
 
 from tests.support.brokers import NewTopicFactory
+from tests.support.draining import drain
 from tests.support.records import read_committed
 from tests.support.transactional_application import TransactionalApplication
 
@@ -150,14 +148,7 @@ def test_the_streaming_aggregator_goes_on_with_the_state_of_the_changelog(
     moved(after, settings)
     after.order_many(200, 300)
     lines: list[str] = []
-    run(
-        spark,
-        Deployment(after.pipeline, Brokers(after.bootstrap_servers), settings.checkpoints, 1000),
-        available_now=True,
-        trigger_interval_ms=100,
-        stop=threading.Event(),
-        report=lines.append,
-    )
+    drain(spark, after.pipeline, Brokers(after.bootstrap_servers), settings.checkpoints, 1000, report=lines.append)
     changelog = read_committed(after.bootstrap_servers, after.changelog)
     assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
     assert any("restored 2 rows" in line for line in lines)

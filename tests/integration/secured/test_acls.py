@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 from pyspark.sql import SparkSession
 from streamplan.errors import StreamplanError
@@ -26,10 +25,10 @@ from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.settings import Settings
-from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
 from streamplan.testing import assert_healthy
 
+from tests.support.draining import drain
+from tests.support.records import read_committed
 from tests.support.secured_brokers import SecuredBrokers
 
 _numbers = itertools.count()
@@ -83,15 +82,7 @@ class Secured:
     def aggregate(self, brokers: Brokers) -> None:
         """A start that restores its state, and processes all that is there."""
         shutil.rmtree(self.home / "checkpoints", ignore_errors=True)
-        deployment = Deployment(self.pipeline, brokers, self.settings.checkpoints)
-        run(
-            self.spark,
-            deployment,
-            available_now=True,
-            trigger_interval_ms=100,
-            stop=threading.Event(),
-            report=lambda line: None,
-        )
+        drain(self.spark, self.pipeline, brokers, self.settings.checkpoints)
 
     def produce(self, brokers: Brokers) -> None:
         made = produce(self.pipeline, brokers, records=10, stop=threading.Event(), progress=lambda *_: None)
@@ -117,31 +108,10 @@ class Secured:
 
     def counted(self) -> int:
         """The sum of the totals, as a consumer of the super user reads the changelog."""
-        topic = self.pipeline.topology.changelog_topic("totals")
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.brokers.super_user.servers,
-                "group.id": "acl-test",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                **self.brokers.super_user.properties,
-            }
-        )
-        totals: dict[bytes, int] = {}
-        try:
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in (0, 1)])
-            ended: set[int] = set()
-            deadline = time.monotonic() + 120
-            while len(ended) < 2:
-                assert time.monotonic() < deadline
-                for message in consumer.consume(1000, 0.2):
-                    if message.error():
-                        ended.add(message.partition())
-                    else:
-                        totals[message.key()] = int.from_bytes(message.value(), "big")
-        finally:
-            consumer.close()
-        return sum(totals.values())
+        brokers = self.brokers.super_user
+        changelog = self.pipeline.topology.changelog_topic("totals")
+        records = read_committed(brokers.servers, changelog, brokers.properties)
+        return sum({record.key(): int.from_bytes(record.value(), "big") for record in records}.values())
 
 
 @pytest.fixture(scope="module")

@@ -21,12 +21,11 @@ from streamplan.kafka.membership import GroupMember
 from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.security import LocalSecurity
-from streamplan.spark.aggregator import run
 from streamplan.spark.distributed_cluster import DistributedCluster
-from streamplan.spark.query import Deployment
 from streamplan.spark.sources import read_batch
 from streamplan.testing import assert_healthy
 
+from tests.support.draining import drain
 from tests.support.orders_pipeline import pipeline_of
 from tests.support.records import read_committed
 from tests.support.secured_brokers import SecuredBrokers
@@ -50,14 +49,7 @@ def test_the_orders_pipeline_runs_and_all_its_checks_pass(
     secured_brokers.await_topics(*(spec.name for spec in pipeline.topics()))
     produced = produce(pipeline, brokers, records=RECORDS, stop=threading.Event(), progress=lambda *_: None)
     assert produced.records == RECORDS
-    run(
-        spark,
-        Deployment(pipeline, brokers, str(tmp_path / "checkpoints"), 1000),
-        available_now=True,
-        trigger_interval_ms=100,
-        stop=threading.Event(),
-        report=lambda line: None,
-    )
+    drain(spark, pipeline, brokers, tmp_path / "checkpoints", 1000)
 
     servers, properties = secured_brokers.super_user.servers, secured_brokers.super_user.properties
     changelog = read_committed(servers, pipeline.topology.changelog_topic("s"), properties)

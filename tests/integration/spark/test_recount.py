@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,9 +22,9 @@ from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.reports.observations import offsets_fingerprint
 from streamplan.serdes.json import Json
-from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
 from streamplan.spark.recount.recount import recount
+
+from tests.support.draining import drain
 
 _numbers = itertools.count()
 
@@ -66,14 +65,7 @@ class Sales:
             self.produce(self.sales, b"till", b'{"shop": "%s", "amount": %d}' % (shop.encode(), amount))
 
     def drain(self) -> None:
-        run(
-            self.spark,
-            Deployment(self.pipeline, Brokers(self.bootstrap_servers), str(self.checkpoints), 1000),
-            available_now=True,
-            trigger_interval_ms=100,
-            stop=threading.Event(),
-            report=lambda line: None,
-        )
+        drain(self.spark, self.pipeline, Brokers(self.bootstrap_servers), self.checkpoints, 1000)
 
     def rows(self) -> list[Observation]:
         brokers = Brokers(self.bootstrap_servers)

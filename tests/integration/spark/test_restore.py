@@ -28,6 +28,7 @@ from streamplan.spark.state.hadoop_files import HadoopFiles
 from streamplan.spark.state.state_store import read_state_stores
 
 from tests.support.checkpoints import checkpoint_of, checkpoints_of, forget_last_commit, newest
+from tests.support.draining import drain
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
 from tests.support.tried_topology import SALE, Tried, sale
@@ -51,14 +52,8 @@ def drained(application: Application, report: Callable[[str], object] = lambda l
         lines.append(line)
         report(line)
 
-    run(
-        application.spark,
-        Deployment(application.pipeline, Brokers(application.bootstrap_servers), str(application.checkpoints), 500),
-        available_now=True,
-        trigger_interval_ms=100,
-        stop=threading.Event(),
-        report=said,
-    )
+    brokers = Brokers(application.bootstrap_servers)
+    drain(application.spark, application.pipeline, brokers, application.checkpoints, 500, report=said)
     return lines
 
 

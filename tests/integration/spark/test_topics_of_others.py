@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +21,10 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
-from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
 from streamplan.spark.recount.recount import recount
 
 from tests.support.brokers import NewTopicFactory
+from tests.support.draining import drain
 from tests.support.records import read_committed
 
 WEEK = {"cleanup.policy": "delete", "retention.ms": "604800000", "min.insync.replicas": "2"}
@@ -53,15 +51,7 @@ class Counting:
         return Counter(b"%d" % (n % 2) for n in range(first, last))
 
     def drain(self) -> None:
-        resolved = resolve_pipeline(self.pipeline, self.brokers)
-        run(
-            self.spark,
-            Deployment(resolved, self.brokers, str(self.checkpoints)),
-            available_now=True,
-            trigger_interval_ms=100,
-            stop=threading.Event(),
-            report=lambda line: None,
-        )
+        drain(self.spark, resolve_pipeline(self.pipeline, self.brokers), self.brokers, self.checkpoints)
 
     def totals(self) -> Counter[bytes]:
         changelog = read_committed(str(self.brokers), self.topology.changelog_topic("totals"))

@@ -1,4 +1,4 @@
-"""The walk of docs/your-repository.md, in an empty directory and with nothing of this clone but the wheel."""
+"""Follows the steps of docs/your-repository.md in an empty directory. Only the wheel comes from this clone."""
 
 from __future__ import annotations
 

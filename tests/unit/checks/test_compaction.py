@@ -25,11 +25,6 @@ ORDERS = application_of(PIPELINE)
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
 def application(cluster: FakeCluster) -> FakeApplication:
     """A total an hour for 100 hours, segments of 10 hours, each record a batch."""
     application = FakeApplication(cluster, PIPELINE)

@@ -17,11 +17,6 @@ ORDERS = application_of(PIPELINE)
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
 def application(cluster: FakeCluster) -> FakeApplication:
     application = FakeApplication(cluster, PIPELINE)
     for n in range(19):

@@ -55,11 +55,6 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
 def application(cluster: FakeCluster) -> FakeApplication:
     """All is processed."""
     application = FakeApplication(cluster, PIPELINE)

@@ -23,11 +23,6 @@ REPARTITION = FakeApplication.repartition
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
 def application(cluster: FakeCluster) -> FakeApplication:
     """2,000 orders, half of them of each product."""
     application = FakeApplication(cluster, PIPELINE)

@@ -18,11 +18,6 @@ ORDERS = application_of(PIPELINE)
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
 def application(cluster: FakeCluster) -> FakeApplication:
     """19 orders, all processed: 10 jackets and 9 shirts."""
     application = FakeApplication(cluster, PIPELINE)

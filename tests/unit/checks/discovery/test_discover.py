@@ -23,11 +23,6 @@ NOON = 1_700_000_000_000
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
 def orders(cluster: FakeCluster) -> FakeApplication:
     """It has a dead-letter topic, too, of which nobody is told."""
     application = FakeApplication(cluster, PIPELINE)

@@ -21,11 +21,6 @@ ORDERS = application_of(PIPELINE)
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
 def application(cluster: FakeCluster) -> FakeApplication:
     """20 orders, all processed: 10 jackets and 10 shirts."""
     application = FakeApplication(cluster, PIPELINE)
