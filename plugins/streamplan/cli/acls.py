@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from streamplan.cli.output import plain_console
+from streamplan.cli.roles import add_role_option
 from streamplan.errors import Refused
 from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.registry import pipeline_named
@@ -32,14 +33,7 @@ def register(commands: Subparsers) -> None:
         "--command-config admin.properties --principal aggregator=User:streams",
     )
     parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a declared pipeline")
-    parser.add_argument(
-        "--role",
-        action="append",
-        type=Role,
-        choices=list(Role),
-        metavar="ROLE",
-        help=f"only this part: {', '.join(Role)}; may be given several times (default: all)",
-    )
+    add_role_option(parser, "only this part")
     parser.add_argument(
         "--format",
         choices=("table", "commands", "json"),

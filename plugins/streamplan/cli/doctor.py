@@ -12,6 +12,7 @@ from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.output import plain_console, quantity
+from streamplan.cli.roles import add_role_option
 from streamplan.doctor.finding import Finding, State, problem
 from streamplan.errors import StreamplanError
 from streamplan.model.acls import Role
@@ -39,14 +40,7 @@ def register(commands: Subparsers) -> None:
         "--spark-master spark://spark:7077",
     )
     parser.add_argument("--pipeline", metavar="NAME", help="look at the topics and the ACLs of this pipeline, too")
-    parser.add_argument(
-        "--role",
-        action="append",
-        type=Role,
-        choices=list(Role),
-        metavar="ROLE",
-        help=f"the part that this client is, for the ACLs: {', '.join(Role)} (default: all)",
-    )
+    add_role_option(parser, "the part that this client is, for the ACLs")
     add_broker_options(parser)
     parser.add_argument(
         "--spark-master", metavar="URL", help="run a small task on each core of this Spark cluster (default: none)"

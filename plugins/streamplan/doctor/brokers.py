@@ -55,8 +55,9 @@ def look_at_topics(pipeline: Pipeline, brokers: Brokers) -> Iterable[Finding]:
     )
     subject = f"topics of {pipeline.name}"
     if plan.differences:
+        others = [spec for spec in specs if not spec.owned]
         listed = "; ".join(map(str, plan.differences))
-        yield problem(subject, listed, explain_differences(pipeline.name, plan.differences))
+        yield problem(subject, listed, explain_differences(pipeline.name, plan.differences, others))
     elif plan.create:
         names = ", ".join(spec.name for spec in plan.create)
         yield warning(subject, f"not there yet: {names}", f"{pipeline.name}_deploy creates them.")
@@ -70,12 +71,12 @@ def look_at_acls(pipeline: Pipeline, brokers: Brokers, roles: Sequence[Role]) ->
     They tell it of resources that exist (KIP-430), without any right to see ACLs. Nobody tells it of transactional ids.
     """
     admin = brokers.admin()
-    shown = {(ResourceType.TOPIC, spec.name) for spec in pipeline.declared_topics()}
-    shown.add((ResourceType.GROUP, pipeline.topology.application_id))
-    allowed = {**_of_topics(admin, pipeline), **_of_group(admin, pipeline.topology.application_id)}
+    names, group = [spec.name for spec in pipeline.declared_topics()], pipeline.topology.application_id
+    shown = {(ResourceType.GROUP, group), *((ResourceType.TOPIC, name) for name in names)}
+    allowed = {**_of_topics(admin, names), **_of_group(admin, group)}
     for role in roles:
         subject = f"what {role} of {pipeline.name} may do"
-        needed = [entry for entry in required_acls(pipeline, role) if (entry.resource_type, entry.name) in shown]
+        needed = [entry for entry in required_acls(pipeline, role) if _resource(entry) in shown]
         known = [entry for entry in needed if _resource(entry) in allowed]
         missing = [entry for entry in known if entry.operation not in allowed[_resource(entry)]]
         if missing:
@@ -96,10 +97,9 @@ def look_at_acls(pipeline: Pipeline, brokers: Brokers, roles: Sequence[Role]) ->
             yield ok(subject, f"{len(known)} entries are allowed")
 
 
-def _of_topics(admin: AdminClient, pipeline: Pipeline) -> Mapping[tuple[str, str], frozenset[str]]:
-    names = [spec.name for spec in pipeline.declared_topics()]
+def _of_topics(admin: AdminClient, names: Sequence[str]) -> Mapping[tuple[str, str], frozenset[str]]:
     futures = admin.describe_topics(
-        TopicCollection(names), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
+        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
     )
     found: dict[tuple[str, str], frozenset[str]] = {}
     for name, future in futures.items():

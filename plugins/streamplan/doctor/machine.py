@@ -1,4 +1,4 @@
-"""This machine: Python and its packages, Java, jars, disk and ports."""
+"""This machine: Python and its packages, Java, the jars of Spark's connector, and the disk."""
 
 from __future__ import annotations
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -73,7 +71,7 @@ def compare_executors(master: str, rows: Sequence[Mapping[str, Any]], checkpoint
     """
     hosts = sorted({row["host"] for row in rows})
     yield ok(f"Spark {master}", f"{len(rows)} tasks ran on {', '.join(hosts)}")
-    own = {"python": platform.python_version(), **_versions()}
+    own = own_versions()
     for part, version in own.items():
         others = {row["host"]: row["versions"].get(part) for row in rows if row["versions"].get(part) != version}
         if others:
@@ -189,14 +187,10 @@ def _look(addresses: Sequence[str], checkpoints: str) -> Callable[[Iterable[int]
     return look
 
 
-def _versions() -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+def own_versions() -> Mapping[str, str]:
+    """Return the versions of Python and its packages here, as the same look finds them."""
+    (here,) = _look((), "")(())
+    return dict(here["versions"])
 
 
 def _cause(error: Exception) -> str:

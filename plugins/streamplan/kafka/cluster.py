@@ -140,9 +140,8 @@ class KafkaCluster:
 
     def starts(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the offsets at which an aggregator began to read a topic, by partition."""
-        partitions = [(topic, number) for number in range(self._partitions(topic))]
-        found = committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds)
-        parsed = {at.partition: PositionMetadata.parse(at.metadata) for at in found if at.offset >= 0}
+        found = self._committed_positions(group, {topic: self._partitions(topic)})
+        parsed = {at.partition: PositionMetadata.parse(at.metadata) for at in found}
         return {number: metadata.start for number, metadata in parsed.items() if metadata is not None}
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
@@ -255,12 +254,15 @@ class KafkaCluster:
         self._partition_counts |= {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def _committed(self, group: str, counts: Mapping[str, int]) -> dict[str, dict[int, int]]:
-        partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
         offsets: dict[str, dict[int, int]] = {}
-        for at in committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds):
-            if at.offset >= 0:
-                offsets.setdefault(at.topic, {})[at.partition] = at.offset
+        for at in self._committed_positions(group, counts):
+            offsets.setdefault(at.topic, {})[at.partition] = at.offset
         return offsets
+
+    def _committed_positions(self, group: str, counts: Mapping[str, int]) -> list[TopicPartition]:
+        partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
+        found = committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds)
+        return [at for at in found if at.offset >= 0]
 
     def _list_offsets(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel

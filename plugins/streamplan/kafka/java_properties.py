@@ -74,8 +74,8 @@ def parse_jaas_config(text: str) -> tuple[str, dict[str, str]]:
         "sasl.jaas.config",
         expected='<login module> required <option>="<value>" ... ;',
         observed="another form",
-        remedy="Look whether a value with other characters than letters and digits is quoted, and whether the text "
-        "ends with a semicolon.",
+        remedy="Put each value that has other characters than letters and digits into quotes. End the text with a "
+        "semicolon.",
     )
     if len(tokens) < 3 or tokens[-1] != (";", False) or (len(tokens) - 3) % 3:
         raise malformed

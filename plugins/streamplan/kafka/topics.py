@@ -68,19 +68,12 @@ def observe_topics(
     return dict(_observe(client, brokers, names, deadline_seconds, with_configs=with_configs).topics)
 
 
-def resolve_pipeline(
-    pipeline: Pipeline,
-    brokers: Brokers,
-    *,
-    admin: AdminClient | None = None,
-    deadline_seconds: float = ANSWER_SECONDS,
-) -> Pipeline:
+def resolve_pipeline(pipeline: Pipeline, brokers: Brokers, *, deadline_seconds: float = ANSWER_SECONDS) -> Pipeline:
     """Return a pipeline with the partition counts that the brokers have of the topics of others. Creates nothing.
 
     Args:
         pipeline: The pipeline. One without topics of others is returned as it is, and nobody is asked.
         brokers: The brokers.
-        admin: An admin client that is open already.
         deadline_seconds: Deadline of the answer.
 
     Raises:
@@ -89,7 +82,7 @@ def resolve_pipeline(
     """
     if pipeline.is_resolved:
         return pipeline
-    metadata = _list_topics(admin if admin is not None else brokers.admin(), brokers, deadline_seconds)
+    metadata = _list_topics(brokers.admin(), brokers, deadline_seconds)
     return pipeline.resolved(
         {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}
     )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping
+from importlib import metadata
 from typing import Any
 
 import pytest
 from streamplan.doctor.airflow import judge_airflow
 from streamplan.doctor.finding import Finding, State
-from streamplan.doctor.spark import _versions, compare_executors
+from streamplan.doctor.spark import compare_executors
 from streamplan.kafka.brokers import Brokers
 
-OWN = {"python": platform.python_version(), **_versions()}
+PACKAGES = ("pyspark", "confluent-kafka", "pyarrow", "numpy")
+
+OWN = {"python": platform.python_version(), **{package: metadata.version(package) for package in PACKAGES}}
 
 EXECUTOR = {"host": "spark-1", "versions": OWN, "brokers": {"kafka-1:9092": ""}, "checkpoints": True, "skew": 0.0}
 
