@@ -95,6 +95,7 @@ def set_positions(
         deadline_seconds: The deadline.
 
     Raises:
+        Refused: The group has members.
         BrokersUnavailable: The brokers did not answer.
     """
     if not positions:
@@ -103,7 +104,13 @@ def set_positions(
     with closing(brokers.consumer(group)) as consumer:
 
         def request(left: float) -> None:
-            for answer in consumer.commit(offsets=offsets, asynchronous=False) or ():
+            try:
+                answers = consumer.commit(offsets=offsets, asynchronous=False) or ()
+            except KafkaException as error:
+                if error_code(error) == KafkaError.UNKNOWN_MEMBER_ID:  # a group with members takes commits of them only
+                    raise _has_members(group) from error
+                raise
+            for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
 
@@ -144,13 +151,17 @@ def delete_group(brokers: Brokers, group: str, *, deadline_seconds: float = ANSW
             admin.delete_consumer_groups([group], request_timeout=left)[group].result(left + 1.0)
         except KafkaException as error:
             if error_code(error) == KafkaError.NON_EMPTY_GROUP:
-                raise Refused(
-                    f"group {group}",
-                    expected="no members",
-                    observed="members: an application of this id runs",
-                    remedy="Stop it first.",
-                ) from error
+                raise _has_members(group) from error
             if error_code(error) != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
     call_with_retry(request, f"the deletion of group {group}", brokers, deadline_seconds)
+
+
+def _has_members(group: str) -> Refused:
+    return Refused(
+        f"group {group}",
+        expected="no members",
+        observed="members: an application of this id runs, or was killed a moment ago",
+        remedy="Stop it first. The brokers forget a killed one when its session ends (session.timeout.ms).",
+    )

@@ -34,14 +34,15 @@ _ACCEPTS = "accepts connections"
 
 _REMEDY = "Are the brokers up, and is this the address and port they listen on?"
 _REFUSAL_SECONDS = 5.0
+_CERTIFICATES = (
+    "Name the authority that signed the brokers' certificates with ssl.ca.location, and this client's own certificate "
+    "where the brokers ask for one. docs/security.md has examples."
+)
 _REFUSALS = (
     ("Authentication", "Correct sasl.username, sasl.password and sasl.mechanism."),
     ("OAUTHBEARER", "Correct what asks for the token: sasl.oauthbearer.* or oauth_cb."),
-    (
-        "SSL",
-        "Name the authority that signed the brokers' certificates with ssl.ca.location, and this client's own "
-        "certificate where the brokers ask for one. docs/security.md has examples.",
-    ),
+    ("certificate", _CERTIFICATES),
+    ("SSL", _CERTIFICATES),
     (
         "APIVERSION_QUERY",  # a broker closes the connection at the first request where it speaks another protocol
         "Set security.protocol to what this listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. "

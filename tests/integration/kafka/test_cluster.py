@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone, records_of
-from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import delete_group, set_positions
 
 from tests.support.brokers import await_topics
 from tests.support.fake_cluster import FakeCluster
@@ -233,6 +234,10 @@ def test_members_are_named(real: Real, protocol: str) -> None:
         return [str(member) for member in real.cluster.members(group) or ()]
 
     eventually(lambda: described() == ["console on 127.0.0.1"], f"the member of {group}")
+    with pytest.raises(Refused, match="expected no members"):
+        set_positions(Brokers(real.bootstrap_servers), group, {(real.topic, 0): 0})
+    with pytest.raises(Refused, match="expected no members"):
+        delete_group(Brokers(real.bootstrap_servers), group)
     consumer.close()
     eventually(lambda: real.cluster.members(group) == [], f"no member of {group}")
 

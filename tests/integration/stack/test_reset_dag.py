@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.groups import set_positions
+from streamplan.kafka.groups import members, set_positions
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack
@@ -69,6 +69,7 @@ def stop_aggregator(stack: Stack, rest: AirflowRest) -> None:
     eventually(
         lambda: not any("aggregator" in state.name for state in stack.states()), "the aggregator has gone", SECONDS
     )
+    eventually(lambda: not members(stack.kafka.brokers, GROUP), "the brokers have forgotten it", SECONDS)
 
 
 def test_a_person_sees_the_plan_and_decides(stack: Stack) -> None:
