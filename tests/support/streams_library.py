@@ -146,6 +146,26 @@ def java_with_callbacks() -> Iterator[Any]:
 
 @contextmanager
 def started(library: Library, built: Any, bootstrap_servers: str, state: Path, **config: str) -> Iterator[Any]:
+    """The application runs. Afterwards nothing is left of it."""
+    try:
+        with running(library, built, bootstrap_servers, state, **config) as kafka_streams:
+            yield kafka_streams
+    finally:
+        forget(library.application_id, bootstrap_servers)
+
+
+def forget(application_id: str, bootstrap_servers: str) -> None:
+    """Delete the internal topics and the consumer group of an application that is stopped."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    made = [name for name in admin.list_topics(timeout=60).topics if name.startswith(f"{application_id}-")]
+    futures = [*admin.delete_topics(made).values()] if made else []
+    for future in (*futures, *admin.delete_consumer_groups([application_id]).values()):
+        future.exception(120)
+
+
+@contextmanager
+def running(library: Library, built: Any, bootstrap_servers: str, state: Path, **config: str) -> Iterator[Any]:
+    """The application runs, and is closed afterwards. Its topics and its group stay."""
     kafka_streams = library.jvm.org.apache.kafka.streams.KafkaStreams(
         built,
         properties(
@@ -181,8 +201,3 @@ def started(library: Library, built: Any, bootstrap_servers: str, state: Path, *
         yield kafka_streams
     finally:
         kafka_streams.close(library.jvm.java.time.Duration.ofSeconds(120))
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        made = [name for name in admin.list_topics(timeout=60).topics if name.startswith(f"{library.application_id}-")]
-        futures = [*admin.delete_topics(made).values()] if made else []
-        for future in (*futures, *admin.delete_consumer_groups([library.application_id]).values()):
-            future.exception(120)

@@ -163,5 +163,6 @@ def foreign_member_error(group: str, foreign: Sequence[Member]) -> Refused:
         expected="no member but the aggregators of this application",
         observed=", ".join(map(str, foreign)) or "members of another protocol",
         remedy="They could move the positions, and records would be lost or doubled. Stop them, or give them a group "
-        "of their own. Then start this aggregator again.",
+        "of their own. Then start this aggregator again. A Kafka Streams application that was stopped stays a member "
+        "until its session ends (session.timeout.ms, 45 s by default).",
     )

@@ -6,6 +6,8 @@ would lose records or process them twice.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +17,13 @@ from streamplan.model.start_point import OffsetMap, TopicPartition
 
 _NAMED = 8
 """The most partitions that an error names."""
+
+_KAFKA_STREAMS_VERSIONS = (1, 2)
+_KAFKA_STREAMS_BYTES = 1 + 8
+"""The version, and the partition time as a long; from version 2 on, the metadata of processors follow."""
+
+_TAKEN_OVER = PositionMetadata(Generation(0, "Kafka Streams"))
+"""What is known of a position that Kafka Streams committed: it names no checkpoint, and nobody knows where it began."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,18 @@ class CommittedPosition:
     offset: int
     metadata: str
 
+    @property
+    def is_of_kafka_streams(self) -> bool:
+        """Whether a JVM application committed it (``TopicPartitionMetadata`` of Kafka Streams).
+
+        Its positions and changelog topics mean what ours do, so an aggregator goes on where it has stopped.
+        """
+        try:
+            decoded = base64.b64decode(self.metadata, validate=True)
+        except (binascii.Error, ValueError):
+            return False
+        return len(decoded) >= _KAFKA_STREAMS_BYTES and decoded[0] in _KAFKA_STREAMS_VERSIONS
+
 
 @dataclass(frozen=True)
 class Extent:
@@ -36,6 +57,11 @@ class Extent:
 
     log_start: int
     end: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no offset."""
+        return self.end <= self.log_start
 
 
 @dataclass(frozen=True)
@@ -97,6 +123,8 @@ def resolve_positions(
     begins at ``starts``, else at the first offset of its source topics. That offset is committed with each position
     from then on, so that everybody knows from where it has counted.
 
+    Positions of Kafka Streams are taken over. A JVM application commits a position only where it has read a record.
+
     Args:
         application_id: The application id, which names the consumer group.
         subtopologies: All sub-topologies of the application.
@@ -140,7 +168,9 @@ def _refuse_foreign(
         partition: committed[partition]
         for subtopology in subtopologies
         for partition in subtopology.extents
-        if partition in committed and PositionMetadata.parse(committed[partition].metadata) is None
+        if partition in committed
+        and PositionMetadata.parse(committed[partition].metadata) is None
+        and not committed[partition].is_of_kafka_streams
     }
     if foreign:
         raise foreign_position_error(application_id, foreign)
@@ -150,7 +180,13 @@ def _resolve(
     application_id: str, subtopology: SubtopologyInput, committed: Mapping[TopicPartition, CommittedPosition]
 ) -> ResolvedPositions:
     positions = {partition: committed[partition] for partition in subtopology.extents if partition in committed}
-    missing = sorted(subtopology.extents.keys() - positions.keys())
+    is_taken_over = any(position.is_of_kafka_streams for position in positions.values())
+    unread = {
+        partition: extent.log_start
+        for partition, extent in subtopology.extents.items()
+        if is_taken_over and partition not in positions and extent.is_empty
+    }
+    missing = sorted(subtopology.extents.keys() - positions.keys() - unread.keys())
     if not positions and not subtopology.has_checkpoint and not subtopology.written:
         return ResolvedPositions(
             {
@@ -162,7 +198,9 @@ def _resolve(
         raise Refused(
             f"group {application_id} has no position for {_listed(f'{topic}-{number}' for topic, number in missing)}",
             expected="positions beside the checkpoint, the internal topics and the other partitions",
-            remedy="They were deleted or have expired (the brokers' offsets.retention.minutes), or the topic has more "
+            remedy="Let the Kafka Streams application read these partitions to their ends, and then stop it."
+            if is_taken_over
+            else "They were deleted or have expired (the brokers' offsets.retention.minutes), or the topic has more "
             "partitions than before: reset the application.",
         )
     beyond = {
@@ -180,10 +218,12 @@ def _resolve(
             remedy="The brokers lost records that were processed, or the topic was made again. New records up to the "
             "positions would be skipped: reset the application.",
         )
-    metadata = {partition: PositionMetadata.parse(position.metadata) for partition, position in positions.items()}
     return ResolvedPositions(
-        {partition: position.offset for partition, position in positions.items()},
-        {partition: parsed for partition, parsed in metadata.items() if parsed is not None},
+        {partition: position.offset for partition, position in positions.items()} | unread,
+        {
+            partition: PositionMetadata.parse(position.metadata) or _TAKEN_OVER
+            for partition, position in positions.items()
+        },
     )
 
 

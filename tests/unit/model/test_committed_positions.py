@@ -11,11 +11,13 @@ from streamplan.model.committed_positions import (
     latest_generation,
     resolve_positions,
 )
-from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
 from streamplan.model.start_point import TopicPartition
 
 OLD = PositionMetadata(Generation(1000, "a:1:x"), "3f2a9c1e", 7)
 NEW = Generation(2000, "b:2:y")
+KAFKA_STREAMS = "AgAAAZ9LcdUM"
+"""What kafka-streams 4.3.1 commits with a position: ``TopicPartitionMetadata.encode``."""
 
 
 def committed(**offsets: int) -> dict[TopicPartition, CommittedPosition]:
@@ -64,6 +66,12 @@ def test_positions_are_taken_where_they_are() -> None:
             {("orders", 0): CommittedPosition(5, "AgAAAY1x"), ("orders", 1): CommittedPosition(5, "AgAAAY1x")},
             subtopology(),
             "an aggregator of this application committed",
+        ),
+        ({("orders", 0): CommittedPosition(5, KAFKA_STREAMS)}, subtopology(), "no position for orders-1.* stop it"),
+        (
+            {("orders", 0): CommittedPosition(5, KAFKA_STREAMS), ("orders", 1): CommittedPosition(5, "")},
+            subtopology(),
+            "orders-1 at 5, with the metadata ''",
         ),
     ],
 )
@@ -121,3 +129,21 @@ def test_a_new_application_begins_at_its_start_and_says_so_from_then_on() -> Non
     later = Generation(NEW.number + 1, "c:3:z")
     again = resolve_positions("app", [SubtopologyInput(0, {**extents, ("orders", 1): Extent(0, 99)})], committed)[0]
     assert {place: found.start for place, found in again.claimed(later).items()} == resolved.offsets
+
+
+def test_positions_of_kafka_streams_are_taken_over() -> None:
+    """It commits no position in a partition of which it has read no record."""
+    extents = {("orders", 0): Extent(0, 10), ("orders", 1): Extent(7, 7)}
+    taken = {("orders", 0): CommittedPosition(5, KAFKA_STREAMS)}
+    resolved = resolve_positions("app", [SubtopologyInput(0, extents, written=5)], taken)[0]
+    assert resolved.offsets == {("orders", 0): 5, ("orders", 1): 7}
+    assert resolved.claimed(NEW) == {
+        ("orders", 0): PositionMetadata(NEW),  # it names no checkpoint, and the application read from the beginning
+        ("orders", 1): PositionMetadata(NEW, start=7),
+    }
+
+
+def test_a_checkpoint_is_of_no_use_once_kafka_streams_has_gone_on() -> None:
+    mixed = committed(orders_0=5, orders_1=5) | {("orders", 1): CommittedPosition(8, KAFKA_STREAMS)}
+    resolved = resolve_positions("app", [subtopology()], mixed)[0]
+    assert named_checkpoint(resolved.metadata.values()) == ""

@@ -1,0 +1,137 @@
+"""A JVM application hands its work over to the aggregator, and takes it back: same names, same bytes, exact totals."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+from streamplan.checks import CHECKS
+from streamplan.checks.framework.application import application_in
+from streamplan.checks.framework.check import Outcome, run_check
+from streamplan.errors import Refused
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import members
+
+from tests.support.orders_application import Application, numbered
+from tests.support.records import recount
+from tests.support.streams_library import Library, forget, java_with_callbacks, order_key, running
+from tests.support.waiting import eventually
+
+SHORT_SESSION = {"session_timeout_ms": "6000", "heartbeat_interval_ms": "2000"}
+"""An application that is closed does not leave its group. The brokers forget its member when the session ends."""
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with java_with_callbacks() as jvm:
+        yield jvm
+
+
+class HandedOver:
+    """One application, run by Kafka Streams and by the aggregator in turn."""
+
+    def __init__(self, jvm: Any, bootstrap_servers: str, home: Path, spark: SparkSession) -> None:
+        self.jvm = jvm
+        self.home = home
+        self.ours = Application(bootstrap_servers, home / "checkpoints", spark)
+        others = replace(self.ours.pipeline, topic_partitions={}, test_data=None)
+        self.ours.pipeline = others.resolved({self.ours.orders: 2})
+        self.id = self.ours.topology.application_id
+        self.produced = 0
+
+    def order_many(self, count: int) -> None:
+        self.ours.produce(numbered(self.produced, self.produced + count))
+        self.produced += count
+
+    def expected(self) -> dict[bytes, int]:
+        """All orders, counted by plain Python."""
+        return recount(self.ours.committed(self.ours.orders))
+
+    def run_jvm(self, count: int, **config: str) -> str:
+        """Process ``count`` more orders with Kafka Streams, and close it. Returns its description."""
+        library = Library(self.jvm, self.id)
+        stream = library.stream(self.ours.orders, Id=str, ProductType=int)
+        library.grouped(stream, order_key, "quantities").count(library.stored("totals"))
+        built = library.builder.build()
+        description = str(built.describe().toString())
+        self.order_many(count)
+        more = {"processing_guarantee": "exactly_once_v2", **SHORT_SESSION, **config}
+        with running(library, built, self.ours.bootstrap_servers, self.home / "jvm", **more):
+            eventually(
+                lambda: self.ours.totals() == self.expected(), "the totals of Kafka Streams", evidence=self.evidence
+            )
+        eventually(
+            lambda: not members(Brokers(self.ours.bootstrap_servers), self.id), "the brokers have forgotten its member"
+        )
+        return description
+
+    def evidence(self) -> str:
+        return f"{self.ours.totals()} where {self.expected()} was expected"
+
+    def run_ours(self, count: int) -> None:
+        self.order_many(count)
+        self.ours.drain()
+
+    def positions(self) -> dict[tuple[str, int], str]:
+        """The metadata of the committed positions."""
+        consumer = Consumer({"bootstrap.servers": self.ours.bootstrap_servers, "group.id": self.id})
+        places = [TopicPartition(topic, n) for topic in (self.ours.orders, self.ours.repartition) for n in (0, 1)]
+        found = consumer.committed(places, 120)
+        consumer.close()
+        return {(at.topic, at.partition): at.metadata or "" for at in found if at.offset >= 0}
+
+
+@pytest.fixture
+def application(jvm: Any, bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[HandedOver]:
+    made = HandedOver(jvm, bootstrap_servers, tmp_path, spark)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(made.ours.orders, 2, 2)])[made.ours.orders].result(120)
+    yield made
+    forget(made.id, bootstrap_servers)
+    admin.delete_topics([made.ours.orders])[made.ours.orders].exception(120)
+
+
+def test_totals_are_exact_from_the_jvm_to_ours_and_back(application: HandedOver) -> None:
+    """The second time the aggregator finds a checkpoint of its own, which Kafka Streams has left behind."""
+    ours = application.ours
+    assert application.run_jvm(500) == ours.topology.describe()
+    left = application.positions().values()
+    assert left
+    assert {base64.b64decode(metadata)[0] for metadata in left} == {2}
+
+    ours.create_topics()
+    for count in (700, 300):
+        application.run_ours(count)
+        assert ours.totals() == application.expected()
+        assert sum(ours.totals().values()) == application.produced
+        cluster = KafkaCluster(Brokers(ours.bootstrap_servers))
+        results = [run_check(application_in(ours.pipeline, cluster), check, cluster) for check in CHECKS]
+        assert [f"{result.check}: {result.reason}" for result in results if result.outcome is not Outcome.PASSED] == []
+
+        application.run_jvm(400)
+        assert sum(ours.totals().values()) == application.produced
+
+
+def test_a_jvm_application_that_runs_is_not_taken_over(application: HandedOver) -> None:
+    ours = application.ours
+    library = Library(application.jvm, application.id)
+    stream = library.stream(ours.orders, Id=str, ProductType=int)
+    library.grouped(stream, order_key, "quantities").count(library.stored("totals"))
+    application.order_many(50)
+    with running(library, library.builder.build(), ours.bootstrap_servers, application.home / "jvm", **SHORT_SESSION):
+        eventually(lambda: ours.totals() == application.expected(), "the totals of Kafka Streams")
+        ours.create_topics()
+        before = application.positions()
+        with pytest.raises(Refused, match=f"{application.id}.*session.timeout.ms"):
+            ours.drain()
+        assert application.positions() == before
+        application.order_many(50)
+        eventually(lambda: ours.totals() == application.expected(), "more totals of Kafka Streams")
