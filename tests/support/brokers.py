@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,6 +16,8 @@ from streamplan.settings import Settings
 from tests.support.waiting import eventually
 
 NewTopicFactory = Callable[..., str]
+
+Answer = TypeVar("Answer")
 
 
 def local_kafka(
@@ -63,17 +66,18 @@ def await_topics(bootstrap_servers: str, *names: str, properties: Mapping[str, s
         eventually(known, f"{address} knows {', '.join(names)}", interval=0.02)
 
 
-def retried(ask: Callable[[], object]) -> None:
-    """Ask again while the brokers are electing who knows the group."""
+def retried(ask: Callable[[], Answer]) -> Answer:
+    """Ask again while the brokers are electing who knows the group, and return the answer."""
     electing = (
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     )
+    answers: list[Answer] = []
 
     def answered() -> bool:
         try:
-            ask()
+            answers.append(ask())
         except KafkaException as error:
             if error.args[0].code() not in electing and not error.args[0].retriable():
                 raise
@@ -81,3 +85,4 @@ def retried(ask: Callable[[], object]) -> None:
         return True
 
     eventually(answered, "an answer of the group's coordinator")
+    return answers[0]

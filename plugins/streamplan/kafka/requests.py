@@ -97,6 +97,8 @@ def call_with_retry(
 
 def _is_transient(error: BaseException, brokers: Brokers) -> bool:
     code = error_code(error)
+    if code == KafkaError._TIMED_OUT:
+        return True  # librdkafka gives one request up after socket.timeout.ms, whatever time is left
     return code in _TRANSIENT or (code == KafkaError._TRANSPORT and _any_accepts(map(_probe, brokers.addresses)))
 
 

@@ -87,7 +87,7 @@ class KafkaRead:
 def told(brokers: Brokers) -> str:
     """What a command says that cannot get in."""
     with pytest.raises(StreamplanError) as error:
-        KafkaCluster(brokers, deadline_seconds=20).names()
+        KafkaCluster(brokers, deadline_seconds=3).names()
     assert isinstance(error.value, BrokersUnavailable)
     return str(error.value)
 

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
 
+from tests.support.brokers import retried
 from tests.support.kafka_streams import STREAMS
 from tests.support.records import read_committed
 from tests.support.streams_library import Callback, Library, java_with_callbacks, raw, started
@@ -70,7 +71,7 @@ class Both:
             for partition in range(2):
                 asked = TopicPartition(topic, partition)
                 end = self._group.get_watermark_offsets(asked, 60)[1]
-                (found,) = self._group.committed([asked], 60)
+                [found] = retried(lambda asked=asked: self._group.committed([asked], 60))  # type: ignore[misc]
                 if found.offset < end and end > 0:
                     return False
         return True
