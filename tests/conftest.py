@@ -11,11 +11,11 @@ import pytest
 os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines"
 
 INTEGRATION = Path(__file__).parent / "integration"
-FIRST = ("stack", "spark/test_pipelines.py", "checks/test_faults.py", "checks/test_lag_and_skew.py", "spark")
+FIRST = ("stack", "spark", "secured", "maintenance", "checks")
 """What takes longest begins first, so that no worker is left alone with it at the end."""
 
-TOGETHER = ("stack", "secured")
-"""Folders whose files share what takes long to start: Airflow, and secured brokers."""
+TOGETHER = ("stack", "spark", "secured")
+"""Folders whose files share what takes long to start: Airflow, a Spark session, and secured brokers."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,6 +26,9 @@ from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.support.wheel import CLONE, Environment, build_wheel, requirements
 
+# Of brokers and Spark. Tests process few records, for which Java's optimizing compiler costs more than it gains.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:

@@ -19,6 +19,7 @@ from streamplan.pipelines.orders import ORDER, order
 
 from tests.support.draining import drain
 from tests.support.records import read_committed
+from tests.support.waiting import DEADLINE_SECONDS
 
 _numbers = itertools.count()
 
@@ -46,7 +47,7 @@ class Application:
         self.dead_letter = self.topology.dead_letter_topic
 
     def create_topics(self) -> None:
-        apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
+        apply_topics(Brokers(self.bootstrap_servers), self.pipeline, deadline_seconds=DEADLINE_SECONDS)
 
     def produce(self, records: Sequence[tuple[bytes | None, bytes | None]], **more: Any) -> None:
         producer = Producer(

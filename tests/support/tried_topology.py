@@ -23,6 +23,7 @@ from streamplan.serdes.json import Json
 from tests.support.checkpoints import checkpoint_of, forget_last_commit
 from tests.support.draining import drain
 from tests.support.records import read_committed
+from tests.support.waiting import DEADLINE_SECONDS
 
 _numbers = itertools.count()
 
@@ -59,7 +60,7 @@ class Tried:
         return self._pipeline
 
     def create_topics(self) -> None:
-        apply_topics(Brokers(self.bootstrap_servers), self.pipeline)
+        apply_topics(Brokers(self.bootstrap_servers), self.pipeline, deadline_seconds=DEADLINE_SECONDS)
 
     def set_config(self, topic: str, config: str, value: int) -> None:
         entry = ConfigEntry(config, str(value), incremental_operation=AlterConfigOpType.SET)

@@ -169,10 +169,19 @@ def eager_cleaner(bootstrap_servers: str) -> Iterator[None]:
         alter(bootstrap_servers, ResourceType.BROKER, broker, log_cleaner_backoff_ms=None)
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
-@pytest.mark.parametrize("configs", [{}, {"delete.retention.ms": "0"}, {"min.cleanable.dirty.ratio": "0.8"}], ids=str)
+@pytest.mark.parametrize(
+    ("configs", "compression"),
+    [
+        ({}, "none"),
+        ({"delete.retention.ms": "0"}, "zstd"),
+        pytest.param({}, "zstd", marks=pytest.mark.soak),
+        pytest.param({"delete.retention.ms": "0"}, "none", marks=pytest.mark.soak),
+        pytest.param({"min.cleanable.dirty.ratio": "0.8"}, "none", marks=pytest.mark.soak),
+        pytest.param({"min.cleanable.dirty.ratio": "0.8"}, "zstd", marks=pytest.mark.soak),
+    ],
+)
 def test_a_healthy_cleaner_is_not_accused(
-    bootstrap_servers: str, new_topic: NewTopicFactory, eager_cleaner: None, compression: str, configs: dict[str, str]
+    bootstrap_servers: str, new_topic: NewTopicFactory, eager_cleaner: None, configs: dict[str, str], compression: str
 ) -> None:
     """Transactions of one record and of many, in segments of a second, by the clock of the records."""
     policy = {"cleanup.policy": "compact", "segment.ms": "1000", "max.message.bytes": "20000", **configs}

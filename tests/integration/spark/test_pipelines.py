@@ -511,7 +511,9 @@ def committed(group: Consumer, partitions: list[TopicPartition]) -> list[TopicPa
 
 def kill_at_work(bootstrap_servers: str, pipeline: Pipeline, aggregator: Aggregator) -> None:
     """When its last sub-topology has committed something, and not all is done."""
-    positions = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": pipeline.topology.application_id})
+    # Who reads committed positions waits for the transactions that the killed one leaves open.
+    group = {"group.id": pipeline.topology.application_id, "isolation.level": "read_uncommitted"}
+    positions = Consumer({"bootstrap.servers": bootstrap_servers, **group})
 
     def progress(topic: str) -> tuple[int, int]:
         """The sum of the positions, and that of the ends."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +20,8 @@ from streamplan.reports.results import read_latest
 
 from tests.support.airflow_rest import patient_rest
 from tests.support.records import read_committed
+from tests.support.secrets import files_that_show, processes_that_show
+from tests.support.waiting import eventually
 
 ORDERS = pipeline_named("orders")
 DEPLOY_SECONDS = 900.0
@@ -30,13 +34,33 @@ def token(stack: Stack) -> dict[str, str]:
     return {"Authorization": f"Bearer {found}"}
 
 
-def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> None:
+@dataclass(frozen=True)
+class Deployment:
+    """A run that has ended.
+
+    Attributes:
+        run: Its id.
+        shown: The processes that showed the password of the brokers meanwhile.
+    """
+
+    run: str
+    shown: frozenset[str]
+
+
+@pytest.fixture(scope="module")
+def deployment(stack: Stack) -> Deployment:
+    """``orders_deploy`` with 19 orders, on secured brokers."""
     rest = patient_rest(stack)
     rest.wait_for_dag("orders_deploy", deadline_seconds=DEPLOY_SECONDS)
-    run = rest.trigger("orders_deploy", {"records": 19})
-    state = rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS)
+    with processes_that_show(stack.kafka.brokers.properties["sasl.password"]) as shown:
+        run = rest.trigger("orders_deploy", {"records": 19})
+        state = rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS)
     assert state == "success", rest.task_states("orders_deploy", run)
+    return Deployment(run, frozenset(shown))
 
+
+def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack, deployment: Deployment) -> None:
+    rest, run = patient_rest(stack), deployment.run
     brokers = stack.kafka.brokers
     orders = read_committed(brokers.servers, "orders", brokers.properties)
     assert sorted(message.key() for message in orders) == sorted(b"order_%d" % n for n in range(19))
@@ -64,10 +88,28 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack) -> 
         assert f"orders_{check.name}" in page.text
     assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
 
-    again = rest.trigger("orders_deploy", {})  # nobody asks for test data: what is there is verified
-    assert rest.wait("orders_deploy", again, deadline_seconds=DEPLOY_SECONDS) == "success"
-    assert rest.task_states("orders_deploy", again)["producer"] == "skipped"
-    assert len(read_committed(brokers.servers, "orders", brokers.properties)) == len(orders)
+
+def test_a_deployment_shows_the_password_in_no_process_log_report_or_field(
+    stack: Stack, deployment: Deployment
+) -> None:
+    """Airflow's database is a file here: it has the rendered templates, the XComs and the audit log."""
+    password, home = stack.kafka.brokers.properties["sasl.password"], stack.settings.home
+    assert deployment.shown == frozenset()
+    assert files_that_show(password, home) == set()
+    private = {file.relative_to(home).as_posix() for file in home.rglob("*") if _has(file, password)}
+    assert private == {"security/passwords.json", "airflow/connections.json"}
+    assert password not in json.dumps(patient_rest(stack).task_instances("orders_deploy", deployment.run))
+
+
+def test_a_deployment_writes_no_test_data_unless_it_is_asked_for_some(stack: Stack, deployment: Deployment) -> None:
+    rest, brokers = patient_rest(stack), stack.kafka.brokers
+    before = len(read_committed(brokers.servers, "orders", brokers.properties))
+    run = rest.trigger("orders_deploy", {})
+    eventually(
+        lambda: rest.task_states("orders_deploy", run)["producer"] == "skipped", "nothing is produced", DEPLOY_SECONDS
+    )
+    rest.set_run_state("orders_deploy", run, "failed")
+    assert len(read_committed(brokers.servers, "orders", brokers.properties)) == before
 
 
 @pytest.mark.parametrize("conf", [{"records": -1}, {"records": "many"}, {"rate": -5}, {"records": None}])
@@ -76,3 +118,10 @@ def test_wrong_params_are_refused_with_the_reason(stack: Stack, conf: dict[str, 
     rest.wait_for_dag("orders_deploy", deadline_seconds=DEPLOY_SECONDS)
     with pytest.raises(StreamplanError, match=f"status {httpx.codes.BAD_REQUEST}.*{next(iter(conf))}"):
         rest.trigger("orders_deploy", conf)
+
+
+def _has(file: Path, password: str) -> bool:
+    try:
+        return file.is_file() and password.encode() in file.read_bytes()
+    except FileNotFoundError:
+        return False
