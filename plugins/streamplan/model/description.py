@@ -106,16 +106,24 @@ class DescribedSubtopology:
     Attributes:
         id: Its number.
         sources: Its source nodes.
-        sinks: The topics that it writes.
+        sink_topics: The topic of each sink node, by the node's name; None where the application chooses it for each
+            record.
         stores: The state stores of each processor, by the processor's name.
         predecessors: The names of the nodes before each node, by its name.
+        is_global: Whether it only fills a global store. Such a sub-topology has no stream tasks.
     """
 
     id: int
     sources: tuple[DescribedSource, ...]
-    sinks: tuple[str, ...]
+    sink_topics: Mapping[str, str | None]
     stores: Mapping[str, tuple[str, ...]]
     predecessors: Mapping[str, tuple[str, ...]]
+    is_global: bool = False
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """The topics that it writes, each once."""
+        return tuple(dict.fromkeys(topic for topic in self.sink_topics.values() if topic is not None))
 
     @property
     def store_names(self) -> tuple[str, ...]:
@@ -152,7 +160,12 @@ class DescribedSubtopology:
 
 
 def parse_description(text: str) -> tuple[DescribedSubtopology, ...]:
-    """The sub-topologies that have stream tasks. A global store has none.
+    """The sub-topologies that have stream tasks. A global store has none; see :func:`parse_subtopologies`."""
+    return tuple(subtopology for subtopology in parse_subtopologies(text) if not subtopology.is_global)
+
+
+def parse_subtopologies(text: str) -> tuple[DescribedSubtopology, ...]:
+    """All sub-topologies, those of global stores too.
 
     Args:
         text: What ``System.out.println(topology.describe())`` prints. Lines before the description are ignored.
@@ -182,7 +195,7 @@ def parse_description(text: str) -> tuple[DescribedSubtopology, ...]:
             )
     if not parsers:
         raise Refused("the topology", expected="the text of Topology.describe()", observed="no 'Sub-topology: 0'")
-    return tuple(parser.result() for parser in parsers if not parser.is_global)
+    return tuple(parser.result() for parser in parsers)
 
 
 class _SubtopologyParser:
@@ -190,7 +203,7 @@ class _SubtopologyParser:
         self.number = number
         self.is_global = is_global
         self.sources: list[DescribedSource] = []
-        self.sinks: list[str] = []
+        self.sink_topics: dict[str, str | None] = {}
         self.stores: dict[str, tuple[str, ...]] = {}
         self.predecessors: dict[str, tuple[str, ...]] = {}
         self.successors: dict[str, tuple[str, ...]] = {}
@@ -203,8 +216,8 @@ class _SubtopologyParser:
             self.sources.append(DescribedSource(name, topics, pattern))
         elif attribute == "stores":
             self.stores[name] = _names(listed[1:-1])
-        elif attribute == "topic":
-            self.sinks.append(listed)
+        else:
+            self.sink_topics[name] = listed if attribute == "topic" else None
 
     def result(self) -> DescribedSubtopology:
         """The sub-topology, with the arrows of both directions as predecessors."""
@@ -212,8 +225,9 @@ class _SubtopologyParser:
         for name, successors in self.successors.items():
             for successor in successors:
                 predecessors[successor] = tuple(dict.fromkeys((*predecessors.get(successor, ()), name)))
-        sinks = tuple(dict.fromkeys(self.sinks))
-        return DescribedSubtopology(self.number, tuple(self.sources), sinks, self.stores, predecessors)
+        return DescribedSubtopology(
+            self.number, tuple(self.sources), self.sink_topics, self.stores, predecessors, self.is_global
+        )
 
 
 def _names(listed: str) -> tuple[str, ...]:
