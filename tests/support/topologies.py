@@ -1,0 +1,413 @@
+"""Topologies as data: one interpreter declares them with Streamplan, another with the library's ``StreamsBuilder``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
+
+from tests.support.kafka_streams import STREAMS
+
+VALUE = Json("count bigint")
+"""Of every stream and table here: a field that a count has, too, so that any two of them can be merged."""
+
+WINDOWS = TimeWindows("1 minute", grace="5 seconds")
+
+
+# -- a topology as data
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation, named as in ``streamplan.model.kstream``.
+
+    ``of``     label of what it is called on; the step before where it is left out
+    ``other``  label of the table that it joins, or of the stream that it merges
+    ``label``  by which later steps call it
+    """
+
+    word: str
+    of: str = ""
+    other: str = ""
+    label: str = ""
+    topic: str = ""
+    name: str | None = None
+    store: str | None = None
+    partitions: int | None = None
+
+
+Steps = tuple[Step, ...]
+
+
+def parse(text: str) -> Steps:
+    """Steps in a line: ``stream orders; select_key as=keyed; count store=counts; keyed.join users name=joiner``.
+
+    A word is called on the step before it, or on the one of a label: ``keyed.join``. What is read has its topic for a
+    label unless it says another.
+    """
+    parsed = []
+    for part in text.split(";"):
+        call, *words = part.split()
+        of, _, word = call.rpartition(".")
+        more = dict(pair.split("=") for pair in words if "=" in pair)
+        argument = "".join(given for given in words if "=" not in given)
+        topic, other = ("", argument) if word in ("join", "left_join", "merge") else (argument, "")
+        parsed.append(
+            Step(
+                word,
+                of,
+                other,
+                label=more.get("as", argument if word in ("stream", "table") else ""),
+                topic=topic,
+                name=more.get("name"),
+                store=more.get("store"),
+                partitions=int(more["partitions"]) if "partitions" in more else None,
+            )
+        )
+    return tuple(parsed)
+
+
+def walk(steps: Steps, apply: Callable[[Step, Any, Any], Any]) -> None:
+    """Calls ``apply`` with each step, what it is called on, and its other operand."""
+    made: dict[str, Any] = {}
+    last = None
+    for step in steps:
+        last = apply(step, made[step.of] if step.of else last, made.get(step.other))
+        if step.label:
+            made[step.label] = last
+
+
+def ours(steps: Steps) -> Topology:
+    topology = Topology("app")
+    same = {"count": "count"}
+
+    def apply(step: Step, on: Any, other: Any) -> Any:
+        name, store = step.name, step.store
+        match step.word:
+            case "stream":
+                return topology.stream(step.topic, value=VALUE, name=name)
+            case "table":
+                return topology.table(step.topic, value=VALUE, store=store, name=name)
+            case "filter":
+                return on.filter("count > 0", name=name)
+            case "map_values":
+                return on.map_values(same, name=name)
+            case "select_key":
+                return on.select_key("count", name=name)
+            case "map":
+                return on.map("count", same, name=name)
+            case "flat_map":
+                return on.flat_map("array(count)", key="element", value={"count": "element"}, name=name)
+            case "merge":
+                return on.merge(other, name=name)
+            case "peek":
+                return on.peek({"seen": "count(*)"}, name=name)
+            case "repartition":
+                return on.repartition(number_of_partitions=step.partitions, name=name)
+            case "to":
+                return on.to(step.topic, name=name)
+            case "group_by":
+                return on.group_by("count", name=name)
+            case "group_by_key":
+                return on.group_by_key(name=name)
+            case "windowed_by":
+                return on.windowed_by(WINDOWS)
+            case "count":
+                return on.count(store=store, name=name)
+            case "aggregate":
+                return on.aggregate({"count": "sum(count)"}, store=store, name=name)
+            case "reduce":
+                return on.reduce(store=store, name=name)
+            case "join":
+                return on.join(other, {"count": "table.count"}, name=name)
+            case "left_join":
+                return on.left_join(other, {"count": "table.count"}, name=name)
+            case "to_stream":
+                return on.to_stream(name=name)
+        raise LookupError(step.word)
+
+    walk(steps, apply)
+    return topology
+
+
+def _function(interface: str) -> Any:
+    """A function that the library never calls: a topology is only described here."""
+    java = type("Java", (), {"implements": (f"{STREAMS}.kstream.{interface}",)})
+    return type(interface, (), {"Java": java})()
+
+
+def theirs(jvm: Any, steps: Steps) -> str:
+    """The library's description; raises Py4JJavaError where it refuses the topology."""
+    kstream = jvm.org.apache.kafka.streams.kstream
+    builder = jvm.org.apache.kafka.streams.StreamsBuilder()
+
+    def named(kind: str, name: str | None) -> list[Any]:
+        """``<kind>.as(name)``, where there is a name."""
+        return [] if name is None else [getattr(getattr(kstream, kind), "as")(name)]
+
+    def apply(step: Step, on: Any, other: Any) -> Any:
+        plain = named("Named", step.name)
+        materialized = named("Materialized", step.store)
+        match step.word:
+            case "stream":
+                return builder.stream(step.topic, *named("Consumed", step.name))
+            case "table":
+                return builder.table(step.topic, *named("Consumed", step.name), *materialized)
+            case "filter":
+                return on.filter(_function("Predicate"), *plain)
+            case "map_values":
+                return on.mapValues(_function("ValueMapper"), *plain)
+            case "select_key":
+                return on.selectKey(_function("KeyValueMapper"), *plain)
+            case "map":
+                return on.map(_function("KeyValueMapper"), *plain)
+            case "flat_map":
+                return on.flatMap(_function("KeyValueMapper"), *plain)
+            case "merge":
+                return on.merge(other, *plain)
+            case "peek":
+                return on.peek(_function("ForeachAction"), *plain)
+            case "repartition":
+                options = named("Repartitioned", step.name)
+                if step.partitions is not None:
+                    (first,) = options or [kstream.Repartitioned.numberOfPartitions(step.partitions)]
+                    options = [first.withNumberOfPartitions(step.partitions)]
+                return on.repartition(*options)
+            case "to":
+                return on.to(step.topic, *named("Produced", step.name))
+            case "group_by":
+                return on.groupBy(_function("KeyValueMapper"), *named("Grouped", step.name))
+            case "group_by_key":
+                return on.groupByKey(*named("Grouped", step.name))
+            case "windowed_by":
+                millis = jvm.java.time.Duration.ofMillis
+                size, grace = millis(WINDOWS.size_ms), millis(WINDOWS.grace_ms)
+                return on.windowedBy(kstream.TimeWindows.ofSizeAndGrace(size, grace))
+            case "count":
+                return on.count(*plain, *materialized)
+            case "aggregate" | "reduce":
+                if plain and not materialized:  # they take a name only together with a store
+                    materialized = [getattr(kstream.Materialized, "with")(None, None)]
+                if step.word == "reduce":
+                    return on.reduce(_function("Reducer"), *plain, *materialized)
+                return on.aggregate(_function("Initializer"), _function("Aggregator"), *plain, *materialized)
+            case "join":
+                return on.join(other, _function("ValueJoiner"), *named("Joined", step.name))
+            case "left_join":
+                return on.leftJoin(other, _function("ValueJoiner"), *named("Joined", step.name))
+            case "to_stream":
+                return on.toStream(*plain)
+        raise LookupError(step.word)
+
+    walk(steps, apply)
+    return str(builder.build().describe().toString())
+
+
+def refusal(jvm: Any, steps: Steps) -> str:
+    """The message of the library's TopologyException; empty where it takes the topology."""
+    try:
+        theirs(jvm, steps)
+    except Py4JJavaError as error:
+        exception = error.java_exception
+        assert exception.getClass().getSimpleName() == "TopologyException", str(exception)
+        return str(exception.getMessage())
+    return ""
+
+
+# -- topologies by hand
+
+CASES = {
+    "a stream that is only read": "stream orders",
+    "record by record": "stream orders; filter; map_values; select_key; map; flat_map; peek; to out",
+    "record by record, named": "stream orders name=source; filter name=a; map_values name=b; select_key name=c; "
+    "map name=d; flat_map name=e; peek name=f; to out name=sink",
+    "names of every legal character, as long as can be": f"stream orders name=aZ09._-; filter name={'n' * 249}",
+    # aggregates
+    "counted by the key there is": "stream orders; group_by_key; count",
+    "counted by the key there is, the grouping named": "stream orders; group_by_key name=unused; count",
+    "counted by a new key": "stream orders; group_by; count",
+    "counted by a new key, the grouping named": "stream orders; group_by name=by-id; count",
+    "counted by a new key, the store named": "stream orders; group_by; count store=counts",
+    "counted by a new key, the processor named": "stream orders; group_by; count name=counter",
+    "counted by a new key, all named": "stream orders; group_by name=by-id; count name=counter store=counts",
+    "counted by a new key, grouping and store of one name": "stream orders; group_by name=by-id; count store=by-id",
+    "aggregated": "stream orders; group_by; aggregate",
+    "aggregated, the store named": "stream orders; group_by; aggregate store=totals",
+    "aggregated, the processor named": "stream orders; group_by; aggregate name=folder",
+    "aggregated, all named": "stream orders; group_by name=by-id; aggregate name=folder store=totals",
+    "reduced": "stream orders; group_by; reduce",
+    "reduced, the store named": "stream orders; group_by; reduce store=latest",
+    "reduced, the processor named": "stream orders; group_by; reduce name=reducer",
+    "reduced, all named": "stream orders; group_by name=by-id; reduce name=reducer store=latest",
+    "a re-keyed stream grouped by its key": "stream orders; select_key; filter; group_by_key; count",
+    "a re-keyed stream grouped by its key, named": "stream orders; select_key; group_by_key name=mine; count",
+    "two aggregates of a grouping": "stream orders; group_by as=grouped; count; grouped.aggregate",
+    "two aggregates of a grouping with a name": "stream orders; group_by name=x as=grouped; count; grouped.aggregate",
+    "three aggregates of a grouping with a name, and what is behind them": "stream orders; group_by name=x as=grouped; "
+    "count; to_stream; to counts; orders.filter; grouped.reduce; to_stream; grouped.aggregate store=totals; to_stream; "
+    "to totals",
+    "two groupings of a stream": "stream orders; select_key as=keyed; group_by; count; keyed.group_by_key; count",
+    "an aggregate's updates aggregated": "stream orders; group_by name=by-id; count; to_stream; group_by; aggregate; "
+    "to_stream name=updates; to out",
+    # windows
+    "windows counted": "stream orders; group_by; windowed_by; count; to_stream",
+    "windows counted, the store named": "stream orders; group_by; windowed_by; count store=counts",
+    "windows counted, the processor named": "stream orders; group_by; windowed_by; count name=counter",
+    "windows counted, all named": "stream orders; group_by name=x; windowed_by; count name=counter store=counts",
+    "windows aggregated": "stream orders; group_by_key; windowed_by; aggregate",
+    "windows aggregated, the processor named": "stream orders; group_by; windowed_by; aggregate name=folder",
+    "windows aggregated, all named": "stream orders; group_by name=x; windowed_by; aggregate name=folder store=totals; "
+    "to_stream; filter; to out",
+    "with windows and without": "stream orders; group_by as=grouped; windowed_by; count; grouped.count",
+    "with windows and without, named": "stream orders; group_by name=x as=grouped; windowed_by; count; grouped.count",
+    "windows re-keyed and counted": "stream orders; group_by; windowed_by; count; to_stream; group_by; count",
+    # repartition topics
+    "repartitioned": "stream orders; repartition; group_by_key; count",
+    "repartitioned, named": "stream orders; repartition name=wide; group_by_key; count",
+    "repartitioned into three": "stream orders; repartition partitions=3; to out",
+    "repartitioned into three, named": "stream orders; repartition name=wide partitions=3; filter",
+    "repartitioned twice": "stream orders; repartition; select_key; repartition name=b",
+    "a repartition topic that is called one": "stream orders; repartition name=my-repartition; filter",
+    "a repartition topic with a name like a generated one": "stream orders; repartition name=KSTREAM-A-0000000042",
+    "a grouping with a name like a generated one": "stream orders; group_by name=KSTREAM-A-0000000042 as=grouped; "
+    "count; grouped.reduce",
+    # tables
+    "a table that nothing looks up in": "table users",
+    "a table with a store": "table users store=names",
+    "a table, named": "table users name=users-table",
+    "a table, all named": "table users name=users-table store=names; to_stream",
+    "a table's updates": "table users; to_stream; to out",
+    "a table's updates counted": "table users; to_stream name=updates; group_by_key; count",
+    # joins
+    "joined": "table users; stream orders; join users; to out",
+    "joined, named": "table users; stream orders; join users name=joiner",
+    "joined, matched or not": "stream orders; table users; orders.left_join users",
+    "joined, matched or not, named": "stream orders; table users; orders.left_join users name=joiner",
+    "joined with a table, all named": "table users name=t store=names; stream orders; join users name=joiner",
+    "a re-keyed stream joined": "table users; stream orders; select_key; join users",
+    "a re-keyed stream joined, named": "table users; stream orders; select_key; join users name=joiner",
+    "a re-keyed and named stream joined": "table users; stream orders; select_key name=keyed; join users",
+    "two joins of a re-keyed stream": "table users; table items; stream orders; select_key as=keyed; keyed.join users; "
+    "keyed.left_join items",
+    "two joins of a re-keyed stream, the first one named": "table users; table items; stream orders; "
+    "select_key as=keyed; keyed.join users name=j; keyed.join items",
+    "two joins of a re-keyed stream, the second one named": "table users; table items; stream orders; "
+    "select_key as=keyed; keyed.join users; keyed.join items name=j",
+    "two joins of a re-keyed stream, both named": "table users; table items; stream orders; select_key as=keyed; "
+    "keyed.join users name=j1; keyed.join items name=j2",
+    "a re-keyed stream joined and counted": "table users; stream orders; select_key as=keyed; join users; "
+    "keyed.group_by_key; count",
+    "joins in a row": "table users; table items; stream orders; select_key; join users; join items",
+    "joined twice with a table": "table users; stream orders; join users; join users",
+    "joined with an aggregate": "stream clicks; group_by; count as=counts; stream orders; join counts",
+    "joined with an aggregate of its own": "stream orders; group_by_key; count as=counts; orders.join counts",
+    "joined with an aggregate of a join": "table users; stream orders; select_key; join users; group_by_key; "
+    "count as=counts; stream clicks; left_join counts; to out",
+    # graphs
+    "branches": "stream orders; filter; to big; orders.filter; to small; orders.filter name=odd; map_values; to odd",
+    "many branches of different lengths": "stream orders; select_key as=keyed; "
+    + "; ".join("keyed.filter" + "; peek" * further for further in (0, 3, 1, 2, 0, 4, 1, 0, 2, 1)),
+    "a diamond": "stream orders; filter as=a; orders.map_values as=b; a.merge b name=both; to out",
+    "diamonds in a row": "stream orders; filter as=a; a.merge orders as=b; peek as=c; orders.merge c; merge a; to out; "
+    "b.to b",
+    "a stream merged with itself": "stream orders; merge orders; group_by_key; count",
+    "a re-keyed stream merged": "stream clicks; stream orders; select_key as=keyed; clicks.merge keyed; group_by_key; "
+    "count",
+    "an aggregate's updates merged with its source": "stream orders; group_by name=x as=grouped; count; to_stream; "
+    "merge orders; group_by; reduce; grouped.aggregate",
+    "a topic read twice": "stream orders; filter; stream orders; map_values; to out",
+    "a topic read twice, named": "stream orders name=first; filter; stream orders name=second; to out",
+    "a topic read twice and merged": "stream orders; stream orders as=again; merge orders",
+    "a topic read three times, merged with another": "stream clicks; stream orders; peek; stream orders; filter as=b; "
+    "stream orders; merge clicks; merge b; to out",
+    "sub-topologies side by side": "stream orders; group_by name=x; count; stream clicks; to out; table users; "
+    "stream views; group_by; count",
+    "sub-topologies brought together by a store": "stream orders; stream clicks; group_by_key; count as=counts; "
+    "orders.join counts; to out",
+    "it reads the topic that it writes": "stream orders; to out; stream out; to orders",
+}
+
+
+# -- topologies at random
+
+
+def drawn(seed: int, *, careless: bool = False) -> Steps:
+    """A topology at random. Careless ones now and then use a name, a store or a topic twice, or an illegal name."""
+    chosen = random.Random(seed)
+    steps: list[Step] = []
+    kinds: dict[str, list[str]] = {"stream": [], "table": [], "grouped": [], "windows": [], "end": []}
+    windowed: set[str] = set()
+    unread = [f"table-{number}" for number in range(4)]
+
+    def text(fresh: str, used: Iterable[str | None]) -> str:
+        if careless and chosen.random() < 0.1:
+            return chosen.choice([name for name in used if name] or ["", ".", "a b", "a" * 242, "a" * 243, "a" * 250])
+        return fresh
+
+    def add(kind: str, word: str, of: str = "", *, keyed_anew: bool = False, other: str = "", **more: Any) -> None:
+        label, name = f"{word}-{len(steps)}", None
+        if chosen.random() < 0.3 and word != "windowed_by":
+            name = text(f"n{len(steps)}", [step.name for step in steps])
+        steps.append(Step(word, of, other=other, label=label, name=name, **more))
+        kinds[kind].append(label)
+        if word == "windowed_by" or (of in windowed and not keyed_anew):
+            windowed.add(label)
+
+    def pick(kind: str, *, plain: bool = False) -> str | None:
+        found = [label for label in kinds[kind] if not (plain and label in windowed)]
+        if found and chosen.random() < 0.6:
+            found = found[-3:]
+        return chosen.choice(found) if found else None
+
+    def store() -> str | None:
+        return text(f"store-{len(steps)}", [step.store for step in steps]) if chosen.random() < 0.4 else None
+
+    add("stream", "stream", topic="topic-0")
+    for _ in range(chosen.randint(2, 30)):
+        word = chosen.choice(_WORDS)
+        stream = pick("stream", plain=word in ("repartition", "join", "left_join", "group_by_key"))
+        table = pick("table", plain=word in ("join", "left_join"))
+        match word:
+            case "stream":
+                add("stream", word, topic=f"topic-{chosen.randrange(4)}")
+            case "table" if unread:
+                add("table", word, topic=text(unread.pop(), [step.topic for step in steps]), store=store())
+            case "filter" | "map_values" | "peek" if stream:
+                add("stream", word, stream)
+            case "select_key" | "map" | "flat_map" if stream:
+                add("stream", word, stream, keyed_anew=True)
+            case "merge" if stream:
+                others = [label for label in kinds["stream"] if (label in windowed) == (stream in windowed)]
+                add("stream", word, stream, other=chosen.choice(others))
+            case "repartition" if stream:
+                add("stream", word, stream, partitions=chosen.choice([None, 3]))
+            case "to" if stream:
+                add("end", word, stream, topic=f"{chosen.choice(['out', 'topic'])}-{chosen.randrange(4)}")
+            case "group_by" if stream:
+                add("grouped", word, stream, keyed_anew=True)
+            case "group_by_key" if stream:
+                add("grouped", word, stream)
+            case "windowed_by" if grouped := pick("grouped"):
+                add("windows", word, grouped)
+            case "count" | "aggregate" if grouped := pick(chosen.choice(["grouped", "windows"])):
+                add("table", word, grouped, store=store())
+            case "reduce" if grouped := pick("grouped"):
+                add("table", word, grouped, store=store())
+            case "join" | "left_join" if stream and table:
+                add("stream", word, stream, other=table)
+            case "to_stream" if table:
+                add("stream", word, table)
+    return tuple(steps)
+
+
+_WORDS = (
+    *("stream", "table", "filter", "map_values", "select_key", "map", "flat_map", "merge", "peek", "repartition", "to"),
+    *("group_by", "group_by_key", "windowed_by", "count", "count", "aggregate", "aggregate", "reduce"),
+    *("join", "join", "left_join", "to_stream", "to_stream"),
+)
