@@ -39,6 +39,9 @@ from streamplan.model.windows import TimeWindows
 LATEST = "record.offset"
 """The expression by which :meth:`KGroupedStream.reduce` keeps the latest record."""
 
+TODO = "TODO:"
+"""An expression that begins so is still to be written: ``streamplan import`` says in it what it should be."""
+
 _RESERVED = ("record", "table", "element")
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
@@ -67,6 +70,8 @@ class _Declared:
 
     def _field(self, text: str, operation: str) -> None:
         """Record a fault if ``text`` is a bare name, and no field has it. Spark judges longer expressions."""
+        if text.startswith(TODO):
+            self.graph.fault(f"{operation}: {text!r}", "Write the expression")
         known = self.fields is None or text in self.fields or text in _RESERVED or text.lower() in _LITERALS
         if self.fields is not None and text.isidentifier() and not known:
             self.graph.fault(

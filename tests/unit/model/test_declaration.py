@@ -191,6 +191,14 @@ def test_only_a_bare_name_is_looked_for_and_the_rest_is_spark_s_to_judge(
     assert topology.faults == ()
 
 
+def test_an_expression_that_is_still_to_be_written_is_a_fault(topology: Topology, orders: KStream) -> None:
+    orders.filter("TODO: which records pass").map_values({"made": "TODO: the value"})
+    assert [(fault.message, fault.hint) for fault in topology.faults] == [
+        ("filter: 'TODO: which records pass'", "Write the expression"),
+        ("map_values, made: 'TODO: the value'", "Write the expression"),
+    ]
+
+
 def test_a_join_looks_for_the_table_s_fields_in_the_table(topology: Topology, orders: KStream, users: KTable) -> None:
     orders.join(users, {"Id": "Id", "city": "table.Town"})
     assert (only(topology).message, only(topology).hint) == (
