@@ -1,0 +1,170 @@
+"""From the text of ``Topology.describe()`` to a module that declares the same topology, and the proof that it does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamplan.errors import Refused
+from streamplan.importing.calls import Missing
+from streamplan.importing.declaration import declare
+from streamplan.importing.facts import Facts
+from streamplan.importing.nodes import nodes_of
+from streamplan.importing.operations import Operation, operations_of
+from streamplan.importing.order import in_order_of_declaration
+from streamplan.importing.python_text import python_text
+from streamplan.model.description import parse_description, parse_subtopologies
+from streamplan.model.diagnostics import name_fault
+from streamplan.model.topology import Topology
+
+
+@dataclass(frozen=True)
+class ImportedApplication:
+    """A declaration of an application.
+
+    Attributes:
+        text: The module that declares it.
+        missing: What the description does not tell.
+        refusal: Why the language refuses the declaration, also when everything that is missing is written; else empty.
+        differences: The lines of the given description and of the declared one that differ, as ``diff`` shows them.
+        has_same_nodes: Whether the nodes are the same nevertheless: the order in which a line lists names may differ.
+            It depends on the order in which operations were declared, which names do not always tell.
+        is_same_in_kafka: Whether the sub-topologies, their topics and their state stores are the same.
+    """
+
+    text: str
+    missing: Sequence[Missing]
+    refusal: str
+    differences: Sequence[str]
+    has_same_nodes: bool
+    is_same_in_kafka: bool
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the declaration is accepted and has the given topology."""
+        return not self.refusal and self.has_same_nodes
+
+
+def import_application(
+    application_id: str, description: str, facts: Facts | None = None, *, file: str = "the declaration"
+) -> ImportedApplication:
+    """Write the declaration of an application, and try it.
+
+    Args:
+        application_id: The ``application.id``.
+        description: The text of ``Topology.describe()``.
+        facts: What a cluster tells besides.
+        file: The file into which the text is to be written. A refusal names its lines.
+
+    Raises:
+        Refused: The text is no description.
+    """
+    facts = facts or Facts()
+    if fault := name_fault(application_id):
+        raise Refused(f"application id: {fault}")
+    subtopologies = parse_subtopologies(description)
+    global_tables = [
+        Missing(source.name, f"a global table of {', '.join(source.topics)}. The language does not have global tables.")
+        for part in subtopologies
+        if part.is_global
+        for source in part.sources
+    ]
+    operations = in_order_of_declaration(operations_of(nodes_of(subtopologies)))
+    best = _try(application_id, description, operations, facts, file)
+    for number, operation in enumerate(operations):
+        if operation.word == "merge" and best.differences and best.has_same_nodes:
+            # The order of two streams that are merged can be seen only in the order of their names.
+            other = [*operations]
+            other[number] = replace(operation, on=operation.on[::-1])
+            tried = _try(application_id, description, other, facts, file)
+            if len(tried.differences) < len(best.differences):
+                operations, best = other, tried
+    return replace(best, missing=(*global_tables, *best.missing))
+
+
+def _try(
+    application_id: str, description: str, operations: Sequence[Operation], facts: Facts, file: str
+) -> ImportedApplication:
+    """Declare operations, and compare the description of the declaration with the given one."""
+    declaration = declare(operations, facts)
+    counts = _declared_counts(operations, facts)
+    unknown = [Missing(topic, "its number of partitions") for topic, count in counts.items() if count is None]
+    topology, refusal = _run(python_text(application_id, declaration.calls, counts, tried=True), file)
+    described = ""
+    if topology is not None and not topology.faults and topology.subtopologies:
+        described = topology.describe()
+    return ImportedApplication(
+        python_text(application_id, declaration.calls, counts),
+        (*declaration.missing, *unknown),
+        refusal,
+        _differences(description, described) if described else [],
+        bool(described) and _nodes(description) == _nodes(described),
+        bool(described) and _in_kafka(description) == _in_kafka(described),
+    )
+
+
+def _declared_counts(operations: Sequence[Operation], facts: Facts) -> dict[str, int | None]:
+    """The topics whose partition counts a declaration has: those that the application writes, as they exist.
+
+    A topic that is only read belongs to others. One that is read and written has to have a count.
+    """
+    written = dict.fromkeys(topic for op in operations if op.word == "to" for topic in op.node.topics)
+    read = {topic for op in operations if op.word in ("stream", "table") for topic in (*op.node.topics, op.topic)}
+    return {topic: facts.partitions.get(topic) for topic in written if topic in read or topic in facts.partitions}
+
+
+def _run(text: str, file: str) -> tuple[Topology | None, str]:
+    """Run a module that declares a pipeline.
+
+    Args:
+        text: Its text, in which all names of a description are quoted.
+        file: The file that it is, or will be.
+
+    Returns:
+        Its topology, if it came so far, and why it is refused.
+    """
+    names: dict[str, Any] = {}
+    refusal = ""
+    try:
+        exec(compile(text, file, "exec", dont_inherit=True), names)
+    except (Refused, AttributeError) as error:  # a table does not have the methods of a stream
+        refusal = str(error)
+    return names.get("topology"), refusal
+
+
+def _differences(given: str, declared: str) -> list[str]:
+    """The lines of two descriptions that differ."""
+    lines = difflib.unified_diff(_lines(given), _lines(declared), lineterm="", n=0)
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def _lines(description: str) -> list[str]:
+    """The lines of the sub-topologies, without what stands before them and without indentation."""
+    lines = [line.strip() for line in description.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("Sub-topology: "))
+    return [line for line in lines[first:] if line and not line.startswith("Topolog")]
+
+
+def _nodes(description: str) -> tuple[Any, ...]:
+    """The nodes of a description, without the order of names in a line, and the global tables."""
+    subtopologies = parse_subtopologies(description)
+    nodes = nodes_of(subtopologies).values()
+    return {
+        node.name: (node.subtopology, {*node.before}, {*node.stores}, {*node.topics}, node.pattern, node.is_sink)
+        for node in nodes
+    }, [part for part in subtopologies if part.is_global]
+
+
+def _in_kafka(description: str) -> list[tuple[Any, ...]]:
+    """What of a description Kafka has: of each sub-topology its number, and the names of its topics and stores."""
+    return [
+        (
+            part.id,
+            {topic for source in part.sources for topic in (*source.topics, source.pattern)},
+            {*part.sinks},
+            {*part.store_names},
+        )
+        for part in parse_description(description)
+    ]

@@ -1,0 +1,298 @@
+"""The declaration of an application, as calls of the language, and what of it cannot be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from streamplan.importing.calls import (
+    TOPOLOGY,
+    Argument,
+    Call,
+    Code,
+    Missing,
+    Questions,
+    Result,
+    called,
+    literal,
+    schema,
+)
+from streamplan.importing.facts import COUNT, SESSIONS, WINDOWS, Facts
+from streamplan.importing.nodes import Node, number_of
+from streamplan.importing.operations import Operation
+from streamplan.importing.processors import processor_of
+
+_PREFIXES = {
+    "stream": "KSTREAM-SOURCE-",
+    "filter": "KSTREAM-FILTER-",
+    "map_values": "KSTREAM-MAPVALUES-",
+    "select_key": "KSTREAM-KEY-SELECT-",
+    "group_by": "KSTREAM-KEY-SELECT-",
+    "map": "KSTREAM-MAP-",
+    "flat_map": "KSTREAM-FLATMAP-",
+    "peek": "KSTREAM-PEEK-",
+    "merge": "KSTREAM-MERGE-",
+    "aggregate": "KSTREAM-AGGREGATE-",
+    "count": "KSTREAM-AGGREGATE-",
+    "reduce": "KSTREAM-REDUCE-",
+    "join": "KSTREAM-JOIN-",
+    "left_join": "KSTREAM-LEFTJOIN-",
+    "to_stream": "KTABLE-TOSTREAM-",
+    "to": "KSTREAM-SINK-",
+}
+"""The prefix of the name that each method gives its processor."""
+
+Options = dict[str, Argument]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The declaration of an application.
+
+    Attributes:
+        calls: The calls that declare its topology, in their order.
+        missing: What of it cannot be told.
+    """
+
+    calls: Sequence[Call]
+    missing: Sequence[Missing]
+
+
+def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
+    """Return the calls that declare operations.
+
+    Args:
+        operations: In the order of their declaration.
+        facts: What a cluster tells of the application.
+    """
+    writer = _Writer(facts)
+    for operation in operations:
+        writer.add(operation)
+    return Declaration(writer.calls, writer.ask.missing)
+
+
+class _Writer:
+    """Writes calls. It draws numbers as the language does, and gives a name where the language would give another.
+
+    Attributes:
+        number: The next number.
+        again: The call that reads the first stream. Called again, it draws a number and does nothing else.
+        tables: The results that are tables.
+        groupings: By node and name the results that are groupings.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.ask = Questions()
+        self.calls: list[Call] = []
+        self.number = 0
+        self.again: Call | None = None
+        self.tables: set[str] = set()
+        self.groupings: dict[tuple[str, str | None], str] = {}
+
+    def add(self, operation: Operation) -> None:
+        """Add the calls of one operation."""
+        self._skip_to(operation.start)
+        match operation.word:
+            case "stream":
+                self._stream(operation.node)
+            case "table":
+                self._table(operation.node, operation.topic)
+            case "to":
+                self._to(operation)
+            case "repartition":
+                self._repartition(operation)
+            case "group_by":
+                self._group_by(operation)
+            case "aggregate" | "reduce":
+                self._aggregate(operation)
+            case "join" | "left_join":
+                self._join(operation)
+            case _:
+                self._processor(operation)
+
+    # -- numbers and names
+
+    def _skip_to(self, start: int | None) -> None:
+        """Draw the numbers that no node has."""
+        if self.again is None or start is None or start <= self.number:
+            return  # a name stands where the number is another
+        skipped = f"number {self.number}" if start == self.number + 1 else f"numbers {self.number} to {start - 1}"
+        comment = f"No node has {skipped}: the application reads a topic again here, or has something without a node."
+        self.ask.note(skipped, "no node has it: a topic that is read again, or an operation that leaves no node")
+        for _ in range(start - self.number):
+            self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
+            comment = ""
+        self.number = start
+
+    def _drawn(self, prefix: str) -> str:
+        name = f"{prefix}{self.number:010d}"
+        self.number += 1
+        return name
+
+    def _named(self, node: Node, method: str) -> Options:
+        """The option ``name`` of a node, where the language would give it another."""
+        return {} if self._drawn(_PREFIXES[method]) == node.name else {"name": literal(node.name)}
+
+    # -- calls
+
+    def _call(self, call: Call) -> None:
+        self.calls.append(call)
+
+    # -- sources and sinks
+
+    def _stream(self, node: Node) -> None:
+        topic = node.topics[0] if node.topics else node.pattern or ""
+        argument = literal(topic)
+        if len(node.topics) != 1:
+            of_which = ", ".join(node.topics) or f"those that match {node.pattern}"
+            advice = ": one source reads several topics. Give each a stream() and merge() them"
+            asked = self.ask.text(node.name, f"one topic of {of_which}", topic, advice)
+            argument = Code(asked.written, argument.tried)
+        value: Options = {"value": self._value(node, topic)}
+        options = value | self._named(node, "stream")
+        if number_of(node.name) is None or "name" not in options:  # else its number would be drawn by another
+            self.again = self.again or Call("", TOPOLOGY, "stream", (argument,), value)
+        self._call(Call(node.name, TOPOLOGY, "stream", (argument,), options, topic, self._partitions(topic)))
+
+    def _table(self, node: Node, topic: str) -> None:
+        options: Options = {"value": self._value(node, topic)}
+        if node.stores and node.stores[0] != f"{topic}-STATE-STORE-{self.number:010d}":
+            options["store"] = literal(node.stores[0])
+        else:
+            self.number += 1
+        self.number += 1  # of its source
+        if self._drawn("KTABLE-SOURCE-") != node.name:
+            options["name"] = literal(node.name)
+        self.tables.add(node.name)
+        self._call(Call(node.name, TOPOLOGY, "table", (literal(topic),), options, topic, self._partitions(topic)))
+
+    def _value(self, node: Node, topic: str) -> Code:
+        """The serde of a topic's values."""
+        told, reason = self.facts.schemas.get(topic), self.facts.reasons.get(topic, "")
+        if told is None:
+            return called("Json", self._asked_schema(node, topic, reason))
+        if reason:
+            self.ask.note(node.name, f"fields of {topic}: {reason}")
+        return called("Json", schema(told))
+
+    def _asked_schema(self, node: Node, topic: str, reason: str) -> Code:
+        asked = self.ask.text(node.name, f"the fields of {topic}", "", f": {reason}" if reason else "")
+        return Code(asked.written, schema("").tried)
+
+    def _partitions(self, topic: str) -> str:
+        count = self.facts.partitions.get(topic)
+        return "" if count is None else f"{topic} has {count} partition{'' if count == 1 else 's'}."
+
+    def _to(self, operation: Operation) -> None:
+        node = operation.node
+        topic = (
+            literal(node.topics[0]) if node.topics else self.ask.text(node.name, "the topic that {} writes", node.name)
+        )
+        self._call(Call("", operation.on[0], "to", (topic,), self._named(node, "to")))
+
+    def _repartition(self, operation: Operation) -> None:
+        node, topic = operation.node, operation.repartition
+        assert topic is not None
+        options: Options = {}
+        if topic.prefix == f"KSTREAM-REPARTITION-{self.number:010d}":
+            self.number += 1
+        else:
+            options["name"] = literal(topic.prefix)
+        self.number += 3
+        if topic.topic in self.facts.partitions:
+            options = {"number_of_partitions": literal(self.facts.partitions[topic.topic]), **options}
+        else:
+            self.ask.note(node.name, f"the number of partitions of {topic.topic}, where the application gives it one")
+        variable = _variable(topic.prefix, "repartition")
+        self._call(Call(node.name, operation.on[0], "repartition", (), options, variable))
+
+    def _processor(self, operation: Operation) -> None:
+        node = operation.node
+        written = processor_of(operation, self.ask, is_on_table=operation.on[0] in self.tables)
+        options = written.options | self._named(node, written.method)
+        variable = _variable(node.name, written.method)
+        self._call(
+            Call(node.name, operation.on[0], written.method, written.arguments, options, variable, written.comment)
+        )
+
+    # -- groupings and joins
+
+    def _group_by(self, operation: Operation) -> None:
+        node = operation.node
+        options = self._named(node, "group_by")
+        # The name of a group_by is that of its grouping, too.
+        method = "group_by" if bool(options) == (operation.grouping is not None) else "select_key"
+        if method == "group_by":
+            self.groupings[node.name, operation.grouping] = node.name
+        variable = _variable(node.name, "grouped")
+        key = self.ask.text(node.name, "the key that {} gives", "count")
+        self._call(Call(node.name, operation.on[0], method, (key,), options, variable))
+
+    def _grouping(self, operation: Operation) -> str:
+        """The result that is the grouping of an aggregate."""
+        of = operation.on[0], operation.grouping
+        if of not in self.groupings:
+            name = operation.grouping
+            self.groupings[of] = f"{of[0]} grouped by {name or 'its key'}"
+            options: Options = {} if name is None else {"name": literal(name)}
+            self._call(Call(self.groupings[of], of[0], "group_by_key", (), options, name or "grouped"))
+        return self.groupings[of]
+
+    def _aggregate(self, operation: Operation) -> None:
+        node, method = operation.node, operation.word
+        [store] = node.stores
+        told = self.facts.stores.get(store)
+        if operation.others:
+            self.ask.note(node.name, f"whether it fills the store {store}, or {' or '.join(operation.others)} does")
+        grouping, comment = self._grouping(operation), ""
+        if told and not told.isdisjoint((WINDOWS, SESSIONS)):
+            grouping = self._windows(node, grouping, are_sessions=SESSIONS in told)
+            method = "aggregate"  # the language has no reduce() of windows
+        if told and COUNT in told and method == "aggregate":
+            method, comment = "count", "It looks like a count: the values of its changelog have 8 bytes."
+        arguments: tuple[Argument, ...] = ()
+        options: Options = {}
+        windows = "" if told is not None else ", and whether it has windows"
+        if method == "aggregate":
+            advice = f": count() or aggregate(){windows}"
+            arguments = (self.ask.fields(node.name, "what {} computes", "sum(count)", advice),)
+        elif method == "reduce":
+            advice = f": reduce() keeps the latest, max_by= the greatest, min_by= the least{windows}"
+            options["max_by"] = self.ask.text(node.name, "which record {} keeps", "count", advice)
+        elif windows:
+            self.ask.note(node.name, "whether it has windows")
+        if store == f"{_PREFIXES[method]}STATE-STORE-{self.number:010d}":
+            self.number += 1
+        else:
+            options["store"] = literal(store)
+        options |= self._named(node, method)
+        self.number += 3 * (operation.repartition is not None)
+        self.tables.add(node.name)
+        variable = _variable(store, method)
+        self._call(Call(node.name, grouping, method, arguments, options, variable, comment))
+
+    def _windows(self, node: Node, grouping: str, *, are_sessions: bool) -> str:
+        asked = "the size of the windows of {}, as in 1 minute; its second argument is their grace"
+        if are_sessions:
+            asked = "windows of one size in the place of the sessions of {}, which the language does not have"
+        windows = called("TimeWindows", self.ask.text(node.name, asked, "1 minute"))
+        result = f"{grouping} in windows of {node.name}"
+        self._call(Call(result, grouping, "windowed_by", (windows,), {}, "windows"))
+        return result
+
+    def _join(self, operation: Operation) -> None:
+        node, [stream, table] = operation.node, operation.on
+        if number_of(node.name) is None:
+            self.ask.note(node.name, "whether it is join() or left_join(): the application named it")
+        self.number += 3 * (operation.repartition is not None)
+        fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
+        options = self._named(node, operation.word)
+        variable = _variable(node.name, operation.word)
+        self._call(Call(node.name, stream, operation.word, (Result(table), fields), options, variable))
+
+
+def _variable(name: str, method: str) -> str:
+    """What to call a result: the application's name of it, or the method with the number that the library gave."""
+    number = number_of(name)
+    return name if number is None else f"{method}_{number}"

@@ -1,0 +1,136 @@
+"""Which operations of the language make the nodes of a description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of
+from streamplan.importing.recognition import AGGREGATES, JOINS, Recognition
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation that makes nodes of a description.
+
+    Attributes:
+        word: The method of the language, or another word of :class:`Recognition`.
+        node: The node that the operation is called after, and that later operations go on from.
+        on: The nodes that it goes on from. A join has the table behind the stream.
+        numbers: The numbers that the library draws for it, in their order. None: the description does not show it.
+        repartition: The repartition topic that it declares, or that it uses again.
+        grouping: The name of the grouping, of ``group_by`` and of an aggregate behind a repartition topic.
+        topic: The topic of a table.
+        others: Nodes that may fill the state store instead of this one.
+        behind: The nodes that are declared before, besides those that it goes on from.
+    """
+
+    word: str
+    node: Node
+    on: tuple[str, ...] = ()
+    numbers: tuple[int | None, ...] = ()
+    repartition: DescribedRepartition | None = None
+    grouping: str | None = None
+    topic: str = ""
+    others: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> int | None:
+        """The first number that it draws; None where no number can be seen."""
+        return next((number - place for place, number in enumerate(self.numbers) if number is not None), None)
+
+
+def operations_of(nodes: Mapping[str, Node]) -> list[Operation]:
+    """The operations that make these nodes.
+
+    Args:
+        nodes: The nodes of a description by their names, each behind those before it.
+    """
+    return list(_Operations(nodes).all())
+
+
+class _Operations:
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self.nodes = nodes
+        self.found = Recognition(nodes)
+
+    def all(self) -> Iterator[Operation]:
+        for node in self.nodes.values():
+            word, number = self.found.words[node.name], number_of(node.name)
+            if word == "repartition":
+                if self.found.uses[node.name] == "repartition":
+                    yield self._repartition(self.found.repartitions[node.name])
+            elif word == "to":
+                if node.name not in self.found.around:
+                    yield Operation("to", node, node.before, (number,))
+            elif word == "stream":
+                if not any(self.found.words[after] == "table" for after in node.after):
+                    yield Operation("stream", node, (), (number,))
+            elif word == "table":
+                yield self._table(node)
+            elif word in AGGREGATES:
+                yield self._aggregate(node)
+            elif word in JOINS:
+                yield self._join(node)
+            else:
+                if is_grouped := word == "select_key" and self._is_group_by(node):
+                    word = "group_by"
+                grouping = node.name if is_grouped and number is None else None
+                yield Operation(word, node, node.before, (number,), grouping=grouping)
+
+    def _repartition(self, topic: DescribedRepartition) -> Operation:
+        own = (number_of(topic.prefix),) if prefix_of(topic.prefix) == "KSTREAM-REPARTITION-" else ()
+        return Operation("repartition", self.nodes[topic.source], (topic.upstream,), (*own, *topic.numbers), topic)
+
+    def _table(self, node: Node) -> Operation:
+        # A store that nothing needs is not shown, but has a number. A store with a name has none.
+        store = (number_of(node.stores[0]),) if node.stores else (None,)
+        numbers = () if node.stores and store == (None,) else store
+        source = self.nodes[node.before[0]]
+        numbers = (*numbers, number_of(source.name), number_of(node.name))
+        return Operation("table", node, (), numbers, topic=", ".join(source.topics))
+
+    def _aggregate(self, node: Node) -> Operation:
+        store = number_of(node.stores[0])
+        own = (number_of(node.name),) if store is None else (store, number_of(node.name))
+        others = tuple(
+            other.name
+            for other in self.nodes.values()
+            if node.stores == other.stores and node is not other and not prefix_of(node.name) + prefix_of(other.name)
+        )
+        topic = self._declared(node, "group")
+        if topic is None:
+            return Operation(self.found.words[node.name], node, node.before, own, others=others)
+        numbers = (*own, *self._numbers_of(topic, node))
+        name = self.found.grouping_name(topic)
+        return Operation(self.found.words[node.name], node, (topic.upstream,), numbers, topic, name, others=others)
+
+    def _join(self, node: Node) -> Operation:
+        table = self.found.writers[node.stores[0]]
+        topic = self._declared(node, "join")
+        if topic is None:
+            return Operation(self.found.words[node.name], node, (node.before[0], table), (number_of(node.name),))
+        numbers = (*self._numbers_of(topic, node), number_of(node.name))
+        # The name of a join is that of its topic, too. A join without a name uses the topic of the one before it.
+        first = () if topic.prefix in (topic.upstream, node.name) else (topic.prefix,)
+        return Operation(self.found.words[node.name], node, (topic.upstream, table), numbers, topic, behind=first)
+
+    def _declared(self, node: Node, use: str) -> DescribedRepartition | None:
+        """The topic that a node declares by needing it."""
+        return self.found.repartitions[node.before[0]] if self.found.uses.get(node.before[0]) == use else None
+
+    def _numbers_of(self, topic: DescribedRepartition, node: Node) -> tuple[int | None, ...]:
+        """The numbers that a reader of a topic draws for it. Those of the first reader are shown."""
+        first = min(topic.readers, key=lambda name: number_of(name) or 0)
+        return topic.numbers if node.name == first else (None, None, None)
+
+    def _is_group_by(self, node: Node) -> bool:
+        """Whether a new key is only grouped by: ``group_by`` has one name for the key and for the grouping."""
+        topics = [topic for topic in self.found.repartitions.values() if topic.upstream == node.name]
+        names = {self.found.grouping_name(topic) for topic in topics if self.found.uses[topic.source] == "group"}
+        return (
+            len(topics) == len(node.after)
+            and all(self.found.uses[topic.source] == "group" for topic in topics)
+            and names == {None if prefix_of(node.name) else node.name}
+        )

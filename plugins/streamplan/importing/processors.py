@@ -1,0 +1,92 @@
+"""The calls of operations that work record by record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from streamplan.importing.calls import Argument, Code, Questions, Result, literal
+from streamplan.importing.nodes import number_of
+from streamplan.importing.operations import Operation
+from streamplan.importing.stand_ins import reason_of
+
+
+@dataclass(frozen=True)
+class Processor:
+    """How a processor is written.
+
+    Attributes:
+        method: The method.
+        arguments: Its arguments.
+        options: Its arguments with a name.
+        comment: What a reader should know of it.
+    """
+
+    method: str
+    arguments: tuple[Argument, ...] = ()
+    options: dict[str, Argument] = field(default_factory=dict)
+    comment: str = ""
+
+
+def processor_of(operation: Operation, questions: Questions, *, is_on_table: bool) -> Processor:
+    """Return how an operation is written that has one processor without a state store.
+
+    Args:
+        operation: The operation.
+        questions: Takes what cannot be told.
+        is_on_table: Whether it is called on a table.
+    """
+    name, ask = operation.node.name, questions
+    match operation.word:
+        case "filter":
+            return Processor("filter", (ask.text(name, "which records {} passes", "true"),))
+        case "map_values":
+            return Processor("map_values", (ask.fields(name, "the value that {} gives"),))
+        case "select_key":
+            return Processor("select_key", (ask.text(name, "the key that {} gives", "count"),))
+        case "map":
+            key = ask.text(name, "the key that {} gives", "count")
+            return Processor("map", (key, ask.fields(name, "the value that {} gives")))
+        case "flat_map":
+            return _flat_map(name, ask)
+        case "peek":
+            ask.note(name, "what it does with each record; the declaration logs how many there are")
+            return Processor("peek", (Code('{"records": "count(*)"}', '{"records": "count(*)"}'),))
+        case "merge":
+            return Processor("merge", (Result(operation.on[-1]),))
+        case "to_stream":
+            if number_of(name) is None:
+                ask.note(name, "whether it is to_stream(): the application named it")
+            return Processor("to_stream")
+        case "split":
+            return Processor("filter", (literal("true"),), comment="split(): each branch filters for itself.")
+        case "branch":
+            advice = ": a branch of split() takes what no branch before it takes"
+            return Processor("filter", (ask.text(name, "which records {} takes", "true", advice),))
+        case "unknown":
+            advice = ": the application named it. Where it is no filter(), write its operation with the same name="
+            return Processor("filter", (ask.text(name, "what {} does", "true", advice),))
+    return _stand_in(operation, ask, is_on_table=is_on_table)
+
+
+def _flat_map(name: str, ask: Questions) -> Processor:
+    each = ask.text(name, "the array of whose elements {} makes records", "array(count)")
+    comment = ""
+    if number_of(name) is not None and "FLATMAPVALUES" in name:
+        comment = reason_of(name)
+        ask.note(name, comment)
+        key: Argument = literal("record.key")
+    else:
+        key = ask.text(name, "the key that {} gives", "element")
+    value = ask.fields(name, "the value that {} gives", "element")
+    return Processor("flat_map", (each,), {"key": key, "value": value}, comment)
+
+
+def _stand_in(operation: Operation, ask: Questions, *, is_on_table: bool) -> Processor:
+    """An operation in the place of one that the language does not have, so that later names and numbers agree."""
+    name, reason = operation.node.name, reason_of(operation.node.name)
+    if not is_on_table and len(operation.on) == 1:
+        return Processor("filter", (ask.text(name, "what stands for {}", "true", f". {reason}"),), comment=reason)
+    ask.note(name, reason)
+    if is_on_table:
+        return Processor("to_stream", comment=reason)
+    return Processor("merge", (Result(operation.on[1]),), comment=reason)

@@ -1,0 +1,214 @@
+"""What each node of a description is.
+
+The names that the library gives say the operation. Of a processor that the application named itself, its neighbours and
+its state stores say what it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of, repartition_topics
+
+_WORDS = {
+    "KSTREAM-FILTER-": "filter",
+    "KSTREAM-MAPVALUES-": "map_values",
+    "KSTREAM-KEY-SELECT-": "select_key",
+    "KSTREAM-MAP-": "map",
+    "KSTREAM-FLATMAP-": "flat_map",
+    "KSTREAM-FLATMAPVALUES-": "flat_map",
+    "KSTREAM-PEEK-": "peek",
+    "KSTREAM-MERGE-": "merge",
+    "KSTREAM-AGGREGATE-": "aggregate",
+    "KSTREAM-REDUCE-": "reduce",
+    "KSTREAM-JOIN-": "join",
+    "KSTREAM-LEFTJOIN-": "left_join",
+    "KTABLE-SOURCE-": "table",
+    "KTABLE-TOSTREAM-": "to_stream",
+}
+
+AGGREGATES = ("aggregate", "reduce")
+JOINS = ("join", "left_join")
+_TABLES = ("table", *AGGREGATES)
+_REKEYING = ("select_key", "map", "flat_map")
+_KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
+
+
+class Recognition:
+    """What the nodes of a description are.
+
+    Args:
+        nodes: The nodes by their names, each behind those before it.
+
+    Attributes:
+        repartitions: The repartition topics, by the names of their sources.
+        around: The names of the nodes before repartition topics.
+        writers: By state store the name of the node that fills it; empty where it cannot be told.
+        words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
+            told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
+            ``KStream.split()``. The source of a repartition topic is ``repartition``, and sinks are ``to``.
+        uses: By the name of a repartition topic's source what declares the topic: ``group``, ``join`` or
+            ``repartition``.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self.nodes = nodes
+        self.repartitions = repartition_topics(nodes)
+        self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
+        stores = dict.fromkeys(store for node in nodes.values() for store in node.stores)
+        self.writers = {store: self._writer(store) for store in stores}
+        self.numbers = {number_of(name) for name in (*nodes, *stores)}
+        self.words: dict[str, str] = {}
+        for node in nodes.values():
+            self.words[node.name] = self._word_of(node)
+        self.uses = {source: self._use(topic) for source, topic in self.repartitions.items()}
+
+    # -- words
+
+    def _word_of(self, node: Node) -> str:
+        """The word of a node. The words of the nodes before it are known."""
+        if node.name in self.repartitions:
+            return "repartition"
+        if node.is_sink or node.name in self.around:
+            return "to"
+        if not node.before:
+            return "stream"
+        word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
+        if self._is_table(node):
+            return "table"
+        if prefix_of(before) == "KSTREAM-BRANCH-":
+            return "branch"
+        if prefix_of(node.name) == "KSTREAM-BRANCH-":
+            return "split"
+        if prefix_of(node.name) and not word:
+            return "stand_in"
+        if node.stores:
+            writer = self.writers[node.stores[0]]
+            can_be_told = len(node.stores) == 1 and word in ("", *AGGREGATES, *JOINS) and writer
+            if not can_be_told or writer in self._behind(node.name):
+                return "stand_in"
+            if writer == node.name:
+                return "reduce" if "REDUCE" in f"{prefix_of(node.name)}{prefix_of(node.stores[0])}" else "aggregate"
+            return word if word in JOINS else "join"
+        if word in (*JOINS, *_TABLES):
+            return "stand_in"  # a join with a global table
+        if others:
+            return "merge" if len(others) == 1 and word in ("", "merge") else "stand_in"
+        if word == "to_stream":
+            return word if self.words[before] in _TABLES else "stand_in"
+        if self.words[before] in _TABLES:
+            makes_table = any(prefix_of(name).startswith("KTABLE-") for name in node.after)
+            return "stand_in" if word or makes_table else "to_stream"
+        return word or "unknown"
+
+    def _is_table(self, node: Node) -> bool:
+        source = self.nodes[node.before[0]]
+        if source.before or len(node.before) > 1 or source.name in self.repartitions or len(source.after) > 1:
+            return False
+        return prefix_of(node.name) == "KTABLE-SOURCE-" or source.name == f"{node.name}-source"
+
+    def _writer(self, store: str) -> str:
+        """The name of the node that fills a state store; empty where it cannot be told."""
+        users = [node for node in self.nodes.values() if store in node.stores]
+        for node in users:
+            if self._is_table(node) or _WORDS.get(prefix_of(node.name)) in AGGREGATES:
+                return node.name
+        # A join comes behind its table, and has no table for a name.
+        behind = {name for node in users for name in self._behind(node.name)}
+        named = [node for node in users if not prefix_of(node.name) and node.name not in behind]
+        return max(named, key=lambda node: self._looks_like_writer(node, store)).name if named else ""
+
+    def _behind(self, name: str) -> set[str]:
+        """The names of all nodes that records reach after a node, without a topic between."""
+        found, pending = set[str](), [name]
+        while pending:
+            after = {*self.nodes[pending.pop()].after} - found
+            found |= after
+            pending += after
+        return found
+
+    def _looks_like_writer(self, node: Node, store: str) -> int:
+        """How much speaks for an aggregate, and against a join. Behind a table comes no operation of a stream."""
+        topic = self.repartitions.get(node.before[0])
+        of_a_grouping = topic is not None and topic.prefix in (store, topic.upstream)
+        of_a_join = topic is not None and topic.prefix == node.name
+        prefixes = [prefix_of(name) for name in node.after]
+        is_table = any(prefix.startswith("KTABLE-") for prefix in prefixes)
+        is_stream = any(prefix.startswith("KSTREAM-") for prefix in prefixes)
+        return 2 * of_a_grouping - 2 * of_a_join + is_table - 4 * is_stream
+
+    # -- repartition topics
+
+    def _use(self, topic: DescribedRepartition) -> str:
+        words = {self.words[reader] for reader in topic.readers}
+        if words and words <= {*AGGREGATES} and topic.null_key_filter:
+            by_numbers = self._use_by_numbers(topic)
+            is_evident = by_numbers == "group" or self.grouping_name(topic) in (None, topic.upstream)
+            is_grouped = by_numbers != "repartition" and self._is_rekeyed(topic, is_evident=is_evident)
+            return "group" if is_grouped else "repartition"
+        is_of_join = words and words <= {*JOINS} and topic.prefix in (topic.upstream, *topic.readers)
+        return "join" if is_of_join and self._is_rekeyed(topic, is_evident=True) else "repartition"
+
+    def _use_by_numbers(self, topic: DescribedRepartition) -> str:
+        """What the numbers say of a topic behind which records are aggregated.
+
+        The three numbers of the topic's nodes come behind those of an aggregate that declares it, and before them where
+        ``repartition()`` declares it. The description does not show them where the topic has a name.
+        """
+        if prefix_of(topic.prefix):
+            return "repartition" if prefix_of(topic.prefix) == "KSTREAM-REPARTITION-" else "group"
+        before = behind = True
+        for reader in topic.readers:
+            if (last := number_of(reader)) is not None:
+                first = number_of(self.nodes[reader].stores[0])
+                first = last if first is None else first
+                before = before and self._are_free(range(first - 3, first))
+                behind = behind and self._are_free(range(last + 1, last + 4))
+        if before == behind:
+            return ""
+        return "repartition" if before else "group"
+
+    def _are_free(self, numbers: range) -> bool:
+        return numbers.start >= 0 and self.numbers.isdisjoint(numbers)
+
+    def grouping_name(self, topic: DescribedRepartition) -> str | None:
+        """The name of the grouping that declares a topic; None where the topic is called after its store."""
+        stores = {store for reader in topic.readers for store in self.nodes[reader].stores}
+        return None if stores == {topic.prefix} and topic.upstream != topic.prefix else topic.prefix
+
+    def _is_rekeyed(self, topic: DescribedRepartition, *, is_evident: bool) -> bool:
+        """Whether the key has changed before a topic.
+
+        Args:
+            topic: The topic.
+            is_evident: The topic says so. Then a processor before it, whose operation is not known, has changed it.
+        """
+        pending, seen = [topic.upstream], set[str]()
+        unknown = []
+        while pending:
+            name = pending.pop(0)
+            word = self.words[name]
+            if name in seen:
+                continue
+            seen.add(name)
+            if word in _REKEYING:
+                return True
+            if word == "unknown" and not self._is_read_by_key(name):
+                unknown.append(name)
+            if word in _KEEPING_THE_KEY:
+                pending += self.nodes[name].before
+        if is_evident and unknown:
+            self.words[unknown[0]] = "select_key"
+            return True
+        return False
+
+    def _is_read_by_key(self, name: str) -> bool:
+        """Whether an aggregate or a join behind a node needs no repartition topic."""
+        pending = [*self.nodes[name].after]
+        while pending:
+            after = pending.pop()
+            if self.words[after] in (*AGGREGATES, *JOINS):
+                return True
+            if self.words[after] in _KEEPING_THE_KEY:
+                pending += self.nodes[after].after
+        return False

@@ -1,0 +1,48 @@
+"""Operations of the JVM library that the language does not have, by the names of their nodes."""
+
+from __future__ import annotations
+
+_FOR_STREAMS = "Put to_stream() before it: filter() and map_values() are for streams."
+_WITHOUT_STATE = "map_values(), map() and flat_map() may do, where it keeps no state."
+_TWO_TABLES = "Write one table to a topic, read the other one as a stream, and join the stream with the table."
+_A_TABLE = "Write its records to a compacted topic with to(), and read that with Topology.table()."
+_TWO_STREAMS = "a join of two streams"
+_GLOBAL = "a join with a global table, or with a table that the language does not have"
+
+_OPERATIONS = {
+    "KSTREAM-FLATMAPVALUES-": (
+        "flatMapValues()",
+        "flat_map() makes the same records, and a grouping by the key, or a join, behind it has a repartition topic.",
+    ),
+    "KSTREAM-TRANSFORM": ("a transformer", _WITHOUT_STATE),
+    "KSTREAM-FLATTRANSFORM": ("a transformer", _WITHOUT_STATE),
+    "KSTREAM-PROCESS": ("a processor of the Processor API", _WITHOUT_STATE),
+    "KSTREAM-FOREACH-": ("foreach()", "Write the records to a topic with to(), and let a consumer of that act."),
+    "KSTREAM-PRINTER-": ("print()", "peek() logs aggregates of the records."),
+    "KSTREAM-TOTABLE-": ("toTable()", _A_TABLE),
+    "KSTREAM-WINDOWED-": (_TWO_STREAMS, "Where the last record of one of them is enough, read that one as a table."),
+    "KSTREAM-JOINTHIS-": (_TWO_STREAMS, ""),
+    "KSTREAM-JOINOTHER-": (_TWO_STREAMS, ""),
+    "KSTREAM-OUTER": (_TWO_STREAMS, ""),
+    "KSTREAM-JOIN-": (_GLOBAL, _A_TABLE),
+    "KSTREAM-LEFTJOIN-": (_GLOBAL, _A_TABLE),
+    "KTABLE-FILTER-": ("filter() of a table", _FOR_STREAMS),
+    "KTABLE-MAPVALUES-": ("mapValues() of a table", _FOR_STREAMS),
+    "KTABLE-TRANSFORMVALUES-": ("transformValues() of a table", _WITHOUT_STATE),
+    "KTABLE-TOSTREAM-": ("what the operations of a table before it compute", ""),
+    "KTABLE-SUPPRESS-": ("suppress()", "All updates are passed. The last one of a window is the final one."),
+    "KTABLE-SELECT-": ("groupBy() of a table", "Behind to_stream() each update of a row is a record of its own."),
+    "KTABLE-AGGREGATE-": ("the aggregate of a table", ""),
+    "KTABLE-REDUCE-": ("the aggregate of a table", ""),
+    "KTABLE-FK-JOIN-": ("a join of tables by a foreign key", _TWO_TABLES),
+    "KTABLE-": ("a join of tables", _TWO_TABLES),
+    "COGROUPKSTREAM-": ("cogroup()", "merge() the streams and aggregate them."),
+}
+"""By the beginning of a node's name: the operation, and what one can do instead."""
+
+
+def reason_of(name: str) -> str:
+    """Which operation a node has that the language does not have, and what one can do instead."""
+    found = (pair for prefix, pair in _OPERATIONS.items() if name.startswith(prefix))
+    operation, advice = next(found, ("this operation", _WITHOUT_STATE))
+    return f"The language does not have {operation}. {advice}".strip()

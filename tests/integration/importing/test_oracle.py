@@ -1,0 +1,222 @@
+"""Descriptions of the real library are imported, and what is written is run: it has to describe itself alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from streamplan.errors import Refused
+from streamplan.importing.application import ImportedApplication, import_application
+from streamplan.local.jars import KAFKA_STREAMS
+
+from tests.support.kafka_streams import STREAMS, java
+from tests.support.soak import seeds
+from tests.support.topologies import CASES, drawn, parse, refusal, theirs
+
+MISLEADING = "a grouping with a name like a generated one"
+
+FILLED = (
+    (r'Json\("TODO:[^"]*"\)', 'Json("count bigint")'),
+    (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
+    (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
+    (r'(join\(\w+, )\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "table.count"}'),
+    (r'\.flat_map\("TODO:[^"]*"', '.flat_map("array(count)"'),
+    (r'key="TODO:[^"]*"', 'key="element"'),
+    (r'value=\{"TODO": "TODO:[^"]*"\}', 'value={"count": "element"}'),
+    (r'\{"TODO": "TODO:[^"]*"\}', '{"count": "count"}'),
+    (r'"TODO:[^"]*"', '"count"'),
+    (r": 0,  # TODO.*", ": 2,"),
+)
+"""What a person may write for each TODO."""
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with java(KAFKA_STREAMS) as jvm:
+        yield jvm
+
+
+def run(text: str) -> str:
+    """The description of the topology that a written module declares, with each TODO replaced."""
+    for pattern, filled in FILLED:
+        text = re.sub(pattern, filled, text)
+    assert "TODO:" not in text
+    names: dict[str, Any] = {}
+    with suppress(Refused):  # of a pipeline that Spark cannot run in this form
+        exec(text, names)
+    return str(names["topology"].describe())
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in CASES.items() if name != MISLEADING])
+def test_what_is_written_is_described_as_the_library_described_it(jvm: Any, text: str) -> None:
+    described = theirs(jvm, parse(text))
+    imported = import_application("app", described)
+    assert run(imported.text) == described
+    assert (imported.differences, imported.has_same_nodes) == ([], True)
+
+
+def test_a_name_like_a_generated_one_misleads_and_that_is_told(jvm: Any) -> None:
+    described = theirs(jvm, parse(CASES[MISLEADING]))
+    imported = import_application("app", described)
+    assert run(imported.text) != described
+    assert imported.differences
+    assert not imported.is_verified
+
+
+@pytest.mark.parametrize("seed", seeds(200, in_soak=1000))
+def test_a_topology_at_random_is_imported(jvm: Any, seed: int) -> None:
+    steps = drawn(seed)
+    if refusal(jvm, steps):
+        pytest.skip("the library refuses this topology")
+    described = theirs(jvm, steps)
+    imported = import_application("app", described)
+    assert run(imported.text) == described
+    assert (imported.differences, imported.has_same_nodes) == ([], True)
+
+
+# -- operations that the language does not have
+
+
+def function(interface: str) -> Any:
+    return type(interface, (), {"Java": type("Java", (), {"implements": (f"{STREAMS}.{interface}",)})})()
+
+
+def mapper() -> Any:
+    return function("kstream.ValueMapper")
+
+
+def joiner() -> Any:
+    return function("kstream.ValueJoiner")
+
+
+def predicate() -> Any:
+    return function("kstream.Predicate")
+
+
+def key_mapper() -> Any:
+    return function("kstream.KeyValueMapper")
+
+
+def split(jvm: Any, builder: Any) -> None:
+    orders = builder.stream("orders")
+    orders.split().branch(predicate()).branch(predicate()).defaultBranch()
+    orders.filter(predicate()).groupBy(key_mapper()).count()
+
+
+def named_split(jvm: Any, builder: Any) -> None:
+    kstream = jvm.org.apache.kafka.streams.kstream
+    orders = builder.stream("orders")
+    branches = orders.split(getattr(kstream.Named, "as")("by-size-"))
+    branches = branches.branch(predicate(), getattr(kstream.Branched, "as")("big")).defaultBranch()
+    branches.get("by-size-big").selectKey(key_mapper()).groupByKey().count()
+
+
+def flat_map_values(jvm: Any, builder: Any) -> None:
+    builder.stream("lines").flatMapValues(mapper()).groupBy(key_mapper()).count()
+
+
+def flat_map_values_by_key(jvm: Any, builder: Any) -> None:
+    builder.stream("lines").flatMapValues(mapper()).groupByKey().count()
+
+
+def for_each(jvm: Any, builder: Any) -> None:
+    builder.stream("orders").foreach(function("kstream.ForeachAction"))
+
+
+def table_mapped(jvm: Any, builder: Any) -> None:
+    builder.stream("orders").groupByKey().count().mapValues(mapper()).filter(predicate()).toStream().to("counts")
+
+
+def streams_joined(jvm: Any, builder: Any) -> None:
+    windows = jvm.org.apache.kafka.streams.kstream.JoinWindows
+    minute = windows.ofTimeDifferenceWithNoGrace(jvm.java.time.Duration.ofMinutes(1))
+    builder.stream("orders").selectKey(key_mapper()).join(builder.stream("payments"), joiner(), minute).to("paid")
+
+
+def global_table(jvm: Any, builder: Any) -> None:
+    builder.stream("orders").join(builder.globalTable("rates"), key_mapper(), joiner()).to("rated")
+
+
+def tables_joined(jvm: Any, builder: Any) -> None:
+    builder.table("orders").join(builder.table("users"), joiner()).toStream().to("joined")
+
+
+def stream_to_table(jvm: Any, builder: Any) -> None:
+    builder.stream("orders").join(builder.stream("users").toTable(), joiner()).to("joined")
+
+
+def suppressed(jvm: Any, builder: Any) -> None:
+    kstream = jvm.org.apache.kafka.streams.kstream
+    windows = kstream.TimeWindows.ofSizeWithNoGrace(jvm.java.time.Duration.ofMinutes(1))
+    closed = kstream.Suppressed.untilWindowCloses(kstream.Suppressed.BufferConfig.unbounded())
+    builder.stream("orders").groupByKey().windowedBy(windows).count().suppress(closed).toStream().to("counts")
+
+
+def table_grouped(jvm: Any, builder: Any) -> None:
+    builder.table("users").groupBy(key_mapper()).count().toStream().to("counts")
+
+
+def cogrouped(jvm: Any, builder: Any) -> None:
+    grouped = builder.stream("orders").groupByKey().cogroup(function("kstream.Aggregator"))
+    grouped.aggregate(function("kstream.Initializer")).toStream().to("totals")
+
+
+def pattern(jvm: Any, builder: Any) -> None:
+    builder.stream(jvm.java.util.regex.Pattern.compile("orders-.{2}")).to("all-orders")
+
+
+SAME = {
+    split: "KSTREAM-BRANCH-00000000010: which records it takes",
+    named_split: "by-size-: what it does: the application named it",
+    flat_map_values: "KSTREAM-FLATMAPVALUES-0000000001: The language does not have flatMapValues()",
+    for_each: "KSTREAM-FOREACH-0000000001: what stands for it. The language does not have foreach()",
+    table_mapped: "KTABLE-MAPVALUES-0000000003: The language does not have mapValues() of a table",
+}
+"""The file has the same topology, with something else in the place of the operation."""
+
+OTHER = {
+    flat_map_values_by_key: "KSTREAM-FLATMAPVALUES-0000000001: The language does not have flatMapValues()",
+    streams_joined: "KSTREAM-JOINTHIS-0000000008: what stands for it. The language does not have a join of two streams",
+    global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
+    tables_joined: "KTABLE-JOINTHIS-0000000007: The language does not have a join of tables",
+    stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
+    suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",
+    table_grouped: "KTABLE-SELECT-0000000003: The language does not have groupBy() of a table",
+    cogrouped: "COGROUPKSTREAM-AGGREGATE-0000000002: what stands for it. The language does not have cogroup()",
+    pattern: "KSTREAM-SOURCE-0000000000: one topic of those that match orders-.{2}",
+}
+"""The language has no such topology."""
+
+
+def imported_from(jvm: Any, declare: Callable[[Any, Any], None]) -> tuple[str, ImportedApplication]:
+    builder = jvm.org.apache.kafka.streams.StreamsBuilder()
+    declare(jvm, builder)
+    described = str(builder.build().describe().toString())
+    return described, import_application("app", described)
+
+
+def listed(imported: ImportedApplication) -> list[str]:
+    return [f"{missing.node}: {missing.what}" for missing in imported.missing]
+
+
+@pytest.mark.parametrize(("declare", "told"), SAME.items(), ids=lambda part: getattr(part, "__name__", ""))
+def test_something_stands_for_an_operation_that_the_language_does_not_have(jvm: Any, declare: Any, told: str) -> None:
+    described, imported = imported_from(jvm, declare)
+    assert any(line.startswith(told) for line in listed(imported))
+    assert run(imported.text) == described
+    assert imported.is_verified
+    with pytest.raises((Refused, ValueError), match="TODO"):
+        exec(imported.text, {})
+
+
+@pytest.mark.parametrize(("declare", "told"), OTHER.items(), ids=lambda part: getattr(part, "__name__", ""))
+def test_a_topology_that_cannot_be_declared_is_told(jvm: Any, declare: Any, told: str) -> None:
+    _, imported = imported_from(jvm, declare)
+    assert any(line.startswith(told) for line in listed(imported))
+    assert not imported.is_verified
+    assert imported.differences or imported.refusal
+    with pytest.raises((Refused, ValueError), match="TODO"):
+        exec(imported.text, {})
