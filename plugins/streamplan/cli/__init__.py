@@ -13,6 +13,7 @@ from streamplan.errors import StreamplanError
 
 COMMANDS = (
     "init",
+    "import",
     "demo",
     "up",
     "down",
@@ -42,8 +43,9 @@ examples:
     python -m streamplan describe orders
     python -m streamplan plan orders --instances 3
     python -m streamplan validate orders
-  check an application that was written with Kafka Streams
+  check an application that was written with Kafka Streams, and declare its topology
     python -m streamplan check --bootstrap-servers kafka-1:9092 --application-id my-app
+    python -m streamplan import --application-id my-app --topology my-app.txt
 
 `python -m streamplan COMMAND --help` explains one command.
 STREAMPLAN_HOME names the directory of the deployment (default: .streamplan in the working directory).

@@ -1,0 +1,137 @@
+"""The command ``import``: the declaration of a running Kafka Streams application, as far as it can be told."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.output import align_columns, plain_console, quantity
+from streamplan.errors import Refused
+from streamplan.importing.application import ImportedApplication, import_application
+from streamplan.importing.facts import SAMPLED_RECORDS, Facts, observe_facts
+from streamplan.importing.python_text import pipeline_name
+from streamplan.model.description import parse_subtopologies
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_SHOWN_DIFFERENCES = 40
+
+_DESCRIPTION = f"""\
+Write a Python file that declares the topology of an application that was written with Kafka Streams. The file is tried:
+its topology has to have the same description, so that the names and the numbers of sub-topologies, internal topics and
+state stores agree.
+
+A description has the names of operations, and not what they do. What cannot be told is marked with TODO in the file and
+listed. A TODO is refused when the file is imported, so that it cannot be deployed by mistake.
+
+With --bootstrap-servers the cluster is asked for more, and nothing is changed there: the partition counts of topics,
+the fields of source topics where the last {SAMPLED_RECORDS:,} records are JSON objects, and which stores look like
+counts or have windows.
+"""
+
+_EPILOG = """\
+exit status:
+  0  the file is written, and its topology has the given description
+  1  nothing is written, and the reason is shown; or the file is written, and its topology is another one, because the
+     language does not have an operation of the application: the lines that differ are shown
+
+the description, in the application:
+  System.out.println(topology.describe());
+
+Example: python -m streamplan import --application-id my-app --topology my-app.txt
+         python -m streamplan import --application-id my-app --topology my-app.txt \\
+           --bootstrap-servers kafka-1:9092 --output pipelines/my_app.py
+"""
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "import",
+        help="write the declaration of an application that was written with Kafka Streams",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--application-id", metavar="ID", required=True, help="the application.id")
+    parser.add_argument(
+        "--topology", type=Path, metavar="FILE", required=True, help="a file with the text of Topology.describe()"
+    )
+    add_broker_options(parser, servers="ask these brokers, too (default: the text alone is used)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the file to write (default: my_app.py for my-app); none that exists",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    output = options.output or Path(f"{pipeline_name(options.application_id).replace('-', '_')}.py")
+    if output.exists():
+        raise Refused(
+            f"file {output}",
+            expected="a file that does not exist yet",
+            observed="one that exists",
+            remedy="Nothing was written. Name another file: --output FILE.",
+        )
+    try:
+        description = options.topology.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise Refused(f"--topology {options.topology}", expected="a text file", observed=str(error)) from error
+    facts = _facts(options, description)
+    imported = import_application(options.application_id, description, facts, file=str(output))
+    try:
+        with output.open("x", encoding="utf-8") as opened:
+            opened.write(imported.text)
+    except OSError as error:
+        raise Refused(f"--output {output}", expected="a file that can be written", observed=str(error)) from error
+    plain_console().print("\n".join(_report(imported, options.topology, output, asked=facts is not None)))
+    return 0 if imported.is_verified else 1
+
+
+def _facts(options: argparse.Namespace, description: str) -> Facts | None:
+    """What the brokers tell; None where none are named."""
+    subtopologies = parse_subtopologies(description)
+    if not (options.bootstrap_servers or options.command_config):
+        return None
+    from streamplan.kafka.cluster import KafkaCluster
+    from streamplan.kafka.requests import require_reachable
+
+    brokers = chosen_brokers(options)
+    require_reachable(brokers)
+    return observe_facts(KafkaCluster(brokers), options.application_id, subtopologies)
+
+
+def _report(imported: ImportedApplication, given: Path, output: Path, *, asked: bool) -> Iterator[str]:
+    yield f"{output} is written."
+    yield from _verdict(imported, given)
+    if not asked:
+        yield "No brokers were asked. With --bootstrap-servers they tell partition counts, fields and counts."
+    if imported.missing:
+        yield f"\nNot told ({len(imported.missing)}):"
+        yield from (f"  {line}" for line in align_columns([(each.node, each.what) for each in imported.missing]))
+    yield f"\nNext: replace each TODO in {output}, ask `streamplan validate`, and read docs/take-over.md."
+
+
+def _verdict(imported: ImportedApplication, given: Path) -> Iterator[str]:
+    """Whether the file declares the given topology."""
+    if imported.refusal:
+        yield f"Not verified: the declaration is refused, also when each TODO is replaced.\n{imported.refusal}"
+    if imported.has_same_nodes:
+        order = ", but for the order of names in a line" if imported.differences else ", byte for byte"
+        yield f"{'But its' if imported.refusal else 'Verified: its'} description is that in {given}{order}."
+    elif imported.differences:
+        yield f"Not verified: its description differs from {given} (-: given, +: declared)."
+        yield from (f"  {line}" for line in imported.differences[:_SHOWN_DIFFERENCES])
+        if len(imported.differences) > _SHOWN_DIFFERENCES:
+            yield f"  … and {quantity(len(imported.differences) - _SHOWN_DIFFERENCES, 'line')} more"
+        if imported.is_same_in_kafka:
+            yield "Only nodes differ: sub-topologies, topics and state stores are the same."
+        else:
+            yield "Sub-topologies, topics or state stores differ: it cannot go on where the application stopped."
