@@ -21,6 +21,9 @@ Partition: TypeAlias = tuple[str, int]
 
 _FENCED_AT_ONCE = 16
 
+_UNREADABLE_ANSWERS = 20
+"""How many answers with metadata that are no text are asked for again."""
+
 
 def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[Member]:
     """Describe the members of a group. A running aggregator is one, see :mod:`streamplan.kafka.membership`.
@@ -66,15 +69,32 @@ def committed_offsets(
         BrokersUnavailable: The brokers did not answer.
     """
     requested = [TopicPartition(*partition) for partition in partitions]
+    unreadable: list[list[TopicPartition]] = []  # kept, so that the next answer does not get their memory
 
     def request(left: float) -> list[TopicPartition]:
         answers: list[TopicPartition] = consumer.committed(requested, left) if requested else []
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)
+        if len(unreadable) < _UNREADABLE_ANSWERS and not _have_readable_metadata(answers):
+            unreadable.append(answers)
+            raise KafkaException(KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT))  # it is asked again
         return answers
 
     return call_with_retry(request, f"the positions of group {group}", brokers, seconds)
+
+
+def _have_readable_metadata(answers: Iterable[TopicPartition]) -> bool:
+    """Tell whether the metadata of all answers are texts.
+
+    librdkafka 2.16 now and then gives the Python client bytes behind the end of a text.
+    """
+    try:
+        for answer in answers:
+            _ = answer.metadata
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def set_positions(

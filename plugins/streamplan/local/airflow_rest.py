@@ -16,6 +16,8 @@ POLL_SECONDS = 1.0
 _QUESTIONS = 3
 """A question is asked at most so often."""
 
+_DATABASE_ERROR = "Database error"
+
 
 class AirflowRest:
     """One user's calls to one API server.
@@ -186,14 +188,23 @@ class AirflowRest:
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
 
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        """Send a request. A question that is not answered in time is asked again: the machine may be busy."""
+        """Send a request.
+
+        A question that is not answered in time is asked again, because the machine may be busy. What Airflow could not
+        do because its database was locked is asked for again, unless doing it twice would do more: SQLite lets one
+        process write at a time, and can keep another waiting for longer than its timeout.
+        """
         for attempt in range(1, _QUESTIONS + 1):
+            is_last = attempt == _QUESTIONS
             try:
-                return self._http.request(method, path, **arguments)
+                answer = self._http.request(method, path, **arguments)
             except httpx.HTTPError as error:
-                if method == "GET" and isinstance(error, httpx.TimeoutException) and attempt < _QUESTIONS:
+                if method == "GET" and isinstance(error, httpx.TimeoutException) and not is_last:
                     continue
                 raise self._no_answer(method, path, error) from error
+            was_locked = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and _DATABASE_ERROR in answer.text
+            if method == "POST" or not was_locked or is_last:
+                return answer
         raise AssertionError("unreachable")
 
     def _no_answer(self, method: str, path: str, error: httpx.HTTPError) -> StreamplanError:

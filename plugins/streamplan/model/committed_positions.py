@@ -22,6 +22,9 @@ _KAFKA_STREAMS_VERSIONS = (1, 2)
 _KAFKA_STREAMS_BYTES = 1 + 8
 """The version, and the partition time as a long; from version 2 on, the metadata of processors follow."""
 
+_KAFKA_STREAMS_TEXT = 12
+"""The characters of these bytes in base64."""
+
 _TAKEN_OVER = PositionMetadata(Generation(0, "Kafka Streams"))
 """What is known of a position that Kafka Streams committed: it names no checkpoint, and nobody knows where it began."""
 
@@ -45,10 +48,10 @@ class CommittedPosition:
         Its positions and changelog topics mean what ours do, so an aggregator goes on where it has stopped.
         """
         try:
-            decoded = base64.b64decode(self.metadata, validate=True)
+            decoded = base64.b64decode(self.metadata[:_KAFKA_STREAMS_TEXT], validate=True)
         except (binascii.Error, ValueError):
             return False
-        return len(decoded) >= _KAFKA_STREAMS_BYTES and decoded[0] in _KAFKA_STREAMS_VERSIONS
+        return len(decoded) == _KAFKA_STREAMS_BYTES and decoded[0] in _KAFKA_STREAMS_VERSIONS
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@ from __future__ import annotations
 import socket
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.groups import committed_offsets
 from streamplan.kafka.requests import call_with_retry
 
 
@@ -47,3 +48,28 @@ def test_a_request_that_librdkafka_gave_up_is_repeated_until_the_deadline() -> N
     with pytest.raises(BrokersUnavailable, match="asked for its positions"):
         call_with_retry(late, "its positions", Brokers("127.0.0.1:1"), -1.0)
     assert late.calls == 1
+
+
+class Unreadable:
+    """Answers as librdkafka gives them now and then: with bytes behind the end of the metadata."""
+
+    error = None
+
+    @property
+    def metadata(self) -> str:
+        return b"AgAAAZ9LcdUM\xe9\x01".decode()
+
+
+class Answering:
+    """A consumer whose first answers cannot be read."""
+
+    def __init__(self, unreadable: int) -> None:
+        self.answers: list[object] = [*(Unreadable() for _ in range(unreadable)), TopicPartition("orders", 0, 5)]
+
+    def committed(self, requested: object, seconds: float) -> list[object]:
+        return [self.answers.pop(0)]
+
+
+def test_positions_whose_metadata_are_no_text_are_asked_for_again() -> None:
+    [found] = committed_offsets(Answering(3), "app", [("orders", 0)], Brokers("127.0.0.1:1"), 60.0)  # type: ignore[arg-type]
+    assert found.offset == 5

@@ -34,3 +34,19 @@ def test_an_order_is_given_once() -> None:
     with pytest.raises(StreamplanError, match="expected an answer to POST /auth/token, observed ReadTimeout"):
         rest.trigger("orders_deploy", {})
     assert requests == ["POST /auth/token"]
+
+
+@pytest.mark.parametrize(("method", "asked"), [("GET", 2), ("PATCH", 2), ("POST", 1)])
+def test_what_a_locked_database_refused_is_asked_for_again_where_that_does_no_harm(method: str, asked: int) -> None:
+    requests: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request.method)
+        if len(requests) == 1:
+            return httpx.Response(500, json={"detail": {"reason": "Database error", "orig_error": "hidden"}})
+        return httpx.Response(200, json={})
+
+    rest = AirflowRest("http://airflow", "user", "password")
+    rest._http = httpx.Client(transport=httpx.MockTransport(answer), base_url=rest.url)
+    rest._send(method, "/api/v2/dags/orders_deploy")
+    assert requests == [method] * asked

@@ -147,3 +147,10 @@ def test_a_checkpoint_is_of_no_use_once_kafka_streams_has_gone_on() -> None:
     mixed = committed(orders_0=5, orders_1=5) | {("orders", 1): CommittedPosition(8, KAFKA_STREAMS)}
     resolved = resolve_positions("app", [subtopology()], mixed)[0]
     assert named_checkpoint(resolved.metadata.values()) == ""
+
+
+def test_what_stands_behind_the_metadata_of_kafka_streams_does_not_matter() -> None:
+    """Metadata of processors may follow the partition time."""
+    assert CommittedPosition(5, f"{KAFKA_STREAMS}AAAAAQ==").is_of_kafka_streams
+    assert not CommittedPosition(5, KAFKA_STREAMS[:-1]).is_of_kafka_streams
+    assert not CommittedPosition(5, "streamplan-g").is_of_kafka_streams
