@@ -20,6 +20,9 @@ from datetime import UTC, datetime
 
 _PREFIX = "streamplan-generation"
 
+_END = "."
+"""The last word, which nobody reads: librdkafka 2.16 now and then gives bytes behind the end of a text."""
+
 _STOP = "stop/"
 """How the instance of a generation begins that was made to stop the application."""
 
@@ -111,8 +114,8 @@ class PositionMetadata:
     def text(self) -> str:
         """The text that is committed with a position; see :meth:`parse`."""
         words = [_PREFIX, str(self.generation.number), self.generation.instance, self.checkpoint]
-        words += ["" if self.batch is None else str(self.batch), str(self.start or "")]
-        return " ".join(words).rstrip()
+        words += ["" if self.batch is None else str(self.batch), str(self.start or ""), _END]
+        return " ".join(words)
 
 
 def named_checkpoint(positions: Iterable[PositionMetadata]) -> str:

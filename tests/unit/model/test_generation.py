@@ -19,6 +19,7 @@ from streamplan.model.generation import Generation, PositionMetadata, named_chec
 )
 def test_what_is_committed_is_read_back(metadata: PositionMetadata) -> None:
     assert PositionMetadata.parse(metadata.text) == metadata
+    assert PositionMetadata.parse(f"{metadata.text}1") == metadata  # librdkafka reads on behind the end now and then
     assert (metadata.generation.host, metadata.generation.pid) == ("host-1", 123)
 
 
@@ -33,13 +34,8 @@ def test_the_checkpoint_of_a_sub_topology_is_the_one_that_all_its_positions_name
 def test_positions_of_older_versions_name_a_generation_and_no_checkpoint() -> None:
     metadata = PositionMetadata.parse("streamplan-generation 3 host:1:ab")
     assert metadata == PositionMetadata(Generation(3, "host:1:ab"), "", None)
-
-
-def test_without_a_later_start_a_position_says_what_earlier_versions_say() -> None:
-    assert (
-        PositionMetadata(Generation(3, "host:1:ab"), "3f2a9c1e", 4).text
-        == "streamplan-generation 3 host:1:ab 3f2a9c1e 4"
-    )
+    later = PositionMetadata.parse("streamplan-generation 3 host:1:ab 3f2a9c1e 4")
+    assert later == PositionMetadata(Generation(3, "host:1:ab"), "3f2a9c1e", 4)
 
 
 @pytest.mark.parametrize(
