@@ -270,11 +270,11 @@ def apart(airflow: Supervised) -> Iterator[Supervised]:
 def test_a_triggerer_in_another_pid_namespace_watches_and_stops_the_aggregator(apart: Supervised) -> None:
     """It asks Kafka. The brokers themselves say who is a member, and /proc says which processes there are."""
     stack = apart.stack
-    admin = AdminClient({"bootstrap.servers": stack.kafka.bootstrap_servers, **stack.kafka.brokers.properties})
     group = ORDERS.topology.application_id
 
     def members() -> list[str] | None:
-        """None while the brokers give the group to another coordinator, as they do when it is new."""
+        """None while the group gets another coordinator. A client that has asked before remembers the old one."""
+        admin = AdminClient({"bootstrap.servers": stack.kafka.bootstrap_servers, **stack.kafka.brokers.properties})
         try:
             description = admin.describe_consumer_groups([group], request_timeout=60)[group].result(61)
         except KafkaException as error:
