@@ -73,7 +73,7 @@ def parse(text: str) -> Steps:
     return tuple(parsed)
 
 
-def walk(steps: Steps, apply: Callable[[Step, Any, Any], Any]) -> None:
+def for_each_step(steps: Steps, apply: Callable[[Step, Any, Any], Any]) -> None:
     """Calls ``apply`` with each step, what it is called on, and its other operand."""
     made: dict[str, Any] = {}
     last = None
@@ -132,7 +132,7 @@ def ours(steps: Steps) -> Topology:
                 return on.to_stream(name=name)
         raise LookupError(step.word)
 
-    walk(steps, apply)
+    for_each_step(steps, apply)
     return topology
 
 
@@ -205,7 +205,7 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.toStream(*plain)
         raise LookupError(step.word)
 
-    walk(steps, apply)
+    for_each_step(steps, apply)
     return str(builder.build().describe().toString())
 
 

@@ -97,12 +97,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _facts(options: argparse.Namespace, description: str) -> Facts | None:
     """What the brokers tell; None where none are named."""
-    subtopologies = parse_subtopologies(description)
     if not (options.bootstrap_servers or options.command_config):
         return None
     from streamplan.kafka.cluster import KafkaCluster
     from streamplan.kafka.requests import require_reachable
 
+    subtopologies = parse_subtopologies(description)
     brokers = chosen_brokers(options)
     require_reachable(brokers)
     return observe_facts(KafkaCluster(brokers), options.application_id, subtopologies)

@@ -12,6 +12,7 @@ from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.importing.nodes import nodes_of, repartition_topics
 from streamplan.model.description import DescribedSubtopology
+from streamplan.model.kstream import RESERVED_FIELDS
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
 from streamplan.serdes.json import Json
@@ -28,7 +29,6 @@ _GREATEST_COUNT = 1 << 48
 
 _FORMS = {STORED_WINDOW_BYTES: WINDOWS, STORED_SESSION_BYTES: SESSIONS}
 _TYPES: Mapping[type, str] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
-_RESERVED = ("record", "table", "element")
 
 
 @dataclass(frozen=True)
@@ -146,12 +146,12 @@ def infer_schema(values: Iterable[bytes | None]) -> tuple[str, str]:
     told, left_out = [], []
     for name, found in types.items():
         field_type = _one_type(found)
-        if field_type in _TYPES.values() and name.isidentifier() and name not in _RESERVED:
+        is_name = name.isidentifier() and name not in RESERVED_FIELDS
+        if field_type in _TYPES.values() and is_name:
             if _is_decoded(present, f"{name} {field_type}"):
                 told.append(f"{name} {field_type}")
                 continue
             field_type = f"{field_type}, and beyond it"
-        is_name = name.isidentifier() and name not in _RESERVED
         left_out.append(f"{name} ({field_type if is_name else 'it cannot be the name of a field'})")
     reason = f"left out {', '.join(left_out)}" if left_out else ""
     return ", ".join(told), reason

@@ -111,7 +111,7 @@ def _lines(statement: Sequence[Call], variables: Mapping[str, str], *, tried: bo
     if len(statement) == 1 or (is_short and not any(call.comment for call in statement[1:])):
         return [*_comment(first, ""), f"{assigned}{on}{''.join(shown)}"]
     start = [*_comment(first, "    "), f"    {on}{shown[0]}"] if first.on == TOPOLOGY else [f"    {on}"]
-    rest = list(zip(statement, shown, strict=True))[len(start) > 0 and first.on == TOPOLOGY :]
+    rest = list(zip(statement, shown, strict=True))[int(first.on == TOPOLOGY) :]
     lines = [line for call, text in rest for line in (*_comment(call, "    "), f"    {text}")]
     return [f"{assigned}(", *start, *lines, ")"]
 

@@ -23,6 +23,7 @@ _TRANSIENT = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError._TIMED_OUT,  # librdkafka gives one request up after socket.timeout.ms, whatever time is left
 }
 _STALE = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
 """A client that was open while a broker was away can keep its former leader's epoch for good. A new one does not."""
@@ -97,8 +98,6 @@ def call_with_retry(
 
 def _is_transient(error: BaseException, brokers: Brokers) -> bool:
     code = error_code(error)
-    if code == KafkaError._TIMED_OUT:
-        return True  # librdkafka gives one request up after socket.timeout.ms, whatever time is left
     return code in _TRANSIENT or (code == KafkaError._TRANSPORT and _any_accepts(map(_probe, brokers.addresses)))
 
 

@@ -42,7 +42,9 @@ LATEST = "record.offset"
 TODO = "TODO:"
 """An expression that begins so is still to be written: ``streamplan import`` says in it what it should be."""
 
-_RESERVED = ("record", "table", "element")
+RESERVED_FIELDS = ("record", "table", "element")
+"""What expressions see beside the fields of the value. No field has one of these names."""
+
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
 _FIELD_OF_TABLE = re.compile(r"table\.(\w+)")
@@ -72,7 +74,7 @@ class _Declared:
         """Record a fault if ``text`` is a bare name, and no field has it. Spark judges longer expressions."""
         if text.startswith(TODO):
             self.graph.fault(f"{operation}: {text!r}", "Write the expression")
-        known = self.fields is None or text in self.fields or text in _RESERVED or text.lower() in _LITERALS
+        known = self.fields is None or text in self.fields or text in RESERVED_FIELDS or text.lower() in _LITERALS
         if self.fields is not None and text.isidentifier() and not known:
             self.graph.fault(
                 f"{operation}: the value has no field {text!r}", f"It has: {', '.join(self.fields) or 'none'}"
@@ -83,9 +85,9 @@ class _Declared:
             self.graph.fault(f"{operation}: the value has no field", "Name at least one: {'field': 'expression'}")
         for name, expression in value.items():
             self._field(expression, f"{operation}, {name}")
-            if name in _RESERVED or not name.isidentifier():
+            if name in RESERVED_FIELDS or not name.isidentifier():
                 self.graph.fault(
-                    f"{operation}: a field cannot be named {name!r}", f"Not {', '.join(_RESERVED)}; an identifier"
+                    f"{operation}: a field cannot be named {name!r}", f"Not {', '.join(RESERVED_FIELDS)}; an identifier"
                 )
         return tuple(value.items())
 

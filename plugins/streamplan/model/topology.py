@@ -6,7 +6,7 @@ from functools import cached_property
 
 from streamplan.model.description import describe
 from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
-from streamplan.model.kstream import KStream, KTable
+from streamplan.model.kstream import RESERVED_FIELDS, KStream, KTable
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import StreamsGraph
@@ -96,7 +96,7 @@ class Topology:
         except ValueError as error:
             self._graph.fault(f"{topic}: {error}", "For example Json('Id string, Amount bigint')")
             return None
-        if "record" in fields or "table" in fields or "element" in fields:
+        if not set(RESERVED_FIELDS).isdisjoint(fields):
             self._graph.fault(f"{topic}: a field cannot be named record, table or element", "Rename it at its origin")
         return fields
 

@@ -55,12 +55,16 @@ class HandedOver:
         """All orders, counted by plain Python."""
         return recount(self.ours.committed(self.ours.orders))
 
-    def run_jvm(self, count: int, **config: str) -> str:
-        """Process ``count`` more orders with Kafka Streams, and close it. Returns its description."""
+    def declare(self) -> tuple[Library, Any]:
+        """The topology with the real library. It runs once: each start needs a new one."""
         library = Library(self.jvm, self.id)
         stream = library.stream(self.ours.orders, Id=str, ProductType=int)
         library.grouped(stream, order_key, "quantities").count(library.stored("totals"))
-        built = library.builder.build()
+        return library, library.builder.build()
+
+    def run_jvm(self, count: int, **config: str) -> str:
+        """Process ``count`` more orders with Kafka Streams, and close it. Returns its description."""
+        library, built = self.declare()
         description = str(built.describe().toString())
         self.order_many(count)
         more = {"processing_guarantee": "exactly_once_v2", **SHORT_SESSION, **config}
@@ -122,11 +126,9 @@ def test_totals_are_exact_from_the_jvm_to_ours_and_back(application: HandedOver)
 
 def test_a_jvm_application_that_runs_is_not_taken_over(application: HandedOver) -> None:
     ours = application.ours
-    library = Library(application.jvm, application.id)
-    stream = library.stream(ours.orders, Id=str, ProductType=int)
-    library.grouped(stream, order_key, "quantities").count(library.stored("totals"))
+    library, built = application.declare()
     application.order_many(50)
-    with running(library, library.builder.build(), ours.bootstrap_servers, application.home / "jvm", **SHORT_SESSION):
+    with running(library, built, ours.bootstrap_servers, application.home / "jvm", **SHORT_SESSION):
         eventually(lambda: ours.totals() == application.expected(), "the totals of Kafka Streams")
         ours.create_topics()
         before = application.positions()
