@@ -37,6 +37,7 @@ test: ## every check of the code and every quick test: lint, unit, dags, integra
 
 soak: ## the tests that prove by length: hours
 	@$(BOOTSTRAP) --oracle
+	@$(PYTHON) -m pip install --quiet --constraint requirements.txt apache-airflow-providers-celery==3.26.0
 	$(PYTHON) -m pytest $(PARALLEL) -m soak
 
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
