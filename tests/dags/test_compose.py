@@ -26,6 +26,7 @@ import yaml
 from streamplan import __version__, java, settings
 from streamplan.local.brokers import HEAP, NODES, SERVER_PROPERTIES
 from streamplan.local.jars import BROKERS, JAR_SETS
+from streamplan.local.security import LocalSecurity
 
 PROJECT = settings.PROJECT
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
@@ -54,6 +55,9 @@ OURS = {name for name, service in SERVICES.items() if "build" in service}
 AIRFLOW = {name for name in OURS if name.startswith("airflow-")}
 WORKERS = {name for name in OURS if name.startswith("spark-worker-")}
 KAFKA = {name for name, service in SERVICES.items() if service["image"].startswith("apache/kafka")}
+SECURED = {name for name in KAFKA if name.endswith("-secured")}
+PROFILES = {"plain": KAFKA - SECURED, "secured": SECURED, "own": set()}
+"""The brokers of each value of ``BROKERS`` in ``.env``, which is also the active profile."""
 ONE_SHOT = {name for name, service in SERVICES.items() if service["restart"] == "no"}
 
 
@@ -65,7 +69,18 @@ def environment(service: str) -> dict[str, str]:
 
 def mounts(service: str) -> dict[str, str]:
     """Volume by the path it is mounted at."""
-    return {path: volume for volume, path in (text.split(":") for text in SERVICES[service].get("volumes", []))}
+    return {path: volume for volume, path, *_ in (text.split(":") for text in SERVICES[service].get("volumes", []))}
+
+
+def connection(profile: str) -> dict[str, str]:
+    """What Airflow's connection says of the brokers of a profile."""
+    path = COMPOSE["secrets"]["connections"]["file"].replace("${BROKERS:?see .env.example}", profile)
+    extra: dict[str, str] = json.loads((PROJECT / path).read_text())["kafka_default"]["extra_dejson"]
+    return extra
+
+
+def networks(service: str) -> set[str]:
+    return set(SERVICES[service].get("networks", []))
 
 
 def published(service: str) -> dict[int, int]:
@@ -129,7 +144,8 @@ def test_volumes_of_our_image_belong_to_its_user() -> None:
     made = next(arguments for instruction, arguments in INSTRUCTIONS if "install --directory" in arguments)
     owned = shlex.split(made.partition(f"--owner={users[-1]} --group={users[-1]}")[2])
     for name in OURS:
-        assert set(mounts(name)) <= set(owned)
+        written = [text.split(":")[1] for text in SERVICES[name].get("volumes", []) if not text.endswith(":ro")]
+        assert set(written) <= set(owned) or SERVICES[name].get("user") == "root"
     workdir = [arguments for instruction, arguments in INSTRUCTIONS if instruction == "WORKDIR"][-1]
     assert {workdir, IMAGE_ENVIRONMENT["AIRFLOW_HOME"]} <= set(owned)
 
@@ -144,6 +160,8 @@ def test_dependencies_can_come_true() -> None:
     for name, service in SERVICES.items():
         for other, dependency in service.get("depends_on", {}).items():
             assert other in SERVICES, f"{name} waits for {other}"
+            on, others = SERVICES[name].get("profiles", []), SERVICES[other].get("profiles", [])
+            assert on == others or not others or dependency["required"] is False, f"{name} waits for {other}"
             condition = dependency["condition"]
             assert (condition == "service_completed_successfully") == (other in ONE_SHOT), f"{name} waits for {other}"
             assert condition != "service_healthy" or "healthcheck" in SERVICES[other], f"{name} waits for {other}"
@@ -159,19 +177,21 @@ def test_dependencies_have_no_cycle() -> None:
 
 
 def test_publishes_on_loopback_alone_and_no_port_twice() -> None:
-    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert ports
-    for port in ports:
-        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
-    outer = [port.split(":")[1] for port in ports]
-    assert len(set(outer)) == len(outer)
+    for brokers in PROFILES.values():
+        active = [service for name, service in SERVICES.items() if name not in KAFKA - brokers]
+        ports = [port for service in active for port in service.get("ports", [])]
+        assert ports
+        for port in ports:
+            assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
+        outer = [port.split(":")[1] for port in ports]
+        assert len(set(outer)) == len(outer)
     assert not any(service.get("network_mode") == "host" or "privileged" in service for service in SERVICES.values())
 
 
 def test_holds_no_secret() -> None:
     for name, service in SERVICES.items():
         for variable, value in service.get("environment", {}).items():
-            if SECRET.search(variable) and not variable.endswith("_FILE"):
+            if SECRET.search(variable) and not variable.endswith("_FILE") and "SECRETS__BACKEND" not in variable:
                 assert VARIABLE.fullmatch(value), f"{name}: {variable} is {value}"
             if "://" in value and (password := re.search(r"://[^/@\s]*:([^/\s]*)@", value)):
                 assert VARIABLE.fullmatch(password[1]), f"{name}: {variable}"
@@ -183,20 +203,129 @@ def test_holds_no_secret() -> None:
 def test_env_example_names_exactly_what_is_required() -> None:
     lines = (PROJECT / ".env.example").read_text().splitlines()
     assigned = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    assert assigned.pop("COMPOSE_PROFILES") == "${BROKERS}"
     assert set(assigned) == set(VARIABLE.findall(COMPOSE_FILE.read_text()))
+    assert assigned.pop("BROKERS") in PROFILES
     assert set(assigned.values()) == {""}, "an example's secret would be used"
-    assert ".env" in (PROJECT / ".gitignore").read_text().splitlines(), "it would be committed"
+    ignored = (PROJECT / ".gitignore").read_text().splitlines()
+    assert {".env", "compose/own.json"} <= set(ignored), "it would be committed"
+
+
+def test_the_commands_of_env_example_write_every_value(tmp_path: Path) -> None:
+    example = (PROJECT / ".env.example").read_text()
+    (tmp_path / ".env.example").write_text(example)
+    commands = "\n".join(line.removeprefix("#   ") for line in example.splitlines()[2:6])
+    subprocess.run(["sh", "-euc", commands], cwd=tmp_path, check=True)
+    written = (tmp_path / ".env").read_text().splitlines()
+    values = dict(line.split("=", 1) for line in written if line and not line.startswith("#"))
+    assert set(values) == {"COMPOSE_PROFILES", *VARIABLE.findall(COMPOSE_FILE.read_text())}
+    assert all(values.values())
+    assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("profile", ["plain", "secured"])
+def test_the_connection_of_a_profile_leads_to_its_brokers(profile: str) -> None:
+    found = connection(profile)
+    brokers = {f"{name}:{listeners(name, 'KAFKA_LISTENERS')['INTERNAL'][1]}" for name in PROFILES[profile]}
+    assert set(found.pop("bootstrap.servers").split(",")) == brokers
+    [protocol] = {
+        dict(text.split(":") for text in environment(name)["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))[
+            "INTERNAL"
+        ]
+        for name in PROFILES[profile]
+    }
+    assert found.pop("security.protocol", "PLAINTEXT") == protocol
+    for path in found.values():  # of certificates
+        for name in {*WORKERS, "airflow-scheduler", "airflow-triggerer", "airflow-api-server"}:
+            assert mounts(name)[str(Path(path).parent)] == "client-security"
+
+
+def test_each_service_reaches_what_it_needs_and_no_more() -> None:
+    reached = {
+        name: {other for other in SERVICES if other != name and networks(name) & networks(other)} for name in SERVICES
+    }
+    spark = {"spark-master", *WORKERS, "airflow-scheduler", *KAFKA}
+    tasks = {"airflow-api-server", "airflow-triggerer", "airflow-scheduler"}
+    assert reached["postgres"] == AIRFLOW
+    assert COMPOSE["networks"]["database"] == {"internal": True}
+    assert reached["airflow-init"] == {"postgres", *AIRFLOW - {"airflow-init"}}
+    for name in ("spark-master", *WORKERS):
+        assert reached[name] == spark - {name}
+    assert not reached["airflow-dag-processor"] & {*KAFKA, "spark-master", *WORKERS}
+    for name in tasks:
+        assert reached[name] >= KAFKA
+    assert reached["certificates"] == reached["processes"] == set()
+    assert SERVICES["certificates"]["network_mode"] == SERVICES["processes"]["network_mode"] == "none"
+
+
+def test_the_secured_brokers_are_those_of_the_stack_of_one_machine(tmp_path: Path) -> None:
+    """But for passwords: here everybody shows a certificate."""
+    local = LocalSecurity(tmp_path).server_properties()
+    for name in SECURED:
+        properties = {
+            variable.removeprefix("KAFKA_").lower().replace("_", "."): value.replace("$$", "$")
+            for variable, value in environment(name).items()
+        }
+        for key, value in local.items():
+            if key.endswith(".location"):
+                assert properties[key] == f"/etc/kafka/security/{Path(value).name}"
+            elif key.endswith("ssl.client.auth"):
+                assert properties["ssl.client.auth"] == value
+            elif "sasl" not in key and key != "inter.broker.listener.name":
+                assert properties[key] == value
+        protocols = dict(text.split(":") for text in properties["listener.security.protocol.map"].split(","))
+        assert set(protocols.values()) == {"SSL"}
+        # The image's entry point asks for passwords of key stores where it sees this.
+        assert "SSL://" not in properties["advertised.listeners"]
+
+
+def test_certificates_are_made_for_the_brokers_and_each_volume_has_only_its_own_keys(tmp_path: Path) -> None:
+    """The service's own command is run. Only root can give files to the users of the images."""
+    service = SERVICES["certificates"]
+    places = mounts("certificates")
+    script = service["command"][-1].replace("$$", "$")
+    for path in places:
+        (tmp_path / path.lstrip("/")).mkdir(parents=True)
+        script = script.replace(f"={path} ", f"={tmp_path}{path} ")
+    script, owners = re.subn(r"--owner=(\w+) ", "", script)
+    assert owners == 2
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    variables = {"PATH": path, "PYTHONPATH": str(PROJECT / "plugins")}
+    home = tmp_path / service["working_dir"].lstrip("/")
+    subprocess.run(["sh", "-euc", script], cwd=home, env=variables, check=True)
+
+    found = {volume: set(os.listdir(f"{tmp_path}{path}")) for path, volume in places.items() if volume != "authority"}
+    assert found == {
+        "broker-security": {"broker-both.pem", "ca.pem"},
+        "client-security": {"streamplan.pem", "streamplan.key", "ca.pem"},
+    }
+    text = subprocess.run(
+        ["openssl", "x509", "-in", "broker.pem", "-noout", "-ext", "subjectAltName"],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name in {*SECURED, "localhost"}:
+        assert f"DNS:{name}" in text
+    assert {name for name in SERVICES if "authority" in mounts(name).values()} == {"certificates"}
+    for name in SERVICES:
+        if name != "certificates":
+            writable = [text for text in SERVICES[name].get("volumes", []) if "security" in text]
+            assert all(text.endswith(":ro") for text in writable)
+            assert len(writable) <= 1
 
 
 def test_brokers_are_those_of_the_stack_of_one_machine() -> None:
-    assert {f"kafka-{node}" for node in NODES} == KAFKA
+    assert {f"kafka-{node}" for node in NODES} == PROFILES["plain"]
+    assert {f"kafka-{node}-secured" for node in NODES} == SECURED
     for name in KAFKA:
         variables = environment(name)
         expected = {f"KAFKA_{key.upper().replace('.', '_')}": value for key, value in SERVER_PROPERTIES.items()}
         assert {key: variables.get(key) for key in expected} == expected
         assert tuple(variables["KAFKA_HEAP_OPTS"].split()) == HEAP
-        assert variables["KAFKA_NODE_ID"] == name.removeprefix("kafka-")
-        assert variables["KAFKA_PROCESS_ROLES"] == ("broker,controller" if name == "kafka-1" else "broker")
+        assert variables["KAFKA_NODE_ID"] == name.split("-")[1]
+        assert variables["KAFKA_PROCESS_ROLES"] == ("broker,controller" if "-1" in name else "broker")
         assert variables["KAFKA_LOG_DIRS"] in mounts(name)
     assert len({environment(name)["CLUSTER_ID"] for name in KAFKA}) == 1
     assert not set.intersection(*(set(mounts(name).values()) for name in KAFKA))
@@ -316,7 +445,7 @@ spark = SparkSubmitHook(conn_id=SPARK_CONNECTION)._connection
 print(json.dumps({
     "unknown": [name for name in options
                 if name.partition("__")[2] not in known.get(name.partition("__")[0], {}).get("options", {})],
-    "bootstrap.servers": str(brokers()),
+    "connection": {"bootstrap.servers": str(brokers()), **brokers().properties},
     "master": spark["master"],
     "deploy mode": spark["deploy_mode"],
     "components": list(HealthInfoResponse.model_fields),
@@ -329,7 +458,17 @@ def test_airflow_knows_its_options_and_connections_lead_to_the_services(tmp_path
     commands = [shlex.split(words)[1:] for words in re.findall(r"airflow [a-z-]+.*", "\n".join(map(command, AIRFLOW)))]
     assert len(commands) == len(AIRFLOW)
     here = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AIRFLOW_HOME": str(tmp_path)}
-    paths = {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(tmp_path), "PYTHONPATH": str(PROJECT / "plugins")}
+    [secret] = SERVICES["airflow-scheduler"]["secrets"]
+    connections = json.loads(environment("airflow-scheduler")["AIRFLOW__SECRETS__BACKEND_KWARGS"])
+    assert connections == {"connections_file_path": f"/run/secrets/{secret['target']}"}
+    paths = {
+        "AIRFLOW__CORE__FERNET_KEY": "",  # "x" is none
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(tmp_path),
+        "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps(
+            {"connections_file_path": str(PROJECT / "compose" / "secured.json")}
+        ),
+        "PYTHONPATH": str(PROJECT / "plugins"),
+    }
     done = subprocess.run(
         [sys.executable, "-c", ASK_AIRFLOW, json.dumps(commands)],
         env=environment("airflow-scheduler") | here | paths,
@@ -341,8 +480,7 @@ def test_airflow_knows_its_options_and_connections_lead_to_the_services(tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["unknown"] == []
-    brokers = {f"{name}:{listeners(name, 'KAFKA_LISTENERS')['PLAINTEXT'][1]}" for name in KAFKA}
-    assert set(answer["bootstrap.servers"].split(",")) == brokers
+    assert answer["connection"] == connection("secured")
     assert answer["master"] == command("spark-worker-1").split()[-1]
     assert answer["deploy mode"] == "client", "a standalone cluster takes no Python application in cluster mode"
     for name in AIRFLOW - ONE_SHOT:

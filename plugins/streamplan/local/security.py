@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -38,9 +38,11 @@ class LocalSecurity:
 
     Attributes:
         directory: Where certificates, keys and passwords are. Files with secrets can be read by their owner alone.
+        hosts: The names, besides ``localhost``, by which clients know the brokers. The certificates have them.
     """
 
     directory: Path
+    hosts: Sequence[str] = ()
 
     @property
     def exists(self) -> bool:
@@ -180,7 +182,7 @@ class LocalSecurity:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, user)])
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        places = [x509.IPAddress(ip_address(LOOPBACK)), x509.DNSName("localhost")]
+        places = [x509.IPAddress(ip_address(LOOPBACK)), *map(x509.DNSName, ("localhost", *self.hosts))]
         certificate = (
             _certificate(name, authority.subject, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
