@@ -93,6 +93,12 @@ class Environment:
         """Let it import all that is installed in this environment."""
         (self.site_packages / "all.pth").write_text(f"{SITE_PACKAGES}\n")
 
+    def add_scripts_of(self, name: str) -> None:
+        """Let it run the programs of a distribution that finds itself by their place, as ``spark-submit`` does."""
+        for file in distribution(name).files or ():
+            if file.parts[:3] == ("..", "..", "..") and file.parts[3] == "bin":
+                (self.bin / file.name).symlink_to(Path(str(file.locate())).resolve())
+
     def install(self, *what: str) -> None:
         """Install wheels or projects, without what they require."""
         pip = [sys.executable, "-m", "pip", "--python", self.python, "install", "--no-deps", "--no-index"]
@@ -100,18 +106,18 @@ class Environment:
 
     def run(self, *argv: str, cwd: Path, timeout: int = 600, **variables: str) -> str:
         """Run a program of this environment and return what it prints on standard output."""
-        return run([str(self.bin / argv[0]), *argv[1:]], cwd=cwd, timeout=timeout, env=self._variables(variables))
+        return run([str(self.bin / argv[0]), *argv[1:]], cwd=cwd, timeout=timeout, env=self.variables(variables))
 
     def fail(self, *argv: str, cwd: Path, timeout: int = 600, **variables: str) -> str:
         """Run a program that ends with status 1 and return what it says on standard error."""
         words = [str(self.bin / argv[0]), *argv[1:]]
         done = subprocess.run(
-            words, cwd=cwd, env=self._variables(variables), capture_output=True, text=True, timeout=timeout, check=False
+            words, cwd=cwd, env=self.variables(variables), capture_output=True, text=True, timeout=timeout, check=False
         )
         assert done.returncode == 1, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stderr
 
-    def _variables(self, more: Mapping[str, str]) -> dict[str, str]:
+    def variables(self, more: Mapping[str, str]) -> dict[str, str]:
         """Nothing of this clone: no PYTHONPATH, and no settings of Airflow or Streamplan but where the jars are."""
         names = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "XDG_CACHE_HOME", "STREAMPLAN_CACHE")
         kept = {name: os.environ[name] for name in names if name in os.environ}

@@ -21,8 +21,6 @@ from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
-    from streamplan.kafka.brokers import Brokers
-
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red", State.NOT_LOOKED: "dim"}
@@ -41,7 +39,10 @@ def register(commands: Subparsers) -> None:
     )
     parser.add_argument("--pipeline", metavar="NAME", help="look at the topics and the ACLs of this pipeline, too")
     add_role_option(parser, "the part that this client is, for the ACLs")
-    add_broker_options(parser)
+    add_broker_options(
+        parser,
+        servers="Kafka brokers (default: those of Airflow's connection kafka_default, with its client properties)",
+    )
     parser.add_argument(
         "--spark-master", metavar="URL", help="run a small task on each core of this Spark cluster (default: none)"
     )
@@ -51,10 +52,9 @@ def register(commands: Subparsers) -> None:
 def _run(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline) if options.pipeline else None
-    brokers = chosen_brokers(options)
     console = plain_console()
     counts: Counter[State] = Counter()
-    for finding in _look(settings, brokers, pipeline, options.role or list(Role), options.spark_master):
+    for finding in _look(options, settings, pipeline):
         counts[finding.state] += 1
         console.print(Text.assemble((f"{finding.state:12}", _COLOURS[finding.state]), finding.text))
     problems, warnings = counts[State.PROBLEM], counts[State.WARNING]
@@ -62,10 +62,8 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _look(
-    settings: Settings, brokers: Brokers, pipeline: Pipeline | None, roles: list[Role], master: str | None
-) -> Iterable[Finding]:
-    from streamplan.doctor.airflow import look_at_airflow
+def _look(options: argparse.Namespace, settings: Settings, pipeline: Pipeline | None) -> Iterable[Finding]:
+    from streamplan.doctor.airflow import ask_airflow, brokers_of, judge_airflow
     from streamplan.doctor.brokers import look_at_acls, look_at_brokers, look_at_topics
     from streamplan.doctor.machine import look_at_files, look_at_java, look_at_python
 
@@ -74,6 +72,12 @@ def _look(
     yield from look_at_python()
     yield from look_at_java(environment)
     yield from look_at_files(settings)
+    airflow = ask_airflow(environment)
+    brokers = None
+    if not (options.bootstrap_servers or options.command_config or isinstance(airflow, Finding)):
+        brokers = brokers_of(airflow)
+    if brokers is None:
+        brokers = chosen_brokers(options)
     reached = True
     for finding in look_at_brokers(brokers):
         reached = reached and finding.state is not State.PROBLEM
@@ -81,14 +85,17 @@ def _look(
     if reached and pipeline is not None:
         try:
             yield from look_at_topics(pipeline, brokers)
-            yield from look_at_acls(pipeline, brokers, roles)
+            yield from look_at_acls(pipeline, brokers, options.role or list(Role))
         except StreamplanError as error:
             yield problem(f"topics of {pipeline.name}", error.observed or str(error), error.remedy)
-    if master:
+    if options.spark_master:
         from streamplan.doctor.spark import look_at_spark
 
-        yield from look_at_spark(master, brokers, settings)
-    yield from look_at_airflow(environment, brokers)
+        yield from look_at_spark(options.spark_master, brokers, settings)
+    if isinstance(airflow, Finding):
+        yield airflow
+    else:
+        yield from judge_airflow(airflow, brokers)
 
 
 def _environment(settings: Settings) -> Mapping[str, str]:

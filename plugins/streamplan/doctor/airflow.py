@@ -19,51 +19,60 @@ from streamplan.doctor.finding import Finding, not_looked, ok, problem, warning
 from streamplan.kafka.brokers import Brokers
 
 _SECONDS = 120
-_CONNECTIONS = ("kafka_default", "spark_default")
 _PLUGIN = "streamplan"
 
 
-def look_at_airflow(environment: Mapping[str, str], brokers: Brokers) -> Iterable[Finding]:
-    """Look at the Airflow that an environment describes: connections, plugin, and the components that must run.
+def ask_airflow(environment: Mapping[str, str]) -> Mapping[str, Any] | Finding:
+    """Ask the Airflow that an environment describes for its settings, its connections and its components.
 
     Args:
-        environment: Environment variables. Without ``AIRFLOW_HOME`` nothing is looked at, because Airflow would create
-            its files in the home directory.
-        brokers: The brokers that were looked at before.
+        environment: Environment variables. Without ``AIRFLOW_HOME`` nothing is asked, because Airflow would create its
+            files in the home directory.
+
+    Returns:
+        What :func:`judge_airflow` judges; a finding where there was no answer.
     """
     home = environment.get("AIRFLOW_HOME")
     if not home or not Path(home).is_dir():
-        yield not_looked(
+        return not_looked(
             "Airflow",
             "AIRFLOW_HOME names no directory" if home else "AIRFLOW_HOME is not set",
             "Run this with the environment of Airflow's processes.",
         )
-        return
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, timeout=_SECONDS
         )
-        found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return dict(json.loads(done.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
-        yield problem("Airflow", f"no answer within {_SECONDS} s", "Does its metadata database answer?")
-        return
+        return problem("Airflow", f"no answer within {_SECONDS} s", "Does its metadata database answer?")
     except (IndexError, ValueError):
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        yield problem("Airflow", last, "Run `airflow version` in this environment.")
-        return
-    yield from judge_airflow(found, brokers)
+        return problem("Airflow", last, "Run `airflow version` in this environment.")
+
+
+def brokers_of(found: Mapping[str, Any]) -> Brokers | None:
+    """Return the brokers of the connection ``kafka_default``; None where Airflow has no such connection.
+
+    Args:
+        found: What :func:`ask_airflow` has found.
+
+    Raises:
+        Refused: The connection names no brokers, or it cannot be followed.
+    """
+    return None if found["kafka"] is None else Brokers.from_connection(found["kafka"])
 
 
 def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Finding]:
     """Judge what :func:`_collect` has found.
 
     Args:
-        found: The values.
+        found: What :func:`ask_airflow` has found.
         brokers: The brokers that were looked at before.
     """
     yield ok("Airflow", f"{found['version']} with {found['executor']}, DAGs in {found['dags_folder']}")
-    servers = found["connections"]["kafka_default"]
-    if servers is None:
+    servers = None if found["kafka"] is None else found["kafka"].get("bootstrap.servers")
+    if found["kafka"] is None:
         yield problem(
             "connection kafka_default",
             "none",
@@ -75,10 +84,10 @@ def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Findin
         )
     else:
         yield ok("connection kafka_default", servers)
-    if found["connections"]["spark_default"] is None:
+    if found["spark"] is None:
         yield problem("connection spark_default", "none", "Add it under Admin, Connections (type Spark).")
     else:
-        yield ok("connection spark_default", found["connections"]["spark_default"])
+        yield ok("connection spark_default", found["spark"])
     if found["plugin"]:
         yield ok("plugin", "Airflow finds it")
     else:
@@ -101,24 +110,24 @@ def _collect() -> Mapping[str, Any]:
     from airflow.models.connection import Connection
 
     url = conf.get("api", "base_url", fallback="http://localhost:8080").rstrip("/")
+    kafka, spark = (_connection(Connection, name) for name in ("kafka_default", "spark_default"))
     return {
         "version": airflow.__version__,
         "executor": conf.get("core", "executor"),
         "dags_folder": conf.get("core", "dags_folder"),
-        "connections": {name: _connection(Connection, name) for name in _CONNECTIONS},
+        "kafka": kafka and {name: str(value) for name, value in kafka.extra_dejson.items()},  # read by our parent alone
+        "spark": spark and (spark.host or ""),
         "plugin": any(plugin["name"] == _PLUGIN for plugin in plugins_manager.get_plugin_info()),
         "url": url,
         "health": _health(url),
     }
 
 
-def _connection(connections: Any, name: str) -> str | None:
-    """The brokers of a Kafka connection, or the master of a Spark connection; no secret."""
+def _connection(connections: Any, name: str) -> Any:
     try:
-        found = connections.get_connection_from_secrets(name)
+        return connections.get_connection_from_secrets(name)
     except Exception:  # noqa: BLE001  a secrets backend raises what it likes where there is none
         return None
-    return str(found.extra_dejson.get("bootstrap.servers") or found.host or "")
 
 
 def _health(url: str) -> Mapping[str, Any] | None:

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 import pytest
-from streamplan.doctor.airflow import judge_airflow
+from streamplan.doctor.airflow import brokers_of, judge_airflow
 from streamplan.doctor.finding import Finding, State
 from streamplan.doctor.spark import compare_executors
 from streamplan.kafka.brokers import Brokers
@@ -23,7 +23,8 @@ AIRFLOW: Mapping[str, Any] = {
     "version": "3.3.2",
     "executor": "LocalExecutor",
     "dags_folder": "/dags",
-    "connections": {"kafka_default": "kafka-1:9092", "spark_default": "local[3,4]"},
+    "kafka": {"bootstrap.servers": "kafka-1:9092", "sasl.password": "a-secret"},
+    "spark": "local[3,4]",
     "plugin": True,
     "url": "http://localhost:8080",
     "health": {part: {"status": "healthy"} for part in ("scheduler", "dag_processor", "triggerer")},
@@ -63,19 +64,28 @@ def test_a_path_on_several_hosts_may_be_several_directories() -> None:
     assert states(compare_executors("spark://s:7077", remote, "s3a://bucket/c")) == {}
 
 
+def test_the_brokers_are_those_of_the_connection_with_its_properties() -> None:
+    found = brokers_of(AIRFLOW)
+    assert found is not None
+    assert (found.servers, dict(found.properties)) == ("kafka-1:9092", {"sasl.password": "a-secret"})
+    assert brokers_of({**AIRFLOW, "kafka": None}) is None
+
+
 def test_an_airflow_that_is_ready() -> None:
-    assert states(judge_airflow(AIRFLOW, Brokers("kafka-1:9092"))) == {}
+    found = list(judge_airflow(AIRFLOW, Brokers("kafka-1:9092")))
+    assert states(found) == {}
+    assert not [finding for finding in found if "a-secret" in finding.text]
 
 
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
         (
-            {"connections": {"kafka_default": None, "spark_default": None}},
+            {"kafka": None, "spark": None},
             {"connection kafka_default": State.PROBLEM, "connection spark_default": State.PROBLEM},
         ),
         (
-            {"connections": {"kafka_default": "kafka-9:9092", "spark_default": "yarn"}},
+            {"kafka": {"bootstrap.servers": "kafka-9:9092"}, "spark": "yarn"},
             {"connection kafka_default": State.WARNING},
         ),
         ({"plugin": False}, {"plugin": State.PROBLEM}),
