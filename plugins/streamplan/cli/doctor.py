@@ -65,12 +65,13 @@ def _run(options: argparse.Namespace) -> int:
 def _look(options: argparse.Namespace, settings: Settings, pipeline: Pipeline | None) -> Iterable[Finding]:
     from streamplan.doctor.airflow import ask_airflow, brokers_of, judge_airflow
     from streamplan.doctor.brokers import look_at_acls, look_at_brokers, look_at_topics
-    from streamplan.doctor.machine import look_at_files, look_at_java, look_at_python
+    from streamplan.doctor.machine import look_at_files, look_at_java, look_at_python, look_at_spark_submit
 
     environment = _environment(settings)
     settings = Settings.from_environment(environment)
     yield from look_at_python()
     yield from look_at_java(environment)
+    yield from look_at_spark_submit(environment)
     yield from look_at_files(settings)
     airflow = ask_airflow(environment)
     brokers = None

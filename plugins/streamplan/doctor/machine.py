@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 
 from streamplan.doctor.finding import Finding, not_looked, ok, problem, warning
 from streamplan.errors import StreamplanError
@@ -25,6 +30,7 @@ PACKAGES = {
 """The packages, and what needs each."""
 
 _DISK_BYTES = 1 << 30
+_SECONDS = 120
 
 
 def look_at_python() -> Iterable[Finding]:
@@ -50,6 +56,38 @@ def look_at_java(environment: Mapping[str, str]) -> Iterable[Finding]:
         yield problem("Java", error.observed or "none", error.remedy)
     else:
         yield ok("Java", f"{version_of(home)} in {home}")
+
+
+def look_at_spark_submit(environment: Mapping[str, str]) -> Iterable[Finding]:
+    """Start Spark's ``spark-submit`` as Airflow's Spark provider does: by its name.
+
+    Args:
+        environment: The environment of Airflow's processes.
+    """
+    if find_spec("pyspark") is None:
+        return  # told by :func:`look_at_python`
+    program = shutil.which("spark-submit", path=environment.get("PATH", os.defpath))
+    if program is None:
+        remedy = f"Put {Path(sys.executable).parent} on the PATH of Airflow's processes."
+        yield problem("spark-submit", "not found on PATH", remedy)
+        return
+    try:
+        done = subprocess.run(
+            [program, "--version"], env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield problem("spark-submit", str(error), f"Try it: {program} --version")
+        return
+    said = done.stdout + done.stderr
+    found = re.search(r"version (\S+)", said)
+    if done.returncode or found is None:
+        last = (said.strip().splitlines() or ["no output"])[-1]
+        remedy = f"Try it: {program} --version. Its scripts start from no path with a space, unless SPARK_HOME is set."
+        yield problem("spark-submit", last, remedy)
+    elif found[1] != metadata.version("pyspark"):
+        yield warning("spark-submit", f"{program} is of Spark {found[1]}", "Is SPARK_HOME that of another Spark?")
+    else:
+        yield ok("spark-submit", f"{found[1]} at {program}")
 
 
 def look_at_files(settings: Settings) -> Iterable[Finding]:

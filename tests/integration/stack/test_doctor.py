@@ -20,6 +20,7 @@ def test_a_stack_that_is_up_has_no_problem(stack: Stack, doctor: None, capsys: p
     well = [" ".join(line.split()[1:]) for line in lines if line.startswith("ok ")]
     for begin in (
         "Java: ",
+        "spark-submit: 4.",
         "Kafka connector of Spark: ",
         f"brokers {stack.kafka.brokers}: 2 brokers answer over SASL_SSL",
         "Airflow: 3.",
