@@ -172,8 +172,8 @@ def eager_cleaner(bootstrap_servers: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("configs", "compression"),
     [
-        ({}, "none"),
         ({"delete.retention.ms": "0"}, "zstd"),
+        pytest.param({}, "none", marks=pytest.mark.soak),
         pytest.param({}, "zstd", marks=pytest.mark.soak),
         pytest.param({"delete.retention.ms": "0"}, "none", marks=pytest.mark.soak),
         pytest.param({"min.cleanable.dirty.ratio": "0.8"}, "none", marks=pytest.mark.soak),

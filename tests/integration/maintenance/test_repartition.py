@@ -38,6 +38,7 @@ from streamplan.settings import PROJECT, Settings
 from tests.support.brokers import NewTopicFactory
 from tests.support.draining import drain
 from tests.support.records import read_committed
+from tests.support.soak import soak
 from tests.support.transactional_application import TransactionalApplication
 
 QUICK = 0.3
@@ -172,7 +173,7 @@ def test_totals_are_unchanged_and_go_on(
     verify(before, after, settings)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", *soak(["after"])])
 def test_died_at_every_step_and_run_again(
     before: TransactionalApplication,
     after: TransactionalApplication,
@@ -368,7 +369,7 @@ def test_between_the_steps_neither_deployment_nor_reset_goes_ahead(
     verify(before, after, settings)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["after", *soak(["before"])])
 def test_what_the_application_did_since_is_not_undone(
     before: TransactionalApplication,
     after: TransactionalApplication,

@@ -218,6 +218,7 @@ def test_windows(tried: Tried) -> None:
     assert plain == {b"%b@%d" % (key[:1], int.from_bytes(key[1:], "big")): total for key, total in expected.items()}
 
 
+@pytest.mark.soak
 def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     shops = topology.table(named("shops"), value=Json("city string"), key="shop")
@@ -287,6 +288,7 @@ def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) ->
 
 
 @restored
+@pytest.mark.soak
 def test_many_rows_of_a_key_wait_for_the_stream(tried: Tried) -> None:
     """The table is read long before the two streams, in a micro-batch of its own, and each record meets its row."""
     topology, named = tried.topology, tried.named

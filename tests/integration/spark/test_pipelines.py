@@ -408,8 +408,8 @@ class Run:
     partition_of: PartitionOf
 
 
-QUICK = ("latest", "enriched", "pageviews")
-"""A reduced table, a join, and a filter with a windowed count. The others run in ``make soak``."""
+QUICK = ("enriched", "pageviews")
+"""A join, and a filter with a windowed count. The others run in ``make soak``."""
 
 
 @pytest.fixture(

@@ -141,7 +141,7 @@ def _dead_letter_once_more(sales: Sales) -> None:
     [
         (_tamper_with_a_total, "changelog", 'key A: {"total":50,"mean":{"sum":50,"count":2}}, {"total":51'),
         (_double_a_record, "repartition", "records that the input does not demand: 0, 1"),
-        (_dead_letter_once_more, "dead-letter", "offset 0"),
+        pytest.param(_dead_letter_once_more, "dead-letter", "offset 0", marks=pytest.mark.soak),
     ],
 )
 def test_a_fault_is_named(sales: Sales, fault: Callable[[Sales], None], topic: str, named: str) -> None:

@@ -31,6 +31,7 @@ from tests.support.checkpoints import checkpoint_of, checkpoints_of, forget_last
 from tests.support.draining import drain
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
+from tests.support.soak import soak
 from tests.support.tried_topology import SALE, Tried, sale
 
 
@@ -123,11 +124,15 @@ def bring_an_old_one_back(application: Application) -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (delete_all, "it has no complete checkpoint [0-9a-f]{8}$"),
+        pytest.param(delete_all, "it has no complete checkpoint [0-9a-f]{8}$", marks=pytest.mark.soak),
         (delete_all_and_purge, "it has no complete checkpoint"),
-        (purge_in_mid_batch, "its checkpoint does not fit: its unfinished micro-batch reads .* begins at"),
+        pytest.param(
+            purge_in_mid_batch,
+            "its checkpoint does not fit: its unfinished micro-batch reads .* begins at",
+            marks=pytest.mark.soak,
+        ),
         (cut_off_the_plan, "its checkpoint is damaged: offsets/[0-9]+ is cut off"),
-        (forget_every_micro_batch, "its checkpoint has no micro-batch"),
+        pytest.param(forget_every_micro_batch, "its checkpoint has no micro-batch", marks=pytest.mark.soak),
         (make_it_anothers, "its checkpoint is another's: of application another"),
         (bring_an_old_one_back, "its checkpoint does not fit: it is behind Kafka"),
     ],
@@ -265,7 +270,7 @@ def test_a_checkpoint_that_kafka_does_not_name_is_not_used(
     assert application.totals() == recount(application.committed(application.orders))
 
 
-@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("renamed", [True, *soak([False])])
 def test_a_start_that_dies_while_it_takes_the_checkpoint_is_repeated(
     application: Application, monkeypatch: pytest.MonkeyPatch, renamed: bool
 ) -> None:
@@ -354,7 +359,7 @@ def refuse_the_restoring_query(application: Application, monkeypatch: pytest.Mon
     return lambda line: None
 
 
-@pytest.mark.parametrize("superseded", [supersede, refuse_the_restoring_query])
+@pytest.mark.parametrize("superseded", [supersede, *soak([refuse_the_restoring_query])])
 def test_an_aggregator_that_is_superseded_stops_to_restore(
     application: Application,
     monkeypatch: pytest.MonkeyPatch,

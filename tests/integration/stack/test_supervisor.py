@@ -159,6 +159,7 @@ def killed(stack: Stack, *names: str) -> Iterator[None]:
         stack.up()
 
 
+@pytest.mark.soak
 def test_deploying_twice_leaves_one_aggregator(airflow: Supervised) -> None:
     pids = []
     for _ in range(2):
@@ -215,6 +216,7 @@ def test_it_is_supervised_across_a_kill_of_the_triggerer(running: Supervised) ->
     assert running.run() == run
 
 
+@pytest.mark.soak
 def test_it_survives_a_kill_of_all_of_airflow(running: Supervised) -> None:
     pid, run = running.one(), running.run()
     with killed(running.stack, *PROCESSES):
