@@ -435,17 +435,17 @@ from airflow.api_fastapi.core_api.datamodels.monitor import HealthInfoResponse
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from streamplan.airflow.connections import SPARK_CONNECTION, brokers
+from streamplan.airflow.connections import brokers
 
 known = conf.configuration_description
 options = [name.removeprefix("AIRFLOW__").lower() for name in os.environ if name.startswith("AIRFLOW__")]
 for command in json.loads(sys.argv[1]):
     get_parser().parse_args(command)
-spark = SparkSubmitHook(conn_id=SPARK_CONNECTION)._connection
+spark = SparkSubmitHook(conn_id="spark_default")._connection
 print(json.dumps({
     "unknown": [name for name in options
                 if name.partition("__")[2] not in known.get(name.partition("__")[0], {}).get("options", {})],
-    "connection": {"bootstrap.servers": str(brokers()), **brokers().properties},
+    "connection": {"bootstrap.servers": str(brokers("orders")), **brokers("orders").properties},
     "master": spark["master"],
     "deploy mode": spark["deploy_mode"],
     "components": list(HealthInfoResponse.model_fields),

@@ -377,7 +377,7 @@ def test_all_of_a_large_topic_is_read_by_spark(
         jobs.append((name, *arguments))
         RecordedObservations((Observation("a row of Spark's", 1, 2),)).write(output)
 
-    monkeypatch.setattr(operators, "_is_large", lambda application: large)
+    monkeypatch.setattr(operators, "_is_large", lambda application, brokers: large)
     monkeypatch.setattr(type(task), "_run", lambda self, *arguments: run(*arguments))
     context: Any = {"params": {"full": True}, "dag_run": SimpleNamespace(run_type="manual", conf={"full": True})}
     application = application_of(pipeline_named("orders"))

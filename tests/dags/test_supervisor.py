@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from airflow.triggers.base import TriggerEvent
 from streamplan import processes
 from streamplan.airflow import orphan_listener, triggers
-from streamplan.airflow.connections import brokers
+from streamplan.airflow.connections import brokers, brokers_in_trigger
 from streamplan.airflow.supervised_job import (
     AggregatorOperator,
     ProducerOperator,
@@ -34,12 +34,13 @@ from streamplan.airflow.supervised_job import (
 )
 from streamplan.airflow.triggers import ProcessTrigger
 from streamplan.errors import BrokersUnavailable, Refused
+from streamplan.kafka.brokers import Brokers
 from streamplan.processes import Owner, PidNamespace, ProcessRef
 from streamplan.settings import PACKAGE, Settings
 
 from tests.support.airflow_home import VARIABLES
 
-JOB = "a-job"
+JOB = "orders-job"
 SLEEPER = "import time; time.sleep(600)"
 FAMILY = (
     "import subprocess, sys, time\n"
@@ -52,8 +53,8 @@ FAMILY = (
 class Script(SupervisedJobOperator):
     """Runs Python code."""
 
-    def __init__(self, *, code: str, **kwargs: Any) -> None:
-        super().__init__(job=JOB, poll_seconds=0.02, **kwargs)
+    def __init__(self, *, code: str, pipeline: str = "orders", **kwargs: Any) -> None:
+        super().__init__(pipeline=pipeline, kind="job", poll_seconds=0.02, **kwargs)
         self.code = code
 
     def command(self, context: Any, settings: Settings) -> list[str]:
@@ -155,7 +156,7 @@ def test_status_0_is_success(settings: Settings) -> None:
 def test_status_78_is_not_retried(settings: Settings) -> None:
     operator = script("print('why'); raise SystemExit(78)")
     run = Run()
-    with pytest.raises(AirflowFailException, match=r"a-job ended with exit status 78.*\nwhy"):
+    with pytest.raises(AirflowFailException, match=r"orders-job ended with exit status 78.*\nwhy"):
         run.resume(operator, run.defer(operator))
 
 
@@ -247,7 +248,7 @@ def test_a_killed_job_is_retried(settings: Settings) -> None:
     run, operator = Run(), script(SLEEPER)
     trigger = run.defer(operator)
     os.killpg(trigger.pid, signal.SIGKILL)
-    with pytest.raises(AirflowException, match="a-job was killed") as failure:
+    with pytest.raises(AirflowException, match="orders-job was killed") as failure:
         operator.resume(run.context, event(trigger))
     assert not isinstance(failure.value, AirflowFailException)
 
@@ -591,15 +592,15 @@ def test_a_token_callback_runs_only_where_airflows_configuration_permits_it(
     extra = {"bootstrap.servers": "one:1", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "os.getenv"}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
     with pytest.raises(Refused, match="callback_allowlist"):
-        brokers()
+        brokers("orders")
     monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", "a.b, os.getenv")
-    assert brokers().client_configs()["oauth_cb"] is os.getenv
+    assert brokers("orders").client_configs()["oauth_cb"] is os.getenv
 
 
 def test_a_job_finds_our_python_and_our_package(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("PYTHONPATH", "/theirs")
-    environment = job_environment(settings.run / "a job.kafka")
+    environment = job_environment(Brokers("one:1"), settings.run / "a job.kafka")
     assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/nowhere"]
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(PACKAGE.parent), "/theirs"]
 
@@ -680,6 +681,33 @@ def test_the_plan_makes_the_call_of_the_producer(settings: Settings, plan: dict[
     words = call(ProducerOperator(task_id="produce", pipeline="orders", plan_task_id="plan"), settings, xcom=plan)
     assert words[:2] == [sys.executable, str(PACKAGE / "jobs" / "producer.py")]
     assert words[2:] == ["--pipeline", "orders", "--bootstrap-servers", "127.0.0.1:1", *extent]
+
+
+@pytest.fixture
+def elsewhere(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A pipeline on another Kafka cluster and another Spark. Airflow has no connection with a default name."""
+    (tmp_path / "on_another_cluster.py").write_text(
+        "from dataclasses import replace\n"
+        "from streamplan.pipelines.orders import PIPELINE as orders\n"
+        "PIPELINE = replace(orders, name='elsewhere', kafka_conn_id='kafka_two', spark_conn_id='spark_two')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", "on_another_cluster")
+    for name in ("AIRFLOW_CONN_KAFKA_DEFAULT", "AIRFLOW_CONN_SPARK_DEFAULT"):
+        monkeypatch.delenv(name, raising=False)
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "two:9092", "client.id": "of-two"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TWO", json.dumps(kafka))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TWO", json.dumps({"conn_type": "spark", "host": "local[7]"}))
+    return "elsewhere"
+
+
+def test_a_pipeline_on_another_cluster_uses_the_connections_that_it_names(settings: Settings, elsewhere: str) -> None:
+    found = options(call(AggregatorOperator(task_id="aggregate", pipeline=elsewhere), settings))
+    assert (found["--bootstrap-servers"], found["--master"]) == ("two:9092", "local[7]")
+    assert brokers(elsewhere).servers == "two:9092"
+
+    trigger = Run().defer(Script(task_id="script", code="print()", pipeline=elsewhere))
+    assert asyncio.run(brokers_in_trigger(trigger.kafka_conn_id)).servers == "two:9092"
 
 
 def test_instances_are_executors_of_one_core(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from streamplan.checks.framework.check import (
     run_check,
 )
 from streamplan.files import ReportPaths
+from streamplan.kafka.brokers import Brokers
 from streamplan.registry import pipeline_named
 from streamplan.reports.results import passed_lately, write_result
 from streamplan.reports.run_page import RunPage, results_on
@@ -88,10 +89,11 @@ class SparkJobOperator(BaseOperator):
         output.unlink(missing_ok=True)
         arguments = ("--pipeline", self.pipeline, "--output", str(output), *arguments)
         settings = Settings.from_environment()
-        self._hook = spark_hook(settings, f"{self.pipeline}-{name}", list(arguments))
+        self._hook = spark_hook(settings, self.pipeline, name, list(arguments))
         properties_file = settings.run / f"{output.stem}-{os.getpid()}.kafka"
         try:
-            self._hook.submit(job_file(f"{name.replace('-', '_')}.py"), env=job_environment(properties_file))
+            environment = job_environment(brokers(self.pipeline), properties_file)
+            self._hook.submit(job_file(f"{name.replace('-', '_')}.py"), env=environment)
         finally:
             properties_file.unlink(missing_ok=True)
 
@@ -117,7 +119,7 @@ class RecountOperator(SparkJobOperator):
         from streamplan.kafka.cluster import KafkaCluster
         from streamplan.reports.observations import reusable_recount
 
-        cluster = KafkaCluster(brokers())
+        cluster = KafkaCluster(brokers(self.pipeline))
         application = application_in(pipeline_named(self.pipeline), cluster)
         for check in scheduled_checks(application):
             if SparkJob.RECOUNT in check.spark_jobs(application):
@@ -132,7 +134,7 @@ class RecountOperator(SparkJobOperator):
                 )
                 return
         sinks = ("--sinks", str(paths.sink_offsets))
-        self._run("recount", output, "--bootstrap-servers", str(brokers()), *sinks)
+        self._run("recount", output, "--bootstrap-servers", str(brokers(self.pipeline)), *sinks)
 
 
 class CheckOperator(SparkJobOperator):
@@ -163,7 +165,7 @@ class CheckOperator(SparkJobOperator):
         """Run the check, write its result, and end the task with it."""
         from streamplan.kafka.cluster import KafkaCluster
 
-        cluster = KafkaCluster(brokers())
+        cluster = KafkaCluster(brokers(self.pipeline))
         application = application_in(pipeline_named(self.pipeline), cluster)
         settings = Settings.from_environment()
         check = self._configured_check(context, application, settings)
@@ -181,10 +183,10 @@ class CheckOperator(SparkJobOperator):
         full = bool(context["params"].get("full"))
         recounted = ReportPaths(settings.reports, self.pipeline).recount(self.dag_id)
         by_spark = SparkJob.RECOUNT in check.spark_jobs(application)
-        if full and not by_spark and check.distributed and _is_large(application):
+        if full and not by_spark and check.distributed and _is_large(application, brokers(self.pipeline)):
             rows = recounted.with_name(f"{self.dag_id}-{self.check}.json")
             arguments = ("--check", self.check, "--reports", str(settings.reports))
-            self._run("check", rows, "--bootstrap-servers", str(brokers()), *arguments)
+            self._run("check", rows, "--bootstrap-servers", str(brokers(self.pipeline)), *arguments)
             return RecordedCheck(check, lambda: RecordedObservations.read(rows).observe())
         return check.configure(
             check_context(
@@ -308,11 +310,11 @@ def _is_on_schedule(context: Context) -> bool:
     return run.run_type == "scheduled" and not (run.conf or {}).get("full")
 
 
-def _is_large(application: Application) -> bool:
+def _is_large(application: Application, brokers: Brokers) -> bool:
     """Return whether a topic of the application has more records than one process should read."""
     from streamplan.kafka.cluster import KafkaCluster
 
-    cluster = KafkaCluster(brokers())
+    cluster = KafkaCluster(brokers)
     names = [spec.name for spec in application.topics]
     return any(
         sum(offsets.last_stable - offsets.log_start for offsets in cluster.offsets(topic).values())

@@ -9,9 +9,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.client_properties import TOKEN_CALLBACK
-
-KAFKA_CONNECTION = "kafka_default"
-SPARK_CONNECTION = "spark_default"
+from streamplan.registry import pipeline_named
 
 
 def connection(name: str) -> Connection:
@@ -31,31 +29,36 @@ def connection(name: str) -> Connection:
         ) from error
 
 
-def brokers() -> Brokers:
-    """Return the brokers of the connection ``kafka_default``.
+def brokers(pipeline: str) -> Brokers:
+    """Return the brokers of a pipeline: those of its connection ``kafka_conn_id``.
+
+    Args:
+        pipeline: The name of the pipeline.
 
     Raises:
-        Refused: The connection does not exist, its extra names no ``bootstrap.servers``, or it cannot be followed.
+        Refused: There is no such pipeline or connection, the connection's extra names no ``bootstrap.servers``, or it
+            cannot be followed.
     """
-    return _brokers(connection(KAFKA_CONNECTION))
+    name = pipeline_named(pipeline).kafka_conn_id
+    return _brokers(name, connection(name))
 
 
-async def brokers_in_trigger() -> Brokers:
-    """Return the same brokers in a trigger, whose event loop must not wait for Airflow."""
-    return _brokers(await BaseHook.aget_connection(KAFKA_CONNECTION))
+async def brokers_in_trigger(kafka_conn_id: str) -> Brokers:
+    """Return the brokers of a connection in a trigger, whose event loop must not wait for Airflow."""
+    return _brokers(kafka_conn_id, await BaseHook.aget_connection(kafka_conn_id))
 
 
-def _brokers(kafka: Connection) -> Brokers:
+def _brokers(name: str, kafka: Connection) -> Brokers:
     """Take the brokers from the connection, with the token callback only where Airflow's configuration permits it.
 
     The rule is that of Airflow's Kafka provider: whoever may edit a connection must not choose what code runs.
     """
-    found = Brokers.from_connection(kafka.extra_dejson, name=KAFKA_CONNECTION)
+    found = Brokers.from_connection(kafka.extra_dejson, name=name)
     callback = found.properties.get(TOKEN_CALLBACK)
     permitted = [path.strip() for path in conf.get("apache_kafka", "callback_allowlist", fallback="").split(",")]
     if callback is not None and callback not in permitted:
         raise Refused(
-            f"{TOKEN_CALLBACK} of connection {KAFKA_CONNECTION}",
+            f"{TOKEN_CALLBACK} of connection {name}",
             expected="a function in Airflow's configuration, section apache_kafka, option callback_allowlist",
             observed=callback,
             remedy="Set AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST to the dotted paths of the functions that you trust.",

@@ -248,7 +248,7 @@ def aggregator_dag(pipeline: Pipeline) -> DAG:
         pipeline,
         "aggregator",
         f"""
-        Keeps the streaming aggregator of **{pipeline.name}** alive on Spark (connection `spark_default`).
+        Keeps the streaming aggregator of **{pipeline.name}** alive on Spark (connection `{pipeline.spark_conn_id}`).
 
         The run has no end. The job holds no worker slot: the triggerer watches it, a dead one is started again by a
         retry, and it survives restarts of Airflow. Mark the run as failed or success and the job is stopped.

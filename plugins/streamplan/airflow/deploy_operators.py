@@ -35,7 +35,7 @@ class TopicsOperator(BaseOperator):
         from streamplan.kafka.topics import apply_topics
 
         try:
-            plan = apply_topics(brokers(), pipeline_named(self.pipeline), report=self.log.info)
+            plan = apply_topics(brokers(self.pipeline), pipeline_named(self.pipeline), report=self.log.info)
         except Refused as error:
             raise AirflowFailException(str(error)) from error
         return {"created": len(plan.create), "agreed": len(plan.agree)}
@@ -56,7 +56,7 @@ class PlanProductionOperator(BaseOperator):
         """Return the first number, the number to stop before (None: without end), and the rate in records a second."""
         from streamplan.kafka.test_data import next_number
 
-        first = next_number(pipeline_named(self.pipeline), brokers())
+        first = next_number(pipeline_named(self.pipeline), brokers(self.pipeline))
         until = None if self.records is None else first + int(self.records)
         self.log.info("Records %s to %s", f"{first:,}", "without end" if until is None else f"{until - 1:,}")
         return {"first": first, "until": until, "rate": int(self.rate or 0)}
@@ -101,7 +101,7 @@ class ProcessedOperator(BaseOperator):
 
         pipeline = pipeline_named(self.pipeline)
         topology = pipeline.topology
-        cluster = KafkaCluster(brokers())
+        cluster = KafkaCluster(brokers(self.pipeline))
         group = topology.application_id
         targets: dict[str, Mapping[str, int] | None] = {}
         unprocessed = 0
@@ -116,7 +116,12 @@ class ProcessedOperator(BaseOperator):
         seconds = seconds_for(max(unprocessed, 0))
         self.log.info("Waiting at most %.0f s until group %s has processed %s", seconds, group, targets)
         self.defer(
-            trigger=ProcessedTrigger(group=group, targets=targets, deadline=time.time() + seconds),
+            trigger=ProcessedTrigger(
+                group=group,
+                targets=targets,
+                deadline=time.time() + seconds,
+                kafka_conn_id=pipeline.kafka_conn_id,
+            ),
             method_name="resume",
         )
 

@@ -42,7 +42,7 @@ class PurgeOperator(BaseOperator):
 
         if busy := active_runs(context, self.pipeline, ("deploy", "reset", "repartition")):
             raise AirflowSkipException(f"{', '.join(busy)} is active: the next run purges")
-        purged = purge(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
+        purged = purge(pipeline_named(self.pipeline), brokers(self.pipeline), Settings.from_environment())
         if not purged.until:
             raise AirflowSkipException(purged.line)
         self.log.info("%s", purged.line)
@@ -69,7 +69,7 @@ class PlanResetOperator(BaseOperator):
         try:
             plan = observe_reset(
                 pipeline_named(self.pipeline),
-                brokers(),
+                brokers(self.pipeline),
                 Settings.from_environment(),
                 report=self.log.info,
                 runs=active_runs(context, self.pipeline, RESET_ALONE),
@@ -96,7 +96,7 @@ class ResetOperator(BaseOperator):
         try:
             apply_reset(
                 pipeline_named(self.pipeline),
-                brokers(),
+                brokers(self.pipeline),
                 Settings.from_environment(),
                 ResetPlan.read(context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]),
                 report=self.log.info,
@@ -118,7 +118,9 @@ class PlanRepartitionOperator(BaseOperator):
         """Return the plan: as text, and as the task ``apply`` reads it."""
         from streamplan.maintenance.repartition import Repartitioner
 
-        repartitioner = Repartitioner(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
+        repartitioner = Repartitioner(
+            pipeline_named(self.pipeline), brokers(self.pipeline), Settings.from_environment()
+        )
         try:
             plan = repartitioner.observe(report=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))
         except Refused as error:
@@ -140,7 +142,9 @@ class RepartitionOperator(BaseOperator):
         """Carry out the plan that was approved."""
         from streamplan.maintenance.repartition import Repartitioner
 
-        repartitioner = Repartitioner(pipeline_named(self.pipeline), brokers(), Settings.from_environment())
+        repartitioner = Repartitioner(
+            pipeline_named(self.pipeline), brokers(self.pipeline), Settings.from_environment()
+        )
         approved = context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]
         try:
             repartitioner.apply(approved, report=self.log.info, runs=active_runs(context, self.pipeline, MOVED_ALONE))

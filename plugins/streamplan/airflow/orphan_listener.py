@@ -73,7 +73,7 @@ def _stop(process: ProcessRef) -> None:
     from streamplan.kafka.remote_job import remote_job
 
     try:
-        remote_job(process.name, brokers()).stop()
+        remote_job(process.name, brokers(process.name.rpartition("-")[0])).stop()
     except StreamplanError:
         log.exception("%s could not be stopped. It runs in %s.", process.name, process.namespace)
         return

@@ -25,10 +25,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from streamplan import processes
-from streamplan.airflow.connections import SPARK_CONNECTION, brokers, connection
+from streamplan.airflow.connections import brokers, connection
 from streamplan.airflow.triggers import GRACE_SECONDS, ProcessTrigger
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths, write_atomically
+from streamplan.kafka.brokers import Brokers
 from streamplan.processes import Owner
 from streamplan.programs import EX_CONFIG
 from streamplan.registry import pipeline_named
@@ -71,6 +72,7 @@ class SupervisedJobOperator(BaseOperator):
     retries after any other status, and after a kill.
 
     Attributes:
+        pipeline: The name of the pipeline.
         job: The name of the process in the deployment's directory ``run/``. While a process of this name is alive here,
             no second one is started. The operator goes on to watch a process that this DAG run started. It stops a
             process that another DAG run left behind, because that one does other work. A process elsewhere is fenced by
@@ -78,9 +80,10 @@ class SupervisedJobOperator(BaseOperator):
         poll_seconds: How often the triggerer looks whether the process is alive.
     """
 
-    def __init__(self, *, job: str, poll_seconds: float = 0.5, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, kind: str, poll_seconds: float = 0.5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.job = job
+        self.pipeline = pipeline
+        self.job = f"{pipeline}-{kind}"
         self.poll_seconds = poll_seconds
 
     def command(self, context: Context, settings: Settings) -> list[str]:
@@ -128,7 +131,14 @@ class SupervisedJobOperator(BaseOperator):
             "process", {"pid": process.pid, "started": process.started}, retention=NEVER_EXPIRE
         )
         status_file = self._status_file(settings)
-        trigger = ProcessTrigger.of(process, settings.run, status_file, self.poll_seconds, self.until(context))
+        trigger = ProcessTrigger.of(
+            process,
+            settings.run,
+            status_file,
+            self.poll_seconds,
+            self.until(context),
+            pipeline_named(self.pipeline).kafka_conn_id,
+        )
         if settings.deferrable:
             self.defer(trigger=trigger, method_name="resume")
         while processes.is_alive(process):
@@ -188,7 +198,7 @@ class SupervisedJobOperator(BaseOperator):
         return processes.start(
             self.job,
             ["/bin/sh", "-c", _WRAPPER, str(status_file), *command],
-            env=job_environment(self._properties_file(settings)),
+            env=job_environment(brokers(self.pipeline), self._properties_file(settings)),
             log_file=self._log_file(settings),
             run_dir=settings.run,
             owner=owner,
@@ -212,8 +222,7 @@ class ProducerOperator(SupervisedJobOperator):
     """
 
     def __init__(self, *, pipeline: str, plan_task_id: str, **kwargs: Any) -> None:
-        super().__init__(job=f"{pipeline}-producer", **kwargs)
-        self.pipeline = pipeline
+        super().__init__(pipeline=pipeline, kind="producer", **kwargs)
         self.plan_task_id = plan_task_id
 
     def command(self, context: Context, settings: Settings) -> list[str]:
@@ -223,7 +232,7 @@ class ProducerOperator(SupervisedJobOperator):
         rate = ["--rate", str(plan["rate"])] if plan["rate"] else []
         return [
             *(sys.executable, job_file("producer.py"), "--pipeline", self.pipeline),
-            *("--bootstrap-servers", str(brokers()), *extent, *rate),
+            *("--bootstrap-servers", str(brokers(self.pipeline)), *extent, *rate),
         ]
 
     def until(self, context: Context) -> int | None:
@@ -257,24 +266,23 @@ class ProducerOperator(SupervisedJobOperator):
         until = self.until(context)
         if until is None:
             return "it was to go on without end"
-        number = next_number(pipeline_named(self.pipeline), brokers())
+        number = next_number(pipeline_named(self.pipeline), brokers(self.pipeline))
         return f"the topic ends before record {number:,} and was to end before {until:,}" if number < until else ""
 
 
 class AggregatorOperator(SupervisedJobOperator):
-    """Runs the streaming aggregator of a pipeline on the Spark of the connection ``spark_default``."""
+    """Runs the streaming aggregator of a pipeline on the Spark of its connection ``spark_conn_id``."""
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(job=f"{pipeline}-aggregator", **kwargs)
-        self.pipeline = pipeline
+        super().__init__(pipeline=pipeline, kind="aggregator", **kwargs)
 
     def command(self, context: Context, settings: Settings) -> list[str]:
         """Return the call of spark-submit."""
-        arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers())]
+        arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers(self.pipeline))]
         arguments += ["--checkpoints", settings.checkpoints, "--requested-ms", str(time.time_ns() // 1_000_000)]
         arguments += ["--heartbeat", str(ReportPaths(settings.reports, self.pipeline).aggregator_status)]
         arguments += settings.aggregator_options
-        hook = spark_hook(settings, self.job, arguments, instances=settings.instances)
+        hook = spark_hook(settings, self.pipeline, "aggregator", arguments, instances=settings.instances)
         return hook._build_spark_submit_command(job_file("aggregator.py"))
 
     def unfinished(self, context: Context) -> str:
@@ -282,12 +290,15 @@ class AggregatorOperator(SupervisedJobOperator):
         return "it was to go on without end"
 
 
-def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances: int | None = None) -> SparkSubmitHook:
+def spark_hook(
+    settings: Settings, pipeline: str, kind: str, arguments: list[str], *, instances: int | None = None
+) -> SparkSubmitHook:
     """Make the Spark provider's hook, which reads the connection and builds the call of spark-submit.
 
     Args:
         settings: The directories of the deployment.
-        name: The name of the Spark application.
+        pipeline: The name of the pipeline.
+        kind: What the job does. The name of the Spark application is ``<pipeline>-<kind>``.
         arguments: The arguments of the job.
         instances: The number of executors, of one core each. Other cores of the cluster stay free. A local master
             ignores it.
@@ -295,26 +306,28 @@ def spark_hook(settings: Settings, name: str, arguments: list[str], *, instances
     Raises:
         Refused: The connection asks for Spark's deploy mode "cluster".
     """
-    master = connection(SPARK_CONNECTION).host or ""  # without a connection the hook would take yarn
+    conn_id = pipeline_named(pipeline).spark_conn_id
+    spark = connection(conn_id)
+    master = spark.host or ""  # without a connection the hook would take yarn
     jars = sorted(settings.jars.glob("*.jar")) if settings.jars else []
-    mode = connection(SPARK_CONNECTION).extra_dejson.get("deploy-mode", "client")
+    mode = spark.extra_dejson.get("deploy-mode", "client")
     if mode != "client":
         raise Refused(
-            f"deploy-mode of connection {SPARK_CONNECTION}",
+            f"deploy-mode of connection {conn_id}",
             expected="client",
             observed=mode,
             remedy="The driver runs where the task runs: it gets the properties of the brokers in a file "
             "and leaves its results in files. Spark's executors may run anywhere.",
         )
     return SparkSubmitHook(
-        conn_id=SPARK_CONNECTION,
+        conn_id=conn_id,
         conf=spark_submit_configs(master),
         jars=",".join(map(str, jars)) or None,
         py_files=str(_zipped_package(settings)),
         driver_memory="1g",
         total_executor_cores=instances,
         executor_cores=None if instances is None else 1,
-        name=name,
+        name=f"{pipeline}-{kind}",
         application_args=arguments,
     )
 
@@ -324,14 +337,15 @@ def job_file(name: str) -> str:
     return str(PACKAGE / "jobs" / name)
 
 
-def job_environment(properties_file: Path) -> dict[str, str]:
+def job_environment(brokers: Brokers, properties_file: Path) -> dict[str, str]:
     """Return the environment of a job: that of this process without Airflow's settings and secrets.
 
     Args:
+        brokers: The brokers of the job.
         properties_file: The file in which the job finds the client properties of the brokers. The job removes it.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
-    return submit_environment({**inherited, **brokers().hand_over(properties_file)})
+    return submit_environment({**inherited, **brokers.hand_over(properties_file)})
 
 
 def _zipped_package(settings: Settings) -> Path:

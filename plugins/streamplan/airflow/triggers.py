@@ -65,6 +65,7 @@ class ProcessTrigger(BaseTrigger):
         poll_seconds: float,
         namespace: Mapping[str, str] | None = None,
         until: int | None = None,
+        kafka_conn_id: str = "kafka_default",
     ) -> None:
         super().__init__()
         self.name = name
@@ -75,10 +76,17 @@ class ProcessTrigger(BaseTrigger):
         self.poll_seconds = poll_seconds
         self.namespace = namespace  # None where an earlier version deferred, which watched processes alone
         self.until = until
+        self.kafka_conn_id = kafka_conn_id
 
     @classmethod
     def of(
-        cls, process: ProcessRef, run_dir: Path, status_file: Path, poll_seconds: float, until: int | None
+        cls,
+        process: ProcessRef,
+        run_dir: Path,
+        status_file: Path,
+        poll_seconds: float,
+        until: int | None,
+        kafka_conn_id: str,
     ) -> ProcessTrigger:
         """Make the trigger for a process.
 
@@ -88,16 +96,26 @@ class ProcessTrigger(BaseTrigger):
             status_file: The file that gets its exit status.
             poll_seconds: How often the process is looked at where it can be seen.
             until: The first record number that a producer does not write; None for a job without end.
+            kafka_conn_id: Airflow's connection to the brokers of the job.
         """
         namespace = None if process.namespace is None else asdict(process.namespace)
         return cls(
-            process.name, process.pid, process.started, str(run_dir), str(status_file), poll_seconds, namespace, until
+            process.name,
+            process.pid,
+            process.started,
+            str(run_dir),
+            str(status_file),
+            poll_seconds,
+            namespace,
+            until,
+            kafka_conn_id,
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
         fields = ("name", "pid", "started", "run_dir", "status_file", "poll_seconds", "namespace", "until")
-        return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
+        arguments = {field: getattr(self, field) for field in (*fields, "kafka_conn_id")}
+        return f"{__name__}.{type(self).__name__}", arguments
 
     @property
     def process(self) -> ProcessRef:
@@ -178,7 +196,8 @@ class ProcessTrigger(BaseTrigger):
     async def _remote_job(self) -> RemoteJob:
         from streamplan.kafka.remote_job import remote_job
 
-        return await asyncio.to_thread(remote_job, self.name, await brokers_in_trigger(), until=self.until)
+        brokers = await brokers_in_trigger(self.kafka_conn_id)
+        return await asyncio.to_thread(remote_job, self.name, brokers, until=self.until)
 
 
 class ProcessedTrigger(BaseTrigger):
@@ -197,6 +216,7 @@ class ProcessedTrigger(BaseTrigger):
         bootstrap_servers: str | None = None,
         job: str = "",
         run_dir: str = "",
+        kafka_conn_id: str = "kafka_default",
     ) -> None:
         super().__init__()
         # A trigger that an earlier version deferred still carries its brokers and the entry of the aggregator. The
@@ -205,10 +225,11 @@ class ProcessedTrigger(BaseTrigger):
         self.group = group
         self.targets = dict(targets)
         self.deadline = deadline
+        self.kafka_conn_id = kafka_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
-        fields = ("group", "targets", "deadline")
+        fields = ("group", "targets", "deadline", "kafka_conn_id")
         return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -216,7 +237,7 @@ class ProcessedTrigger(BaseTrigger):
         from streamplan.kafka.cluster import KafkaCluster
 
         await asyncio.sleep(SETTLE_SECONDS)
-        brokers = await brokers_in_trigger()
+        brokers = await brokers_in_trigger(self.kafka_conn_id)
         cluster = KafkaCluster(brokers)
         state = "nothing was read yet"
         behind, moved = -1, time.time()

@@ -41,7 +41,7 @@ def register(commands: Subparsers) -> None:
     add_role_option(parser, "the part that this client is, for the ACLs")
     add_broker_options(
         parser,
-        servers="Kafka brokers (default: those of Airflow's connection kafka_default, with its client properties)",
+        servers="Kafka brokers (default: those of Airflow's connection, with its client properties)",
     )
     parser.add_argument(
         "--spark-master", metavar="URL", help="run a small task on each core of this Spark cluster (default: none)"
@@ -73,7 +73,10 @@ def _look(options: argparse.Namespace, settings: Settings, pipeline: Pipeline | 
     yield from look_at_java(environment)
     yield from look_at_spark_submit(environment)
     yield from look_at_files(settings)
-    airflow = ask_airflow(environment)
+    connections = ("kafka_default", "spark_default")
+    if pipeline is not None:
+        connections = (pipeline.kafka_conn_id, pipeline.spark_conn_id)
+    airflow = ask_airflow(environment, *connections)
     brokers = None
     if not (options.bootstrap_servers or options.command_config or isinstance(airflow, Finding)):
         brokers = brokers_of(airflow)

@@ -22,12 +22,14 @@ _SECONDS = 120
 _PLUGIN = "streamplan"
 
 
-def ask_airflow(environment: Mapping[str, str]) -> Mapping[str, Any] | Finding:
+def ask_airflow(environment: Mapping[str, str], kafka_conn_id: str, spark_conn_id: str) -> Mapping[str, Any] | Finding:
     """Ask the Airflow that an environment describes for its settings, its connections and its components.
 
     Args:
         environment: Environment variables. Without ``AIRFLOW_HOME`` nothing is asked, because Airflow would create its
             files in the home directory.
+        kafka_conn_id: The connection to the brokers.
+        spark_conn_id: The connection to Spark.
 
     Returns:
         What :func:`judge_airflow` judges; a finding where there was no answer.
@@ -41,7 +43,11 @@ def ask_airflow(environment: Mapping[str, str]) -> Mapping[str, Any] | Finding:
         )
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True, timeout=_SECONDS
+            [sys.executable, "-m", __name__, kafka_conn_id, spark_conn_id],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
         )
         return dict(json.loads(done.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
@@ -52,7 +58,7 @@ def ask_airflow(environment: Mapping[str, str]) -> Mapping[str, Any] | Finding:
 
 
 def brokers_of(found: Mapping[str, Any]) -> Brokers | None:
-    """Return the brokers of the connection ``kafka_default``; None where Airflow has no such connection.
+    """Return the brokers of the connection to Kafka; None where Airflow has no such connection.
 
     Args:
         found: What :func:`ask_airflow` has found.
@@ -60,7 +66,7 @@ def brokers_of(found: Mapping[str, Any]) -> Brokers | None:
     Raises:
         Refused: The connection names no brokers, or it cannot be followed.
     """
-    return None if found["kafka"] is None else Brokers.from_connection(found["kafka"])
+    return None if found["kafka"] is None else Brokers.from_connection(found["kafka"], name=found["conn_ids"][0])
 
 
 def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Finding]:
@@ -71,23 +77,24 @@ def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Findin
         brokers: The brokers that were looked at before.
     """
     yield ok("Airflow", f"{found['version']} with {found['executor']}, DAGs in {found['dags_folder']}")
+    kafka_conn_id, spark_conn_id = found["conn_ids"]
     servers = None if found["kafka"] is None else found["kafka"].get("bootstrap.servers")
     if found["kafka"] is None:
         yield problem(
-            "connection kafka_default",
+            f"connection {kafka_conn_id}",
             "none",
             'Add it under Admin, Connections (type Kafka), with the extra {"bootstrap.servers": "host:port"}.',
         )
     elif servers != brokers.servers:
         yield warning(
-            "connection kafka_default", f"its brokers are {servers or 'not named'}", f"This looked at {brokers}."
+            f"connection {kafka_conn_id}", f"its brokers are {servers or 'not named'}", f"This looked at {brokers}."
         )
     else:
-        yield ok("connection kafka_default", servers)
+        yield ok(f"connection {kafka_conn_id}", servers)
     if found["spark"] is None:
-        yield problem("connection spark_default", "none", "Add it under Admin, Connections (type Spark).")
+        yield problem(f"connection {spark_conn_id}", "none", "Add it under Admin, Connections (type Spark).")
     else:
-        yield ok("connection spark_default", found["spark"])
+        yield ok(f"connection {spark_conn_id}", found["spark"])
     if found["plugin"]:
         yield ok("plugin", "Airflow finds it")
     else:
@@ -103,18 +110,19 @@ def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Findin
             yield problem(component, str(status or "never seen"), f"Start `airflow {component.replace('_', '-')}`.")
 
 
-def _collect() -> Mapping[str, Any]:
+def _collect(kafka_conn_id: str, spark_conn_id: str) -> Mapping[str, Any]:
     import airflow
     from airflow import plugins_manager
     from airflow.configuration import conf
     from airflow.models.connection import Connection
 
     url = conf.get("api", "base_url", fallback="http://localhost:8080").rstrip("/")
-    kafka, spark = (_connection(Connection, name) for name in ("kafka_default", "spark_default"))
+    kafka, spark = (_connection(Connection, name) for name in (kafka_conn_id, spark_conn_id))
     return {
         "version": airflow.__version__,
         "executor": conf.get("core", "executor"),
         "dags_folder": conf.get("core", "dags_folder"),
+        "conn_ids": (kafka_conn_id, spark_conn_id),
         "kafka": kafka and {name: str(value) for name, value in kafka.extra_dejson.items()},  # read by our parent alone
         "spark": spark and (spark.host or ""),
         "plugin": any(plugin["name"] == _PLUGIN for plugin in plugins_manager.get_plugin_info()),
@@ -140,4 +148,4 @@ def _health(url: str) -> Mapping[str, Any] | None:
 
 if __name__ == "__main__":
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
-    sys.stdout.write(json.dumps(_collect()) + "\n")
+    sys.stdout.write(json.dumps(_collect(*sys.argv[1:])) + "\n")

@@ -105,6 +105,8 @@ class Pipeline:
         auto_offset_reset: Where a new application begins to read: ``earliest``, ``latest``, ``by_duration:P7D`` or a
             time such as ``2026-01-31T00:00:00Z``. Tables are read from their beginning. It matters at the first start,
             and at the first start after a reset.
+        kafka_conn_id: Airflow's connection to the Kafka cluster where it runs.
+        spark_conn_id: Airflow's connection to the Spark that runs it.
         partitions_of_others: The partition counts of topics of others, as a cluster has them. They are not declared:
             :meth:`resolved` sets them.
     """
@@ -119,6 +121,8 @@ class Pipeline:
     purge: bool = True
     repartition_from: Mapping[str, str] = field(default_factory=dict)
     auto_offset_reset: str = EARLIEST
+    kafka_conn_id: str = "kafka_default"
+    spark_conn_id: str = "spark_default"
     partitions_of_others: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ AIRFLOW: Mapping[str, Any] = {
     "version": "3.3.2",
     "executor": "LocalExecutor",
     "dags_folder": "/dags",
+    "conn_ids": ("kafka_default", "spark_default"),
     "kafka": {"bootstrap.servers": "kafka-1:9092", "sasl.password": "a-secret"},
     "spark": "local[3,4]",
     "plugin": True,
