@@ -146,7 +146,8 @@ def _tear_beyond(system: System, saved: Positions, random: Random) -> None:
 def _tear_deleted(system: System, saved: Positions, random: Random) -> None:
     """The positions of one topic, as ``kafka-consumer-groups.sh --delete-offsets`` deletes them."""
     topic = random.choice([ORDERS, REPARTITION])
-    AdminClient(_client(system)).delete_consumer_groups([APPLICATION])[APPLICATION].result(60)
+    admin = AdminClient(_client(system))  # it must live until the answer has come
+    admin.delete_consumer_groups([APPLICATION])[APPLICATION].result(60)
     _commit(system, {place: position for place, position in saved.items() if place[0] != topic})
 
 
