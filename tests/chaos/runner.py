@@ -37,7 +37,9 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
             except (Violation, NotSettled, StreamplanError, KafkaException, TimeoutError) as error:
                 report.failure = result.failure = _told(error)
                 result.complete = True
-                raise Failed(f"round {planned.number} ({planned.name}): {_told(error)}") from error
+                raise Failed(
+                    f"round {planned.number} ({planned.name}): {str(error) or type(error).__name__}"
+                ) from error
             finally:
                 result.orders = verification.source.orders
             say(
@@ -49,7 +51,7 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
             _end(system, verification, report, say)
         except (Violation, NotSettled, StreamplanError, KafkaException, TimeoutError) as error:
             report.failure = _told(error)
-            raise Failed(f"after the last round: {_told(error)}") from error
+            raise Failed(f"after the last round: {str(error) or type(error).__name__}") from error
     finally:
         verification.close()
 
