@@ -37,9 +37,7 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
             except (Violation, NotSettled, StreamplanError, KafkaException, TimeoutError) as error:
                 report.failure = result.failure = _told(error)
                 result.complete = True
-                raise Failed(
-                    f"round {planned.number} ({planned.name}): {str(error) or type(error).__name__}"
-                ) from error
+                raise Failed(f"round {planned.number} ({planned.name}): {_text(error)}") from error
             finally:
                 result.orders = verification.source.orders
             say(
@@ -51,7 +49,7 @@ def run(system: System, rounds: Iterable[Round], report: Report, say: Callable[[
             _end(system, verification, report, say)
         except (Violation, NotSettled, StreamplanError, KafkaException, TimeoutError) as error:
             report.failure = _told(error)
-            raise Failed(f"after the last round: {str(error) or type(error).__name__}") from error
+            raise Failed(f"after the last round: {_text(error)}") from error
     finally:
         verification.close()
 
@@ -103,3 +101,8 @@ def _told(error: Exception) -> dict[str, str]:
     if isinstance(error, Violation):
         return {"kind": error.kind, "where": error.where, "expected": error.expected, "observed": error.observed}
     return {"kind": type(error).__name__, "where": "", "expected": "", "observed": str(error)}
+
+
+def _text(error: Exception) -> str:
+    """A time-out of a future has no text."""
+    return str(error) or type(error).__name__
