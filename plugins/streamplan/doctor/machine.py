@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -11,12 +10,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 from streamplan.doctor.finding import Finding, not_looked, ok, problem, warning
 from streamplan.errors import StreamplanError
 from streamplan.java import require_java, version_of
 from streamplan.settings import Settings
+from streamplan.spark.submit import submit_environment
 
 PYTHONS = ((3, 11), (3, 13))
 """The first and the last version of Python that the locked packages exist for."""
@@ -59,35 +58,36 @@ def look_at_java(environment: Mapping[str, str]) -> Iterable[Finding]:
 
 
 def look_at_spark_submit(environment: Mapping[str, str]) -> Iterable[Finding]:
-    """Start Spark's ``spark-submit`` as Airflow's Spark provider does: by its name.
+    """Start ``spark-submit`` in the environment in which a task starts it.
 
     Args:
         environment: The environment of Airflow's processes.
     """
     if find_spec("pyspark") is None:
         return  # told by :func:`look_at_python`
-    program = shutil.which("spark-submit", path=environment.get("PATH", os.defpath))
-    if program is None:
-        remedy = f"Put {Path(sys.executable).parent} on the PATH of Airflow's processes."
-        yield problem("spark-submit", "not found on PATH", remedy)
-        return
+    of_a_job = submit_environment(environment)
     try:
         done = subprocess.run(
-            [program, "--version"], env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS
+            ["spark-submit", "--version"],
+            env=of_a_job,
+            executable=shutil.which("spark-submit", path=of_a_job["PATH"]),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield problem("spark-submit", str(error), f"Try it: {program} --version")
+        yield problem("spark-submit", str(error), "Try it: spark-submit --version")
         return
     said = done.stdout + done.stderr
     found = re.search(r"version (\S+)", said)
     if done.returncode or found is None:
         last = (said.strip().splitlines() or ["no output"])[-1]
-        remedy = f"Try it: {program} --version. Its scripts start from no path with a space, unless SPARK_HOME is set."
-        yield problem("spark-submit", last, remedy)
+        yield problem("spark-submit", last, f"Try it: SPARK_HOME={of_a_job['SPARK_HOME']} spark-submit --version")
     elif found[1] != metadata.version("pyspark"):
-        yield warning("spark-submit", f"{program} is of Spark {found[1]}", "Is SPARK_HOME that of another Spark?")
+        yield warning("spark-submit", f"Spark {found[1]} in {of_a_job['SPARK_HOME']}", "Unset SPARK_HOME.")
     else:
-        yield ok("spark-submit", f"{found[1]} at {program}")
+        yield ok("spark-submit", f"{found[1]} in {of_a_job['SPARK_HOME']}")
 
 
 def look_at_files(settings: Settings) -> Iterable[Finding]:

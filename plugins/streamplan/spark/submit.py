@@ -56,16 +56,19 @@ def submit_environment(environment: Mapping[str, str], *, local: bool = False) -
     """Return the environment in which spark-submit finds our Python and our package.
 
     Args:
-        environment: The environment to start from. A ``PYSPARK_PYTHON`` that it names is kept, unless ``local``.
+        environment: The environment to start from. A ``PYSPARK_PYTHON`` and a ``SPARK_HOME`` that it names are kept,
+            unless ``local``.
         local: Whether Spark runs on this machine alone, see :func:`local_spark_variables`.
 
     Raises:
-        StreamplanError: ``local``, and this machine has no fit Java or no PySpark.
+        StreamplanError: This environment has no PySpark; or ``local``, and this machine has no fit Java.
     """
     variables = {**environment, **(local_spark_variables(environment) if local else {})}
     bin_directory = str(Path(sys.executable).parent)
     variables["PATH"] = os.pathsep.join([bin_directory, variables.get("PATH", os.defpath)])
     variables["PYTHONPATH"] = import_path(variables)
+    if "SPARK_HOME" not in variables:  # spark-submit does not find it in a path with a space
+        variables["SPARK_HOME"] = str(pyspark_home())
     variables.setdefault("PYSPARK_PYTHON", shutil.which("python", path=variables["PATH"]) or sys.executable)
     return variables
 
@@ -94,7 +97,7 @@ def local_spark_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_HOME": str(pyspark_home()),  # spark-submit does not find it in a path with a space
+        "SPARK_HOME": str(pyspark_home()),
         "SPARK_LOCAL_IP": _LOOPBACK,
         "JAVA_HOME": str(require_java(environment)),
     }

@@ -94,7 +94,7 @@ class Airflow:
 @pytest.fixture(scope="module")
 def team(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
     """The team's environment and repository."""
-    home = tmp_path_factory.mktemp("a-team")  # Spark's own scripts start from no path with a space
+    home = tmp_path_factory.mktemp("a team")
     environment = Environment.make(home / "venv")
     environment.add_all_packages()
     environment.add_scripts_of("pyspark")
