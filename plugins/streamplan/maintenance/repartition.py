@@ -7,6 +7,7 @@ deleted first and created last, and an aggregator does not start without it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +38,8 @@ from streamplan.reports.results import state_files
 from streamplan.reports.sink_offsets import record_moved_sources
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
+
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -186,13 +189,37 @@ class Repartitioner:
 
     def _mark_complete(self, topic: str) -> Mapping[int, int]:
         """Commit to the ledger that a topic is complete up to its ends."""
-        ends = {partition: offsets.high_watermark for partition, offsets in self._cluster().offsets(topic).items()}
+        ends = self._ends(topic)
         set_positions(
             self.brokers,
             ledger_group(self.pipeline),
             {(topic, partition): end for partition, end in ends.items()},
         )
         return ends
+
+    def _ends(self, topic: str) -> Mapping[int, int]:
+        """Return the ends of a topic once no transaction is open in it.
+
+        The brokers confirm a transaction before they have ended it in each partition. Until then its marker may be
+        missing there, and whoever reads committed records finds none of the transaction.
+
+        Raises:
+            StreamplanError: A transaction stays open.
+        """
+        deadline = time.monotonic() + copying.TRANSACTION_SECONDS
+        while True:
+            found = self._cluster().offsets(topic)
+            open_in = [number for number, offsets in found.items() if offsets.last_stable != offsets.high_watermark]
+            if not open_in:
+                return {number: offsets.high_watermark for number, offsets in found.items()}
+            if time.monotonic() > deadline:
+                raise StreamplanError(
+                    topic,
+                    expected=f"no open transaction {copying.TRANSACTION_SECONDS:.0f} s after all was written",
+                    observed=f"one in partitions {', '.join(map(str, open_in))}",
+                    remedy="Run this again: it goes on where it was.",
+                )
+            time.sleep(_POLL_SECONDS)
 
     def _has_destroyed(self, ledger: Mapping[str, object]) -> bool:
         """Tell whether every copy is complete, so that topics may have been deleted."""
