@@ -33,6 +33,8 @@ from streamplan.airflow.supervised_job import (
     seconds_for,
 )
 from streamplan.airflow.triggers import ProcessTrigger
+from streamplan.doctor.airflow import ask_airflow, brokers_of, judge_airflow
+from streamplan.doctor.finding import Finding, State
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.processes import Owner, PidNamespace, ProcessRef
@@ -595,6 +597,22 @@ def test_a_token_callback_runs_only_where_airflows_configuration_permits_it(
         brokers("orders")
     monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", "a.b, os.getenv")
     assert brokers("orders").client_configs()["oauth_cb"] is os.getenv
+
+
+def test_the_doctor_follows_no_token_callback_that_is_not_permitted(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    extra = {"bootstrap.servers": "one:1", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "os.getenv"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
+    found = ask_airflow(environment, "kafka_default", "spark_default")
+    assert not isinstance(found, Finding)
+    assert brokers_of(found) is None
+    [told] = [
+        finding for finding in judge_airflow(found, Brokers("one:1")) if finding.subject.endswith("kafka_default")
+    ]
+    assert told.state is State.PROBLEM
+    assert told.observed == "os.getenv"
 
 
 def test_a_job_finds_our_python_and_our_package(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,18 +40,25 @@ def brokers(pipeline: str) -> Brokers:
             cannot be followed.
     """
     name = pipeline_named(pipeline).kafka_conn_id
-    return _brokers(name, connection(name))
+    return brokers_in(name, connection(name))
 
 
 async def brokers_in_trigger(kafka_conn_id: str) -> Brokers:
     """Return the brokers of a connection in a trigger, whose event loop must not wait for Airflow."""
-    return _brokers(kafka_conn_id, await BaseHook.aget_connection(kafka_conn_id))
+    return brokers_in(kafka_conn_id, await BaseHook.aget_connection(kafka_conn_id))
 
 
-def _brokers(name: str, kafka: Connection) -> Brokers:
+def brokers_in(name: str, kafka: Connection) -> Brokers:
     """Take the brokers from the connection, with the token callback only where Airflow's configuration permits it.
 
     The rule is that of Airflow's Kafka provider: whoever may edit a connection must not choose what code runs.
+
+    Args:
+        name: The id of the connection.
+        kafka: The connection.
+
+    Raises:
+        Refused: Its extra names no ``bootstrap.servers``, or it cannot be followed.
     """
     found = Brokers.from_connection(kafka.extra_dejson, name=name)
     callback = found.properties.get(TOKEN_CALLBACK)

@@ -16,6 +16,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from streamplan.doctor.finding import Finding, not_looked, ok, problem, warning
+from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 
 _SECONDS = 120
@@ -58,13 +59,10 @@ def ask_airflow(environment: Mapping[str, str], kafka_conn_id: str, spark_conn_i
 
 
 def brokers_of(found: Mapping[str, Any]) -> Brokers | None:
-    """Return the brokers of the connection to Kafka; None where Airflow has no such connection.
+    """Return the brokers of the connection to Kafka; None where Airflow has no such connection that can be followed.
 
     Args:
         found: What :func:`ask_airflow` has found.
-
-    Raises:
-        Refused: The connection names no brokers, or it cannot be followed.
     """
     return None if found["kafka"] is None else Brokers.from_connection(found["kafka"], name=found["conn_ids"][0])
 
@@ -79,7 +77,9 @@ def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Findin
     yield ok("Airflow", f"{found['version']} with {found['executor']}, DAGs in {found['dags_folder']}")
     kafka_conn_id, spark_conn_id = found["conn_ids"]
     servers = None if found["kafka"] is None else found["kafka"].get("bootstrap.servers")
-    if found["kafka"] is None:
+    if found["refused"]:
+        yield problem(f"connection {kafka_conn_id}", *found["refused"])
+    elif found["kafka"] is None:
         yield problem(
             f"connection {kafka_conn_id}",
             "none",
@@ -116,14 +116,24 @@ def _collect(kafka_conn_id: str, spark_conn_id: str) -> Mapping[str, Any]:
     from airflow.configuration import conf
     from airflow.models.connection import Connection
 
+    from streamplan.airflow.connections import brokers_in
+
     url = conf.get("api", "base_url", fallback="http://localhost:8080").rstrip("/")
     kafka, spark = (_connection(Connection, name) for name in (kafka_conn_id, spark_conn_id))
+    followed, refused = None, None
+    if kafka is not None:
+        try:
+            brokers = brokers_in(kafka_conn_id, kafka)
+            followed = {"bootstrap.servers": brokers.servers, **brokers.properties}
+        except Refused as error:
+            refused = (error.observed or str(error), error.remedy)
     return {
         "version": airflow.__version__,
         "executor": conf.get("core", "executor"),
         "dags_folder": conf.get("core", "dags_folder"),
         "conn_ids": (kafka_conn_id, spark_conn_id),
-        "kafka": kafka and {name: str(value) for name, value in kafka.extra_dejson.items()},  # read by our parent alone
+        "kafka": followed,  # with its secrets, which our parent alone reads
+        "refused": refused,
         "spark": spark and (spark.host or ""),
         "plugin": any(plugin["name"] == _PLUGIN for plugin in plugins_manager.get_plugin_info()),
         "url": url,

@@ -25,6 +25,7 @@ AIRFLOW: Mapping[str, Any] = {
     "dags_folder": "/dags",
     "conn_ids": ("kafka_default", "spark_default"),
     "kafka": {"bootstrap.servers": "kafka-1:9092", "sasl.password": "a-secret"},
+    "refused": None,
     "spark": "local[3,4]",
     "plugin": True,
     "url": "http://localhost:8080",
@@ -89,6 +90,7 @@ def test_an_airflow_that_is_ready() -> None:
             {"kafka": {"bootstrap.servers": "kafka-9:9092"}, "spark": "yarn"},
             {"connection kafka_default": State.WARNING},
         ),
+        ({"kafka": None, "refused": ["no addresses", "Name them."]}, {"connection kafka_default": State.PROBLEM}),
         ({"plugin": False}, {"plugin": State.PROBLEM}),
         ({"health": None}, {"Airflow's components": State.NOT_LOOKED}),
         (
