@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from airflow.triggers.base import TriggerEvent
 from streamplan import processes
 from streamplan.airflow import orphan_listener, triggers
-from streamplan.airflow.connections import brokers, brokers_in_trigger
+from streamplan.airflow.connections import brokers
 from streamplan.airflow.supervised_job import (
     AggregatorOperator,
     ProducerOperator,
@@ -37,6 +37,7 @@ from streamplan.doctor.airflow import ask_airflow, brokers_of, judge_airflow
 from streamplan.doctor.finding import Finding, State
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.remote_job import RemoteAggregator
 from streamplan.processes import Owner, PidNamespace, ProcessRef
 from streamplan.settings import PACKAGE, Settings
 
@@ -725,7 +726,9 @@ def test_a_pipeline_on_another_cluster_uses_the_connections_that_it_names(settin
     assert brokers(elsewhere).servers == "two:9092"
 
     trigger = Run().defer(Script(task_id="script", code="print()", pipeline=elsewhere))
-    assert asyncio.run(brokers_in_trigger(trigger.kafka_conn_id)).servers == "two:9092"
+    job = asyncio.run(trigger._remote_job())
+    assert isinstance(job, RemoteAggregator)
+    assert job._brokers.servers == "two:9092"
 
 
 def test_instances_are_executors_of_one_core(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,10 +70,10 @@ def _stop(process: ProcessRef) -> None:
     if not process.is_elsewhere:
         processes.stop(process, grace_seconds=GRACE_SECONDS)
         return
-    from streamplan.kafka.remote_job import remote_job
+    from streamplan.kafka.remote_job import pipeline_of, remote_job
 
     try:
-        remote_job(process.name, brokers(process.name.rpartition("-")[0])).stop()
+        remote_job(process.name, brokers(pipeline_of(process.name).name)).stop()
     except StreamplanError:
         log.exception("%s could not be stopped. It runs in %s.", process.name, process.namespace)
         return

@@ -131,14 +131,7 @@ class SupervisedJobOperator(BaseOperator):
             "process", {"pid": process.pid, "started": process.started}, retention=NEVER_EXPIRE
         )
         status_file = self._status_file(settings)
-        trigger = ProcessTrigger.of(
-            process,
-            settings.run,
-            status_file,
-            self.poll_seconds,
-            self.until(context),
-            pipeline_named(self.pipeline).kafka_conn_id,
-        )
+        trigger = ProcessTrigger.of(process, settings.run, status_file, self.poll_seconds, self.until(context))
         if settings.deferrable:
             self.defer(trigger=trigger, method_name="resume")
         while processes.is_alive(process):

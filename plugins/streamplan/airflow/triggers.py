@@ -65,7 +65,6 @@ class ProcessTrigger(BaseTrigger):
         poll_seconds: float,
         namespace: Mapping[str, str] | None = None,
         until: int | None = None,
-        kafka_conn_id: str = "kafka_default",
     ) -> None:
         super().__init__()
         self.name = name
@@ -76,17 +75,10 @@ class ProcessTrigger(BaseTrigger):
         self.poll_seconds = poll_seconds
         self.namespace = namespace  # None where an earlier version deferred, which watched processes alone
         self.until = until
-        self.kafka_conn_id = kafka_conn_id
 
     @classmethod
     def of(
-        cls,
-        process: ProcessRef,
-        run_dir: Path,
-        status_file: Path,
-        poll_seconds: float,
-        until: int | None,
-        kafka_conn_id: str,
+        cls, process: ProcessRef, run_dir: Path, status_file: Path, poll_seconds: float, until: int | None
     ) -> ProcessTrigger:
         """Make the trigger for a process.
 
@@ -96,26 +88,16 @@ class ProcessTrigger(BaseTrigger):
             status_file: The file that gets its exit status.
             poll_seconds: How often the process is looked at where it can be seen.
             until: The first record number that a producer does not write; None for a job without end.
-            kafka_conn_id: Airflow's connection to the brokers of the job.
         """
         namespace = None if process.namespace is None else asdict(process.namespace)
         return cls(
-            process.name,
-            process.pid,
-            process.started,
-            str(run_dir),
-            str(status_file),
-            poll_seconds,
-            namespace,
-            until,
-            kafka_conn_id,
+            process.name, process.pid, process.started, str(run_dir), str(status_file), poll_seconds, namespace, until
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
         fields = ("name", "pid", "started", "run_dir", "status_file", "poll_seconds", "namespace", "until")
-        arguments = {field: getattr(self, field) for field in (*fields, "kafka_conn_id")}
-        return f"{__name__}.{type(self).__name__}", arguments
+        return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     @property
     def process(self) -> ProcessRef:
@@ -194,9 +176,10 @@ class ProcessTrigger(BaseTrigger):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _remote_job(self) -> RemoteJob:
-        from streamplan.kafka.remote_job import remote_job
+        from streamplan.kafka.remote_job import pipeline_of, remote_job
 
-        brokers = await brokers_in_trigger(self.kafka_conn_id)
+        pipeline = await asyncio.to_thread(pipeline_of, self.name)
+        brokers = await brokers_in_trigger(pipeline.kafka_conn_id)
         return await asyncio.to_thread(remote_job, self.name, brokers, until=self.until)
 
 

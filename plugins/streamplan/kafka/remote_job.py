@@ -161,6 +161,18 @@ class RemoteProducer:
         fence_producer(self._pipeline, self._brokers)
 
 
+def pipeline_of(job: str) -> Pipeline:
+    """Return the pipeline of a job.
+
+    Args:
+        job: The name of the job: ``<pipeline>-aggregator`` or ``<pipeline>-producer``.
+
+    Raises:
+        Refused: There is no such pipeline.
+    """
+    return pipeline_named(job.rpartition("-")[0])
+
+
 def remote_job(name: str, brokers: Brokers, *, until: int | None = None) -> RemoteJob:
     """Return a job by its name.
 
@@ -172,7 +184,6 @@ def remote_job(name: str, brokers: Brokers, *, until: int | None = None) -> Remo
     Raises:
         Refused: There is no such pipeline.
     """
-    pipeline, _, kind = name.rpartition("-")
-    if kind == "producer":
-        return RemoteProducer(pipeline_named(pipeline), brokers, until)
-    return RemoteAggregator(pipeline_named(pipeline), brokers)
+    if name.endswith("-producer"):
+        return RemoteProducer(pipeline_of(name), brokers, until)
+    return RemoteAggregator(pipeline_of(name), brokers)
