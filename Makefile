@@ -2,8 +2,8 @@
 ORDERS ?= 100000
 PIPELINE ?= orders
 ROUNDS ?= 100
-# Integration tests mostly wait for brokers and Spark: two processes, each with brokers of its own, share two cores well.
-WORKERS ?= 2
+# Integration tests often wait for brokers and Spark: three processes, each with brokers of its own, keep two cores busy.
+WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --no-loadscope-reorder
 PYTHON := .venv/bin/python
 # Any of these can run bootstrap.py, which then looks for a fit one itself.
@@ -32,7 +32,7 @@ unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half 
 test: ## every check of the code and every quick test: lint, unit, dags, integration
 	@$(BOOTSTRAP) --oracle
 	@$(MAKE) --no-print-directory lint
-	$(PYTHON) -m pytest tests/unit tests/dags
+	$(PYTHON) -m pytest -n 2 tests/unit tests/dags
 	$(PYTHON) -m pytest $(PARALLEL) tests/integration
 
 soak: ## the tests that prove by length: hours

@@ -14,8 +14,8 @@ INTEGRATION = Path(__file__).parent / "integration"
 FIRST = ("stack", "spark", "secured", "maintenance", "checks")
 """What takes longest begins first, so that no worker is left alone with it at the end."""
 
-TOGETHER = ("stack", "spark", "secured")
-"""Folders whose files share what takes long to start: Airflow, a Spark session, and secured brokers."""
+TOGETHER = ("stack", "secured")
+"""Folders whose files share what takes long to start: Airflow, and secured brokers."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

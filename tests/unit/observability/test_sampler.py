@@ -1,0 +1,137 @@
+"""Snapshots of the orders application, as ``exactly_once_v2`` leaves it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.errors import BrokersUnavailable
+from streamplan.files import ReportPaths
+from streamplan.model.group_member import Member
+from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlacement
+from streamplan.observability.sampler import Sampler
+from streamplan.observability.snapshot import Snapshot, TaskSnapshot
+from streamplan.pipelines.orders import PIPELINE
+from streamplan.reports.results import write_result
+from streamplan.reports.status import write_status
+
+from tests.support.fake_cluster import FakeApplication, FakeCluster
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def application(cluster: FakeCluster) -> FakeApplication:
+    """Nineteen orders are processed."""
+    application = FakeApplication(cluster, PIPELINE)
+    for n in range(19):
+        application.order(n)
+    application.drain()
+    return application
+
+
+@pytest.fixture
+def sampler(cluster: FakeCluster, tmp_path: Path) -> Sampler:
+    return Sampler(lambda: application_of(PIPELINE), "orders", cluster, tmp_path)
+
+
+def task(snapshot: Snapshot, name: str) -> TaskSnapshot:
+    (found,) = (each for each in snapshot.tasks if each.task == name)
+    return found
+
+
+def test_every_task_that_caught_up_has_no_lag(sampler: Sampler, application: FakeApplication) -> None:
+    snapshot = sampler.sample()
+    assert [(each.task, each.lag, each.lag_seconds) for each in snapshot.tasks] == [
+        ("0_0", 0, 0.0),
+        ("0_1", 0, 0.0),
+        ("1_0", 0, 0.0),
+        ("1_1", 0, 0.0),
+    ]
+    assert [(each.role, each.partitions, each.offsets) for each in snapshot.topics] == [
+        ("source", 2, 19),
+        ("repartition", 2, 19),
+        ("changelog", 2, 19),
+        ("dead-letter", 2, 0),
+    ]
+
+
+def test_a_lag_is_told_in_records_and_in_seconds(
+    sampler: Sampler, cluster: FakeCluster, application: FakeApplication
+) -> None:
+    ago = int((time.time() - 40) * 1000)
+    for later in (0, 10_000):
+        cluster.produce("orders", b"order", b'{"Id": "order", "ProductType": 1}', partition=1, timestamp=ago + later)
+    behind = task(sampler.sample(), "0_1")
+    assert behind.lag == 2
+    assert behind.lag_seconds == pytest.approx(40, abs=20)
+    assert task(sampler.sample(), "0_0").lag == 0
+
+
+def test_a_rate_is_how_far_positions_moved_since_the_previous_snapshot(
+    sampler: Sampler, application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    assert task(sampler.sample(), "0_0").records_per_second is None
+    before = application.cluster.existing["orders"].partitions[0].end
+    for n in range(19, 59):
+        application.order(n)
+    added = application.cluster.existing["orders"].partitions[0].end - before
+    application.drain()
+    clock[0] += 4
+    assert task(sampler.sample(), "0_0").records_per_second == added / 4
+
+
+def test_a_task_without_a_position_has_no_lag(
+    sampler: Sampler, cluster: FakeCluster, application: FakeApplication
+) -> None:
+    del cluster.committed[application.group, application.source][0]
+    found = task(sampler.sample(), "0_0")
+    assert (found.lag, found.lag_seconds) == (None, None)
+
+
+def test_who_runs_is_said(sampler: Sampler, cluster: FakeCluster, application: FakeApplication, tmp_path: Path) -> None:
+    cluster.group_members[application.group] = (Member("streamplan:7@host", "/10.0.0.1", "id"),)
+    now = datetime.now(UTC).isoformat()
+    placement = TaskPlacement("2", "worker-b", 9, now)
+    status = AggregatorStatus(AggregatorState.RUNNING, 7, "host", now, {}, {"1_0": placement})
+    write_status(ReportPaths(tmp_path, "orders").aggregator_status, status)
+    snapshot = sampler.sample()
+    assert snapshot.members == ["streamplan:7@host on /10.0.0.1"]
+    assert snapshot.state == "running"
+    assert (task(snapshot, "1_0").instance, task(snapshot, "1_0").host) == ("2", "worker-b")
+    assert task(snapshot, "1_1").instance is None
+
+
+def test_brokers_out_of_reach_hide_no_result_of_a_check(
+    cluster: FakeCluster, application: FakeApplication, tmp_path: Path
+) -> None:
+    result = CheckResult("orders", "totals", Outcome.FAILED, "one is wrong", "2026-01-01T00:00:00+00:00", ())
+    write_result(tmp_path, result)
+
+    def unreachable() -> Application:
+        raise BrokersUnavailable("no broker answers")
+
+    snapshot = Sampler(unreachable, "orders", cluster, tmp_path).sample()
+    assert "no broker answers" in snapshot.problem
+    assert snapshot.tasks == []
+    assert [(each.check, each.reason) for each in snapshot.checks] == [("totals", "one is wrong")]
+
+
+def test_viewers_share_a_snapshot(sampler: Sampler, cluster: FakeCluster, application: FakeApplication) -> None:
+    asked: list[str] = []
+    cluster.before = asked.append
+    first = sampler.latest(60)
+    questions = len(asked)
+    assert questions
+    assert sampler.latest(60) is first
+    assert len(asked) == questions
+    assert sampler.latest(0) is not first
