@@ -43,8 +43,7 @@ class DataDocsLink(BaseOperatorLink):
         latest = read_latest(Settings.from_environment().reports, operator.pipeline)
         result = latest.get(getattr(operator, "check", ""))
         page = result.data_docs if result is not None else None
-        prefix = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
-        return f"{prefix}{URL_PREFIX}/{quote(page or f'{operator.pipeline}/data_docs/index.html')}"
+        return f"{base_path()}{URL_PREFIX}/{quote(page or f'{operator.pipeline}/data_docs/index.html')}"
 
 
 class DataDocsApp:
@@ -61,6 +60,11 @@ class DataDocsApp:
         if self._app is None:
             self._app = _make_app()
         await self._app(scope, receive, send)
+
+
+def base_path() -> str:
+    """Return the path under which Airflow's API server is reached, such as ``/airflow``; empty for the root."""
+    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
 def page_file(reports: Path, path: str) -> Path | None:

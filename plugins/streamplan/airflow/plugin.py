@@ -1,4 +1,4 @@
-"""The plugin of Airflow: its listeners, the button of the checks' tasks, and the pages of the Data Docs.
+"""The plugin of Airflow: its listeners, the Streams page, the button of the checks' tasks, and the Data Docs.
 
 Airflow finds it through the entry point of the installed package, and needs no plugins folder. Where the package is not
 installed but only on ``PYTHONPATH``, ``streamplan_plugin.py`` in the plugins folder shows it.
@@ -12,6 +12,8 @@ from airflow.plugins_manager import AirflowPlugin
 
 from streamplan.airflow import orphan_listener, preload
 from streamplan.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink
+from streamplan.airflow.streams_page import NAVIGATION, StreamsApp
+from streamplan.airflow.streams_page import URL_PREFIX as STREAMS_PREFIX
 
 
 class StreamplanPlugin(AirflowPlugin):
@@ -20,4 +22,8 @@ class StreamplanPlugin(AirflowPlugin):
     name = "streamplan"
     listeners: list[Any] = [orphan_listener, preload]  # noqa: RUF012  # as the base class has it
     operator_extra_links: list[Any] = [DataDocsLink()]  # noqa: RUF012
-    fastapi_apps: list[Any] = [{"name": "Data Docs", "app": DataDocsApp(), "url_prefix": URL_PREFIX}]  # noqa: RUF012
+    fastapi_apps: list[Any] = [  # noqa: RUF012
+        {"name": "Data Docs", "app": DataDocsApp(), "url_prefix": URL_PREFIX},
+        {"name": "Streams", "app": StreamsApp(), "url_prefix": STREAMS_PREFIX},
+    ]
+    external_views: list[Any] = [NAVIGATION]  # noqa: RUF012

@@ -25,6 +25,9 @@ COMMANDS = (
     "validate",
     "check",
     "tasks",
+    "top",
+    "store",
+    "letters",
     "acls",
     "reset",
 )

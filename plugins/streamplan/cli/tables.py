@@ -107,3 +107,13 @@ def table_of(title: str, *columns: str, right: Collection[str] = ("state store",
         figures = column in right or column.startswith("counted")
         table.add_column(column, justify="right" if figures else "left", overflow="fold")
     return table
+
+
+def seconds_ago(at: str) -> str:
+    """Return how long ago a time was: ``3.0 s ago``.
+
+    Args:
+        at: ISO 8601 with a time zone.
+    """
+    seconds = max((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds(), 0.0)
+    return f"{seconds:,.1f} s ago"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
-from streamplan.cli.tables import table_of
+from streamplan.cli.tables import seconds_ago, table_of
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
@@ -112,7 +111,7 @@ def tasks_table(pipeline: Pipeline, status: AggregatorStatus | None, lags: Mappi
             placement.host if placement else "-",
             f"{placement.records:,}" if placement else "-",
             "-" if lag is None else f"{lag:,}",
-            _seconds_ago(placement.at) if placement else "-",
+            seconds_ago(placement.at) if placement else "-",
         )
     return table
 
@@ -156,11 +155,3 @@ def heading(pipeline: Pipeline, running: Sequence[Member], generation: Generatio
 def _migration_line(migration: TaskMigration) -> str:
     before = f"instance {migration.before} -> " if migration.before else ""
     return f"task {migration.task}: {before}instance {migration.instance}"
-
-
-def _age(at: str) -> float:
-    return max((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds(), 0.0)
-
-
-def _seconds_ago(at: str) -> str:
-    return f"{_age(at):,.1f} s ago"

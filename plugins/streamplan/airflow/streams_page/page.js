@@ -1,0 +1,299 @@
+// The Streams page. It asks for a snapshot every few seconds while it is visible, and draws what changed.
+"use strict";
+
+const POLL_MS = 5000;
+const SLOW_MS = 60000;
+const number = new Intl.NumberFormat("en");
+const byId = (id) => document.getElementById(id);
+let pipeline = "";
+let history = {};
+let timer = 0;
+let slowAt = 0;
+
+// -- elements
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.map((child) => child ?? "–"));
+  return made;
+}
+
+function replace(id, ...children) {
+  byId(id).replaceChildren(...children);
+}
+
+// A column is [heading, function of a row, class]. A cell is text or an element.
+function table(caption, columns, rows, describe = () => ({})) {
+  const head = element("tr", {}, ...columns.map(([heading, , kind]) => element("th", { scope: "col", class: kind ?? "" }, heading)));
+  const body = rows.map((row) =>
+    element("tr", describe(row), ...columns.map(([, cell, kind]) => element("td", { class: kind ?? "" }, cell(row)))));
+  return element("table", {}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
+}
+
+const count = (value) => (value === null ? "unknown" : number.format(value));
+const rate = (value) => (value === null ? "…" : `${number.format(value)}/s`);
+
+function duration(seconds) {
+  if (seconds === null) return "unknown";
+  for (const [size, unit] of [[86400, "days"], [3600, "h"], [60, "min"]])
+    if (seconds >= 2 * size) return `${Math.round(seconds / size)} ${unit}`;
+  return `${number.format(Math.round(seconds * 10) / 10)} s`;
+}
+
+function moment(at) {
+  if (!at) return "–";
+  const seconds = Math.max((Date.now() - new Date(at)) / 1000, 0);
+  return element("time", { datetime: at, title: at }, `${duration(seconds)} ago`);
+}
+
+// -- questions
+
+async function ask(path, options) {
+  const answer = await fetch(path, { credentials: "same-origin", ...options });
+  if (answer.status === 401) throw new Error("Your login has ended. Log in to Airflow again.");
+  if (!answer.ok) {
+    const text = await answer.text();
+    let detail = text;
+    try { detail = JSON.parse(text).detail ?? text; } catch { /* the answer is no JSON */ }
+    throw new Error(typeof detail === "string" ? detail : JSON.stringify(detail));
+  }
+  return answer;
+}
+
+const read = async (path) => (await ask(path)).json();
+const address = (part = "") => `api/pipelines/${encodeURIComponent(pipeline)}${part}`;
+
+function tell(problem) {
+  byId("problem").textContent = problem;
+  byId("problem").hidden = !problem;
+}
+
+// -- what is shown
+
+const OUTCOME = { passed: ["good", "✔ passed"], failed: ["bad", "✘ failed"], "could not look": ["wait", "! could not look"] };
+
+function outcome(result) {
+  const [kind, text] = OUTCOME[result.outcome];
+  return element("span", { class: kind }, text);
+}
+
+function showSummary(snapshot) {
+  const lags = snapshot.tasks.map((task) => task.lag);
+  const ages = snapshot.tasks.map((task) => task.lag_seconds);
+  const running = (snapshot.members ?? ["hidden"]).length > 0;
+  const failed = snapshot.checks.filter((check) => check.outcome !== "passed");
+  const sum = (values) => (values.includes(null) || !values.length ? null : values.reduce((a, b) => a + b, 0));
+  const most = ages.includes(null) || !ages.length ? null : Math.max(...ages);
+  const sources = snapshot.topics.filter((topic) => topic.role === "source").map((topic) => topic.records_per_second);
+  const tile = (label, value, kind = "", title = "") =>
+    element("div", { class: "tile", title }, element("span", { class: "dim" }, label), element("b", { class: kind }, value));
+  const who = snapshot.members?.join(", ") ?? "The members of the group cannot be seen.";
+  replace("summary",
+    tile("Aggregator", snapshot.problem ? "unknown" : running ? "runs" : `not running`, snapshot.problem ? "wait" : running ? "good" : "bad", who),
+    tile("Lag", `${count(sum(lags))}`, sum(lags) ? "wait" : "", "Offsets that no task has processed yet"),
+    tile("Oldest record waits", duration(most), most > 60 ? "wait" : ""),
+    tile("Arriving", rate(sum(sources)), "", "Records that arrive in the input topics"),
+    tile("Checks", snapshot.checks.length ? (failed.length ? `${failed.length} of ${snapshot.checks.length} not passed` : `all ${snapshot.checks.length} passed`) : "none has run",
+      snapshot.checks.length ? (failed.length ? "bad" : "good") : "wait"),
+    tile("Totals verified", snapshot.verified?.at ? moment(snapshot.verified.at) : "–", snapshot.verified?.at ? "" : "wait"));
+}
+
+function showTasks(snapshot) {
+  const known = snapshot.tasks.map((task) => task.lag ?? 0).sort((a, b) => a - b);
+  const median = known[Math.floor(known.length / 2)] ?? 0;
+  const behind = (task) => task.lag === null || (task.lag > 0 && (task.lag > 4 * median || task.lag_seconds > 60));
+  const columns = [
+    ["Task", (task) => element("span", { class: "name" }, task.task)],
+    ["Reads", (task) => element("span", { class: "name" }, task.inputs.map((input) => `${input.topic}-${input.partition}`).join(", "))],
+    ["Records/s", (task) => rate(task.records_per_second), "number"],
+    ["Lag", (task) => (task.lag === null ? "no position" : count(task.lag)), "number"],
+    ["Oldest waits", (task) => duration(task.lag_seconds), "number"],
+    ["Instance", (task) => (task.instance === null ? "–" : `${task.instance} on ${task.host}`)],
+    ["Last commit", (task) => moment(task.last_commit)],
+  ];
+  const describe = (task) => ({ class: behind(task) ? "behind" : "", "data-task": task.task, "data-of": task.subtopology });
+  const late = snapshot.tasks.filter(behind);
+  const caption = late.length ? `Behind the others or without a position: ${late.map((task) => task.task).join(", ")}` : "No task is behind the others.";
+  replace("task-rows", table(caption, columns, snapshot.tasks, describe));
+  for (const group of document.querySelectorAll("#diagram [data-subtopology]"))
+    group.classList.toggle("wait", late.some((task) => task.subtopology === group.dataset.subtopology));
+}
+
+function showTopics(snapshot) {
+  replace("topic-rows", table("An offset of a transaction marker counts, too.", [
+    ["Topic", (topic) => element("span", { class: "name" }, topic.name)],
+    ["Role", (topic) => topic.role],
+    ["Partitions", (topic) => (topic.partitions === null ? element("span", { class: "bad" }, "does not exist") : count(topic.partitions)), "number"],
+    ["Offsets", (topic) => count(topic.offsets), "number"],
+    ["Records/s", (topic) => rate(topic.records_per_second), "number"],
+  ], snapshot.topics, (topic) => ({ "data-row": topic.name })));
+  for (const topic of snapshot.topics)
+    for (const text of document.querySelectorAll(`#diagram [data-rate="${CSS.escape(topic.name)}"]`))
+      text.textContent = topic.records_per_second === null ? "" : rate(topic.records_per_second);
+}
+
+function showChecks(snapshot) {
+  const open = new Set([...document.querySelectorAll("#check-rows details[open]")].map((each) => each.dataset.check));
+  const known = byId("check-rows").childElementCount > 0;
+  const rows = snapshot.checks.map((check) => {
+    const wrong = check.observations.filter((row) => row.expected !== row.observed);
+    const bars = (history[check.check] ?? []).slice(-40).map((past) =>
+      element("i", { class: past.outcome === "passed" || past.outcome === "failed" ? past.outcome : "", title: `${past.at}: ${past.reason}` }));
+    const details = element("details", { "data-check": check.check },
+      element("summary", {}, element("b", {}, check.check), " ", outcome(check), " ", moment(check.at), ` — ${check.reason}`,
+        element("span", { class: "history", "aria-hidden": "true" }, ...bars)),
+      element("div", {}, table(wrong.length ? "The rows that are wrong" : "All rows", [
+        ["What", (row) => row.subject], ["Expected", (row) => String(row.expected)], ["Observed", (row) => String(row.observed)],
+        ["Where", (row) => row.where],
+      ], (wrong.length ? wrong : check.observations).slice(0, 200))));
+    details.open = known ? open.has(check.check) : check.outcome !== "passed";
+    return details;
+  });
+  replace("check-rows", ...(rows.length ? rows : [element("p", { class: "dim" }, "No check has run yet.")]));
+}
+
+function showVerified(snapshot) {
+  const cut = snapshot.verified;
+  replace("verified", cut
+    ? `${count(cut.records)} records and ${count(cut.keys)} keys agreed at the last verified cut.`
+    : "No cut is verified. The check totals verifies the counts of a pipeline; the check recount compares all others.");
+}
+
+function showDeadLetters(letters) {
+  const groups = new Map();
+  for (const letter of letters) groups.set(letter.reason, [...(groups.get(letter.reason) ?? []), letter]);
+  const rows = [...groups].map(([reason, same]) => element("details", {},
+    element("summary", {}, element("b", {}, number.format(same.length)), ` × ${reason || "no reason is given"}`),
+    element("div", {}, table("The newest first", [
+      ["Record", (letter) => element("span", { class: "name" }, letter.origin || `dead-letter partition ${letter.partition}@${letter.offset}`)],
+      ["Task", (letter) => letter.task], ["Time", (letter) => moment(letter.at)],
+      ["Key", (letter) => element("pre", {}, letter.key)], ["Value", (letter) => element("pre", {}, letter.value)],
+      ["Headers", (letter) => element("pre", {}, Object.entries(letter.headers).map(([name, value]) => `${name}: ${value}`).join("\n"))],
+    ], same))));
+  replace("dead-letter-rows", ...(rows.length ? rows : [element("p", { class: "dim" }, "There is no dead letter.")]));
+}
+
+// -- the loop
+
+async function refresh() {
+  clearTimeout(timer);
+  const asked = pipeline;
+  try {
+    const snapshot = await read(address());
+    if (asked !== pipeline) return;
+    if (Date.now() - slowAt > SLOW_MS) await refreshSlow();
+    tell(snapshot.problem);
+    showSummary(snapshot);
+    showChecks(snapshot);
+    showVerified(snapshot);
+    if (!snapshot.problem) {
+      showTasks(snapshot);
+      showTopics(snapshot);
+    }
+    byId("as-of").textContent = `${snapshot.application_id}, as of ${new Date(snapshot.at).toLocaleTimeString()}`;
+  } catch (error) {
+    tell(error.message);
+  }
+  if (asked === pipeline && !document.hidden) timer = setTimeout(refresh, POLL_MS);
+}
+
+async function refreshSlow() {
+  slowAt = Date.now();
+  history = {};
+  for (const past of await read(address("/history"))) (history[past.check] ??= []).push(past);
+  try {
+    showDeadLetters(await read(address("/dead-letters")));
+  } catch (error) {
+    replace("dead-letter-rows", element("p", { class: "bad" }, error.message));
+  }
+}
+
+async function choose(name) {
+  pipeline = name;
+  slowAt = 0;
+  for (const id of ["task-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "summary", "diagram", "verified"]) replace(id);
+  window.history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}`);
+  try {
+    const text = await (await ask(address("/topology.svg"))).text();
+    const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+    replace("diagram", document.importNode(svg, true));
+  } catch (error) {
+    replace("diagram", element("p", { class: "bad" }, error.message));
+  }
+  await refresh();
+}
+
+function point(event) {
+  if (event.type === "keydown" && event.key !== "Enter") return;
+  const target = event.target.closest("[data-topic], [data-subtopology]");
+  if (!target) return;
+  const { topic, subtopology } = target.dataset;
+  const selector = topic ? `[data-row="${CSS.escape(topic)}"]` : `[data-of="${CSS.escape(subtopology)}"]`;
+  const rows = document.querySelectorAll(selector);
+  for (const row of document.querySelectorAll("tr.chosen")) row.classList.remove("chosen");
+  for (const row of rows) row.classList.add("chosen");
+  rows[0]?.scrollIntoView({ block: "center" });
+}
+
+async function lookUp(event) {
+  event.preventDefault();
+  const key = byId("key").value;
+  replace("key-rows", "Reading the changelog …");
+  try {
+    const found = await read(address(`/keys?key=${encodeURIComponent(key)}`));
+    replace("key-rows", found.length ? table(`What the changelogs hold of ${key}`, [
+      ["Changelog", (each) => element("span", { class: "name" }, each.changelog)], ["Key", (each) => each.key],
+      ["Value", (each) => element("pre", {}, each.value ?? "deleted")],
+      ["Last update", (each) => element("span", {}, `partition ${each.partition}, offset ${each.offset}, `, moment(each.at))],
+    ], found) : `No changelog has the key ${key}.`);
+  } catch (error) {
+    replace("key-rows", element("span", { class: "bad" }, error.message));
+  }
+}
+
+async function runChecks() {
+  byId("run-checks").disabled = true;
+  try {
+    const body = JSON.stringify({ logical_date: null });
+    const options = { method: "POST", headers: { "Content-Type": "application/json" }, body };
+    const run = await (await ask(`../api/v2/dags/${encodeURIComponent(`${pipeline}_health`)}/dagRuns`, options)).json();
+    byId("run-answer").textContent = `The run ${run.dag_run_id} has begun. Results appear below.`;
+  } catch (error) {
+    byId("run-answer").textContent = error.message;
+  }
+  byId("run-checks").disabled = false;
+}
+
+function adoptTheme() {
+  let dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  try {
+    const outer = window.parent.document.documentElement;
+    if (window.parent !== window) dark = outer.classList.contains("dark") || outer.dataset.theme === "dark";
+  } catch { /* the frame belongs to another site */ }
+  document.documentElement.classList.toggle("dark", dark);
+}
+
+async function begin() {
+  adoptTheme();
+  setInterval(adoptTheme, 2000);
+  byId("pipeline").addEventListener("change", (event) => choose(event.target.value));
+  byId("diagram").addEventListener("click", point);
+  byId("diagram").addEventListener("keydown", point);
+  byId("key-form").addEventListener("submit", lookUp);
+  byId("run-checks").addEventListener("click", runChecks);
+  document.addEventListener("visibilitychange", () => !document.hidden && pipeline && refresh());
+  try {
+    const names = await read("api/pipelines");
+    replace("pipeline", ...names.map((name) => element("option", { value: name }, name)));
+    if (!names.length) return tell("No pipeline is declared whose health DAG you may see.");
+    const wanted = new URLSearchParams(location.search).get("pipeline");
+    const chosen = names.includes(wanted) ? wanted : names[0];
+    byId("pipeline").value = chosen;
+    await choose(chosen);
+  } catch (error) {
+    tell(error.message);
+  }
+}
+
+begin();

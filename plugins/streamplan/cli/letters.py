@@ -1,0 +1,46 @@
+"""The command ``letters``: the newest dead letters of an application, and why each could not be processed."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from streamplan.cli.observed import Observed, add_options, print_json
+from streamplan.cli.output import plain_console, quantity
+from streamplan.observability.lookup import newest_dead_letters
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "letters",
+        help="show the newest dead letters, grouped by reason",
+        description="Show the newest records of the dead-letter topic: how many have which reason, then each record "
+        "with where it lies in the input, its key and its value.",
+        epilog="Example: python -m streamplan letters orders --last 20 --json",
+    )
+    add_options(parser)
+    parser.add_argument(
+        "--last", type=int, default=20, metavar="N", help="so many of each partition at most (default: 20)"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    observed = Observed(options)
+    found = newest_dead_letters(observed.find(), observed.cluster, options.last)
+    if options.json:
+        print_json(found)
+        return 0
+    console = plain_console()
+    console.print(quantity(len(found), "dead letter"), style="bold")
+    for reason, count in Counter(letter.reason for letter in found).most_common():
+        console.print(f"  {count:,} × {reason}")
+    for letter in found:
+        console.print(f"\n{letter.origin or '(no header says where the record lies)'}  {letter.at}  task {letter.task}")
+        console.print(f"  reason  {letter.reason}\n  key     {letter.key}\n  value   {letter.value}")
+    return 0

@@ -1,0 +1,45 @@
+"""The command ``store``: the last value of a key in the state stores, as their changelogs have it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from streamplan.cli.observed import Observed, add_options, print_json
+from streamplan.cli.output import align_columns, plain_console
+from streamplan.observability.lookup import find_key
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "store",
+        help="look a key up in the state stores, with its last update",
+        description="Show the last value of a key in each state store of an application, and the partition, offset and "
+        "time of its last update. The changelogs are read. The exit status is 1 where none has the key.",
+        epilog="Example: python -m streamplan store orders --key 0",
+    )
+    add_options(parser)
+    parser.add_argument("--key", required=True, help="the key, as text or as a number")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    observed = Observed(options)
+    found = find_key(observed.find(), observed.cluster, options.key)
+    if options.json:
+        print_json(found)
+    elif found:
+        rows = [("CHANGELOG", "KEY", "VALUE", "PARTITION", "OFFSET", "UPDATED")]
+        rows += [
+            (each.changelog, each.key, each.value or "(deleted)", str(each.partition), str(each.offset), each.at)
+            for each in found
+        ]
+        for line in align_columns(rows):
+            plain_console().print(line)
+    else:
+        plain_console().print(f"No changelog of {observed.name} has the key {options.key}.")
+    return 0 if found else 1

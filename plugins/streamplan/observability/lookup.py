@@ -1,0 +1,184 @@
+"""Single records that a person asks for: the last value of a key in the changelogs, and the newest dead letters."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from streamplan.checks.framework.application import Application
+from streamplan.checks.framework.cluster import Cluster, Headers, Record, records_of
+from streamplan.errors import Refused
+from streamplan.model import dead_letters as letters
+from streamplan.model.topics import TopicRole, TopicSpec
+
+_NUMBER_BYTES = {"int": 4, "long": 8}
+
+
+@dataclass(frozen=True)
+class StoredValue:
+    """The last value of a key in the changelog of a state store.
+
+    Attributes:
+        changelog: The topic.
+        partition: The partition in which the key belongs.
+        key: The key as people read it, with its window where it has one.
+        value: The value as text; None where it was deleted.
+        offset: The offset of the record.
+        at: The timestamp of the record, ISO 8601: the time of the update, as Kafka Streams has it.
+    """
+
+    changelog: str
+    partition: int
+    key: str
+    value: str | None
+    offset: int
+    at: str
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A record that could not be processed.
+
+    Attributes:
+        partition: The partition of the dead-letter topic.
+        offset: The offset there.
+        at: The timestamp of the record, ISO 8601.
+        reason: Why it could not be processed.
+        task: The stream task that met it.
+        origin: Where the record lies, ``<topic>-<partition>@<offset>``; empty where no header says it.
+        key: The key as text.
+        value: The value as text.
+        headers: All other headers as text.
+    """
+
+    partition: int
+    offset: int
+    at: str
+    reason: str
+    task: str
+    origin: str
+    key: str | None
+    value: str | None
+    headers: dict[str, str | None]
+
+
+def find_key(application: Application, cluster: Cluster, key: str) -> list[StoredValue]:
+    """Return what the changelogs hold of a key. The one partition of each changelog is read in which the key belongs.
+
+    Args:
+        application: The application.
+        cluster: The brokers.
+        key: The key as text. A number is taken for the key of a changelog whose keys are numbers.
+
+    Returns:
+        By changelog, and for a windowed store by window; empty where no changelog has the key.
+    """
+    found: list[StoredValue] = []
+    for spec in application.with_role(TopicRole.CHANGELOG):
+        raw = _raw_key(spec, key)
+        if raw is None:
+            continue
+        offsets = cluster.offsets(spec.name)
+        partition = application.partition_of(spec, raw + bytes(spec.window_bytes), len(offsets))
+        last: dict[bytes, Record] = {}
+        ranges = {partition: (offsets[partition].log_start, offsets[partition].last_stable)}
+        for batch in cluster.read(spec.name, ranges):
+            for record in records_of(batch):
+                stored = record.key or b""
+                if stored.startswith(raw) and len(stored) == len(raw) + spec.window_bytes:
+                    last[stored] = record
+        found += [
+            StoredValue(
+                spec.name,
+                partition,
+                spec.key_text(stored),
+                as_text(record.value),
+                record.offset,
+                _time(record.timestamp),
+            )
+            for stored, record in sorted(last.items())
+        ]
+    return found
+
+
+def newest_dead_letters(application: Application, cluster: Cluster, last: int) -> list[DeadLetter]:
+    """Return the newest records of the dead-letter topic, the newest first.
+
+    Args:
+        application: The application.
+        cluster: The brokers.
+        last: The greatest number of records of each partition.
+
+    Raises:
+        Refused: ``last`` is less than 1.
+    """
+    if last < 1:
+        raise Refused("the number of dead letters", expected="1 or more", observed=str(last))
+    found = [
+        record
+        for spec in application.with_role(TopicRole.DEAD_LETTER)
+        for partition, offsets in cluster.offsets(spec.name).items()
+        for record in _newest(cluster, spec.name, partition, offsets.log_start, offsets.last_stable, last)
+    ]
+    return [_dead_letter(record) for record in sorted(found, key=lambda record: record.timestamp, reverse=True)]
+
+
+def as_text(value: bytes | None) -> str | None:
+    """Return bytes as people read them: text, or eight bytes that are no text as the number that Java wrote there."""
+    if value is None:
+        return None
+    text = value.decode("utf-8", "backslashreplace")
+    if len(value) == _NUMBER_BYTES["long"] and not text.isprintable():
+        return str(int.from_bytes(value, "big", signed=True))
+    return text
+
+
+def _newest(cluster: Cluster, topic: str, partition: int, start: int, end: int, last: int) -> Sequence[Record]:
+    """Return the last records of a partition. Further offsets are read where transaction markers lie among them."""
+    wanted = last
+    while True:
+        first = max(start, end - wanted)
+        kept = deque(
+            (each for batch in cluster.read(topic, {partition: (first, end)}) for each in records_of(batch)), last
+        )
+        if len(kept) == last or first == start:
+            return kept
+        wanted *= 4
+
+
+def _dead_letter(record: Record) -> DeadLetter:
+    headers = dict(_texts(record.headers))  # of several headers with one name the last is Streamplan's
+    topic, partition, offset = (
+        headers.pop(name, None) for name in (letters.SOURCE_TOPIC, letters.SOURCE_PARTITION, letters.SOURCE_OFFSET)
+    )
+    return DeadLetter(
+        partition=record.partition,
+        offset=record.offset,
+        at=_time(record.timestamp),
+        reason=headers.pop(letters.REASON, None) or "",
+        task=headers.pop(letters.TASK, None) or "",
+        origin=f"{topic}-{partition}@{offset}" if topic is not None else "",
+        key=as_text(record.key),
+        value=as_text(record.value),
+        headers=headers,
+    )
+
+
+def _texts(headers: Headers) -> Iterator[tuple[str, str | None]]:
+    return ((name, as_text(value)) for name, value in headers)
+
+
+def _raw_key(spec: TopicSpec, key: str) -> bytes | None:
+    size = _NUMBER_BYTES.get(spec.key_type)
+    if size is None:
+        return key.encode()
+    try:
+        return int(key).to_bytes(size, "big", signed=True)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _time(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
