@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from streamplan.airflow import data_docs
+from streamplan.airflow.streams_page import StreamsApp
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.reports.results import write_result
 from streamplan.settings import Settings
@@ -83,8 +84,9 @@ def test_no_route_answers_without_the_auth_manager_and_each_answer_has_the_heade
     from fastapi.testclient import TestClient
     from streamplan_plugin import StreamplanPlugin
 
-    (served,) = StreamplanPlugin.fastapi_apps
+    served, streams = StreamplanPlugin.fastapi_apps
     assert isinstance(served["app"], data_docs.DataDocsApp)
+    assert isinstance(streams["app"], StreamsApp)  # tests/dags/test_streams_page.py asks its addresses
     manager = SimpleNamespace(is_authorized_dag=lambda **_: False)
     monkeypatch.setattr("airflow.api_fastapi.app.get_auth_manager", lambda: manager)
     app = data_docs._make_app()

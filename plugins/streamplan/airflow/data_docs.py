@@ -64,7 +64,7 @@ class DataDocsApp:
 
 def base_path() -> str:
     """Return the path under which Airflow's API server is reached, such as ``/airflow``; empty for the root."""
-    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+    return urlsplit(str(conf.get("api", "base_url", fallback=""))).path.rstrip("/")
 
 
 def page_file(reports: Path, path: str) -> Path | None:
