@@ -28,6 +28,7 @@ COMMANDS = (
     "top",
     "store",
     "letters",
+    "exporter",
     "acls",
     "reset",
 )

@@ -165,6 +165,7 @@ def _topics(application: Application, seen: _Seen, before: _Look | None) -> Iter
             spec.role,
             len(offsets) if offsets is not None else None,
             sum(max(at.last_stable - at.log_start, 0) for at in (offsets or {}).values()),
+            seen.look.ends.get(spec.name, 0),
             _topic_rate(before, seen.look, spec.name),
         )
 

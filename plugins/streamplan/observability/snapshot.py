@@ -68,6 +68,7 @@ class TopicSnapshot:
         role: What the topic is to the topology.
         partitions: The number of partitions that it has; None where there is no such topic.
         offsets: The sum of the offsets from the start to the last stable offset of its partitions.
+        end: The sum of the last stable offsets. It only grows, so rates can be taken from it.
         records_per_second: How fast its ends moved since the previous snapshot; None in the first one.
     """
 
@@ -75,6 +76,7 @@ class TopicSnapshot:
     role: str
     partitions: int | None
     offsets: int
+    end: int
     records_per_second: float | None
 
 

@@ -1,0 +1,176 @@
+"""The command ``exporter``: metrics of pipelines, or of any application, for Prometheus and OpenTelemetry."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from streamplan.checks.discovery.discover import discover
+from streamplan.checks.framework.application import Application, application_in
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.output import plain_console
+from streamplan.errors import Refused
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.pipeline import Pipeline
+from streamplan.observability.metrics import METRICS, Measurement, Metric, measure
+from streamplan.observability.sampler import Sampler
+from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.settings import Settings
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+SNAPSHOT_SECONDS = 5.0
+"""Prometheus and OpenTelemetry share a snapshot that is not older."""
+
+ANSWER_SECONDS = 5.0
+"""How long the brokers have for an answer: less than Prometheus waits (``scrape_timeout``, 10 s)."""
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "exporter",
+        help="serve metrics to Prometheus, and send them to OpenTelemetry",
+        description="Serve the metrics of pipelines at http://HOST:PORT/metrics: the lag of each stream task in "
+        "offsets and in seconds, the members of its group, the ends of its topics, the last outcome of each check and "
+        "its time, and the verified records. The brokers are asked when somebody asks for metrics, once in five "
+        "seconds at most. It runs until Ctrl-C. The directory monitoring/ has alert rules and a dashboard.",
+        epilog="Example: python -m streamplan exporter orders --port 9404",
+    )
+    parser.add_argument("pipelines", metavar="PIPELINE", nargs="*", help="names of pipelines (default: all registered)")
+    parser.add_argument(
+        "--application-id",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="any application; may be given several times",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=9404, help="the port to listen at (default: 9404)")
+    parser.add_argument(
+        "--otlp", metavar="URL", help="also send the metrics there, such as http://collector:4318/v1/metrics"
+    )
+    parser.add_argument(
+        "--otlp-seconds", type=float, default=30.0, metavar="SECONDS", help="how often they are sent (default: 30)"
+    )
+    add_broker_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    declared = [pipeline_named(name) for name in options.pipelines]
+    if not declared and not options.application_id:
+        declared = list(registered_pipelines())
+    cluster = KafkaCluster(chosen_brokers(options), deadline_seconds=ANSWER_SECONDS)
+    reports = Settings.from_environment().reports
+    samplers = [
+        Sampler(find, name, cluster, reports)
+        for name, find in (
+            *((pipeline.name, _declared(pipeline, cluster)) for pipeline in declared),
+            *((name, _discovered(name, cluster)) for name in options.application_id),
+        )
+    ]
+    if not samplers:
+        raise Refused("pipelines", expected="at least one", observed="none is registered")
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(PrometheusCollector(samplers))
+    try:
+        server, thread = start_http_server(options.port, options.host, registry)
+    except OSError as error:
+        raise Refused(
+            f"{options.host}:{options.port}",
+            expected="a free port",
+            observed=str(error),
+            remedy="Give another one with --port.",
+        ) from error
+    stop_sending = _send(samplers, options.otlp, options.otlp_seconds) if options.otlp else None
+    plain_console().print(f"Metrics are at http://{options.host}:{server.server_port}/metrics. Ctrl-C ends it.")
+    try:
+        Event().wait()
+    finally:
+        if stop_sending is not None:
+            stop_sending()
+        server.shutdown()
+        thread.join()
+    return 0
+
+
+def _declared(pipeline: Pipeline, cluster: Cluster) -> Callable[[], Application]:
+    return lambda: application_in(pipeline, cluster)
+
+
+def _discovered(application_id: str, cluster: Cluster) -> Callable[[], Application]:
+    return lambda: discover(cluster, application_id)
+
+
+class PrometheusCollector:
+    """Measures when Prometheus asks.
+
+    Args:
+        samplers: One for each application.
+    """
+
+    def __init__(self, samplers: Sequence[Sampler]) -> None:
+        self._samplers = samplers
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield each metric with all of its values."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        values = list(_measure(self._samplers))
+        for metric in METRICS:
+            of_metric = [value for value in values if value.metric is metric]
+            labels = sorted({name for value in of_metric for name in value.attributes})
+            family = GaugeMetricFamily(prometheus_name(metric), metric.description, labels=labels)
+            for value in of_metric:
+                family.add_metric([value.attributes[name] for name in labels], value.value)
+            yield family
+
+
+def prometheus_name(metric: Metric) -> str:
+    """Return the name of a metric as Prometheus has it: with underscores, and with its unit if that is one of time."""
+    suffix = "_seconds" if metric.unit == "s" else ""
+    return metric.name.replace(".", "_") + suffix
+
+
+def _measure(samplers: Sequence[Sampler]) -> Iterator[Measurement]:
+    for sampler in samplers:
+        yield from measure(sampler.latest(SNAPSHOT_SECONDS))
+
+
+def _send(samplers: Sequence[Sampler], url: str, seconds: float) -> Callable[[], None]:
+    """Send the metrics by OTLP over HTTP again and again, and return what ends it."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.metrics import CallbackOptions, Observation
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+    except ImportError as error:
+        raise Refused(
+            "--otlp",
+            expected="the OpenTelemetry SDK with its OTLP exporter, as Airflow has it",
+            observed=str(error),
+            remedy="pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http",
+        ) from error
+
+    def observe(metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda _: [
+            Observation(value.value, dict(value.attributes)) for value in _measure(samplers) if value.metric is metric
+        ]
+
+    exporter = OTLPMetricExporter(endpoint=url)
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=seconds * 1000)
+    provider: Any = MeterProvider([reader], resource=Resource.create({"service.name": "streamplan"}))
+    meter = provider.get_meter("streamplan")
+    for metric in METRICS:
+        meter.create_observable_gauge(metric.name, [observe(metric)], unit=metric.unit, description=metric.description)
+    return lambda: provider.shutdown()

@@ -1,0 +1,91 @@
+"""The metrics of an application, made from its snapshot. The exporter gives them to Prometheus and to OpenTelemetry.
+
+A metric that OpenTelemetry's receiver of Kafka metrics has, too, has its name: ``kafka.consumer_group.lag``. Units are
+those of UCUM, as OpenTelemetry has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from streamplan.checks.framework.check import Outcome
+from streamplan.observability.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric, which has one value for each set of attributes.
+
+    Attributes:
+        name: The name with dots, as OpenTelemetry has it.
+        unit: ``s``, or a word in braces for what is counted.
+        description: One sentence.
+    """
+
+    name: str
+    unit: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One value of a metric.
+
+    Attributes:
+        metric: The metric.
+        value: In the metric's unit.
+        attributes: What the value belongs to.
+    """
+
+    metric: Metric
+    value: float
+    attributes: Mapping[str, str]
+
+
+ANSWERING = Metric("streamplan.brokers.answering", "{broker}", "1 if the brokers answered the last questions, else 0.")
+MEMBERS = Metric("kafka.consumer_group.members", "{member}", "Members of the application's consumer group.")
+OFFSET = Metric("kafka.consumer_group.offset", "{offset}", "Committed offset of a partition that a stream task reads.")
+LAG = Metric("kafka.consumer_group.lag", "{offset}", "Offsets between the committed offset and the last stable one.")
+LAG_TIME = Metric("streamplan.task.lag.time", "s", "Age of the oldest record that a stream task has not processed.")
+TOPIC_OFFSETS = Metric("streamplan.topic.offsets", "{offset}", "Offsets from the start of a topic to its stable end.")
+TOPIC_END = Metric("streamplan.topic.end", "{offset}", "Sum of the last stable offsets of a topic's partitions.")
+OUTCOME = Metric("streamplan.check.outcome", "{outcome}", "1 for the outcome of the last run of a check, 0 for others.")
+CHECK_TIME = Metric("streamplan.check.time", "s", "When the last run of a check began, in seconds since the epoch.")
+VERIFIED = Metric("streamplan.verified.records", "{record}", "Records up to the last cut whose totals were verified.")
+
+METRICS = (ANSWERING, MEMBERS, OFFSET, LAG, LAG_TIME, TOPIC_OFFSETS, TOPIC_END, OUTCOME, CHECK_TIME, VERIFIED)
+
+
+def measure(snapshot: Snapshot) -> Iterator[Measurement]:
+    """Yield the values of all metrics that a snapshot has. What is not known has no value.
+
+    Args:
+        snapshot: The snapshot.
+    """
+    group = {"group": snapshot.application_id}
+    pipeline = {"pipeline": snapshot.pipeline}
+    yield Measurement(ANSWERING, 0 if snapshot.problem else 1, pipeline)
+    if snapshot.members is not None and not snapshot.problem:
+        yield Measurement(MEMBERS, len(snapshot.members), group)
+    for task in snapshot.tasks:
+        for each in task.inputs:
+            attributes = {**group, "topic": each.topic, "partition": str(each.partition)}
+            if each.position is not None and each.lag is not None:
+                yield Measurement(OFFSET, each.position, attributes)
+                yield Measurement(LAG, each.lag, attributes)
+        if task.lag_seconds is not None:
+            yield Measurement(LAG_TIME, task.lag_seconds, {**pipeline, "task": task.task})
+    for topic in snapshot.topics:
+        if topic.partitions is not None:
+            attributes = {**pipeline, "topic": topic.name, "role": topic.role}
+            yield Measurement(TOPIC_OFFSETS, topic.offsets, attributes)
+            yield Measurement(TOPIC_END, topic.end, attributes)
+    for check in snapshot.checks:
+        of_check = {**pipeline, "check": check.check}
+        for outcome in Outcome:
+            yield Measurement(OUTCOME, int(outcome is check.outcome), {**of_check, "outcome": outcome.value})
+        yield Measurement(CHECK_TIME, datetime.fromisoformat(check.at).timestamp(), of_check)
+    if snapshot.verified is not None:
+        yield Measurement(VERIFIED, snapshot.verified.records, pipeline)

@@ -1,0 +1,106 @@
+"""What Prometheus reads of the orders application, and whether the alert rules find it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from streamplan.checks.framework.application import Application, application_of
+from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.cli.exporter import PrometheusCollector
+from streamplan.errors import BrokersUnavailable
+from streamplan.model.group_member import Member
+from streamplan.observability.sampler import Sampler
+from streamplan.pipelines.orders import PIPELINE
+from streamplan.reports.results import write_result
+
+from tests.support.fake_cluster import FakeApplication, FakeCluster
+
+MONITORING = Path(__file__).parents[3] / "monitoring"
+
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def application(cluster: FakeCluster) -> FakeApplication:
+    """Nineteen orders are processed, and a twentieth waits."""
+    application = FakeApplication(cluster, PIPELINE)
+    for n in range(19):
+        application.order(n)
+    application.drain()
+    cluster.produce("orders", b"order", b'{"Id": "order", "ProductType": 1}', partition=1)
+    cluster.group_members[application.group] = (Member("streamplan:7@host", "/10.0.0.1", "id"),)
+    return application
+
+
+def scrape(sampler: Sampler) -> str:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(PrometheusCollector([sampler]))
+    return generate_latest(registry).decode()
+
+
+def values(text: str) -> Values:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def named(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return name, frozenset(labels.items())
+
+
+def test_what_prometheus_reads(cluster: FakeCluster, application: FakeApplication, tmp_path: Path) -> None:
+    write_result(tmp_path, CheckResult("orders", "totals", Outcome.FAILED, "wrong", "1970-01-02T00:00:00+00:00", ()))
+    found = values(scrape(Sampler(lambda: application_of(PIPELINE), "orders", cluster, tmp_path)))
+    group, pipeline = {"group": "orders-aggregator"}, {"pipeline": "orders"}
+    assert found[named("streamplan_brokers_answering", **pipeline)] == 1
+    assert found[named("kafka_consumer_group_members", **group)] == 1
+    assert found[named("kafka_consumer_group_lag", **group, topic="orders", partition="1")] == 1
+    assert found[named("kafka_consumer_group_lag", **group, topic="orders", partition="0")] == 0
+    assert found[named("streamplan_task_lag_time_seconds", **pipeline, task="0_0")] == 0
+    assert found[named("streamplan_topic_end", **pipeline, topic="orders", role="source")] == 20
+    assert found[named("streamplan_check_outcome", **pipeline, check="totals", outcome="failed")] == 1
+    assert found[named("streamplan_check_outcome", **pipeline, check="totals", outcome="passed")] == 0
+    assert found[named("streamplan_check_time_seconds", **pipeline, check="totals")] == 86_400
+
+
+def test_brokers_that_do_not_answer_are_a_value_and_no_lag_is_made_up(cluster: FakeCluster, tmp_path: Path) -> None:
+    def unreachable() -> Application:
+        raise BrokersUnavailable("no broker answers")
+
+    found = values(scrape(Sampler(unreachable, "orders", cluster, tmp_path)))
+    assert found == {named("streamplan_brokers_answering", pipeline="orders"): 0}
+
+
+def test_every_metric_of_the_rules_and_of_the_dashboard_is_exported(
+    cluster: FakeCluster, application: FakeApplication, tmp_path: Path
+) -> None:
+    text = scrape(Sampler(lambda: application_of(PIPELINE), "orders", cluster, tmp_path))
+    exported = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    for file in ("alerts.yml", "dashboard.json"):
+        used = set(re.findall(r"\b(?:streamplan|kafka)_[a-z_]+", (MONITORING / file).read_text()))
+        assert used
+        assert used <= exported, file
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian's package prometheus) is not installed")
+def test_each_alert_is_fired_by_its_outage_and_by_nothing_else(tmp_path: Path) -> None:
+    shutil.copytree(MONITORING, tmp_path / "monitoring")
+    command = ["promtool", "test", "rules", "alerts_test.yml"]
+    judged = subprocess.run(command, cwd=tmp_path / "monitoring", capture_output=True, text=True)
+    assert judged.returncode == 0, judged.stdout
+    rules = tmp_path / "monitoring" / "alerts.yml"
+    rules.write_text(rules.read_text().replace("members == 0", "members == 5"))
+    assert subprocess.run(command, cwd=tmp_path / "monitoring", capture_output=True).returncode == 1
