@@ -84,7 +84,8 @@ class Sampler:
         """
         with self._lock:
             if self._last is None or time.monotonic() - self._last[0] > max_age_seconds:
-                self._last = time.monotonic(), self.sample()
+                snapshot = self.sample()
+                self._last = time.monotonic(), snapshot  # after it: those who waited for it take it, too
             return self._last[1]
 
     def sample(self) -> Snapshot:

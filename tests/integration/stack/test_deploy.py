@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.support.waiting import eventually
 
 ORDERS = pipeline_named("orders")
 DEPLOY_SECONDS = 900.0
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+PAGE_MS = 300_000
 
 
 def token(stack: Stack) -> dict[str, str]:
@@ -87,6 +90,42 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack, dep
         assert page.status_code == httpx.codes.OK, page.text
         assert f"orders_{check.name}" in page.text
     assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian's package chromium)")
+def test_the_streams_page_shows_the_deployment(stack: Stack, deployment: Deployment) -> None:
+    """As a person finds it: in the navigation, in a frame, with nothing that is loaded from elsewhere."""
+    from playwright.sync_api import expect, sync_playwright
+
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.set_default_timeout(PAGE_MS)
+            expect.set_options(timeout=PAGE_MS)
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto(stack.airflow.url)
+            page.fill("input[name=username]", USER)
+            page.fill("input[name=password]", stack.airflow.password)
+            page.keyboard.press("Enter")
+            page.get_by_role("link", name="Streams").click()
+            frame = page.frame_locator("iframe")
+            expect(frame.locator("#summary")).to_contain_text("all 8 passed")
+            expect(frame.locator("#task-rows tbody tr")).to_have_count(4)
+            expect(frame.locator("#diagram .subtopology")).to_have_count(2)
+            expect(frame.locator("#verified")).to_contain_text("19 records and 2 keys")
+            frame.get_by_label("Key").fill("0")
+            frame.get_by_role("button", name="Look up").click()
+            expect(frame.locator("#key-rows pre")).to_have_text("10")  # jackets among 19 orders
+            frame.locator('#diagram [data-topic="orders"]').click()
+            expect(frame.locator("tr.chosen")).to_contain_text("orders")
+            expect(frame.locator("#problem")).to_be_hidden()
+        finally:
+            browser.close()
+    of_page = [url for url in asked if "/streams/" in url]
+    assert of_page
+    assert [url for url in asked if not url.startswith((stack.airflow.url, "data:", "blob:"))] == []
 
 
 def test_a_deployment_shows_the_password_in_no_process_log_report_or_field(

@@ -135,3 +135,16 @@ def test_viewers_share_a_snapshot(sampler: Sampler, cluster: FakeCluster, applic
     assert sampler.latest(60) is first
     assert len(asked) == questions
     assert sampler.latest(0) is not first
+
+
+def test_those_who_wait_for_a_slow_snapshot_take_it(
+    sampler: Sampler, cluster: FakeCluster, application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def slowly(method: str) -> None:
+        clock[0] += 10
+
+    cluster.before = slowly
+    assert sampler.latest(5) is sampler.latest(5)

@@ -193,7 +193,7 @@ async function refresh() {
     }
     byId("as-of").textContent = `${snapshot.application_id}, as of ${new Date(snapshot.at).toLocaleTimeString()}`;
   } catch (error) {
-    tell(error.message);
+    if (asked === pipeline) tell(error.message);
   }
   if (asked === pipeline && !document.hidden) timer = setTimeout(refresh, POLL_MS);
 }
