@@ -26,6 +26,7 @@ COMMANDS = (
     "check",
     "tasks",
     "top",
+    "topic",
     "store",
     "letters",
     "exporter",

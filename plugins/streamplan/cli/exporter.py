@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
             observed=str(error),
             remedy="Give another one with --port.",
         ) from error
-    stop_sending = _send(samplers, options.otlp, options.otlp_seconds) if options.otlp else None
+    stop_sending = send_by_otlp(samplers, options.otlp, options.otlp_seconds) if options.otlp else None
     plain_console().print(f"Metrics are at http://{options.host}:{server.server_port}/metrics. Ctrl-C ends it.")
     try:
         Event().wait()
@@ -146,8 +146,20 @@ def _measure(samplers: Sequence[Sampler]) -> Iterator[Measurement]:
         yield from measure(sampler.latest(SNAPSHOT_SECONDS))
 
 
-def _send(samplers: Sequence[Sampler], url: str, seconds: float) -> Callable[[], None]:
-    """Send the metrics by OTLP over HTTP again and again, and return what ends it."""
+def send_by_otlp(samplers: Sequence[Sampler], url: str, seconds: float) -> Callable[[], None]:
+    """Send the metrics by OTLP over HTTP again and again.
+
+    Args:
+        samplers: One for each application.
+        url: Where to, such as ``http://collector:4318/v1/metrics``.
+        seconds: How often.
+
+    Returns:
+        A function that ends it.
+
+    Raises:
+        Refused: The OpenTelemetry SDK is not installed.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.metrics import CallbackOptions, Observation

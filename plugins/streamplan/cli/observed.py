@@ -1,4 +1,4 @@
-"""What the commands `top`, `store` and `letters` have in common: which application they look at, and their output."""
+"""What `top`, `topic`, `store` and `letters` have in common: which application they look at, and their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single records that a person asks for: the last value of a key in the changelogs, and the newest dead letters."""
+"""Single records that a person asks for: those of a topic, the last value of a key, and the newest dead letters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster, Headers, Record, records_of
 from streamplan.errors import Refused
 from streamplan.model import dead_letters as letters
 from streamplan.model.topics import TopicRole, TopicSpec
+
+SEARCHED_RECORDS = 10_000
+"""So many records of a partition are searched for a text."""
 
 _NUMBER_BYTES = {"int": 4, "long": 8}
 
@@ -62,6 +66,73 @@ class DeadLetter:
     key: str | None
     value: str | None
     headers: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class TopicRecord:
+    """A record of a topic as people read it.
+
+    Attributes:
+        partition: Its partition.
+        offset: Its offset.
+        at: Its timestamp, ISO 8601.
+        key: The key; a key of an internal topic as the topic's type of keys says, else as text.
+        value: The value as text.
+        headers: Names and values, as text.
+    """
+
+    partition: int
+    offset: int
+    at: str
+    key: str | None
+    value: str | None
+    headers: list[tuple[str, str | None]]
+
+
+def read_records(
+    application: Application,
+    cluster: Cluster,
+    topic: str,
+    *,
+    last: int,
+    partition: int | None = None,
+    offset: int | None = None,
+    containing: str = "",
+) -> list[TopicRecord]:
+    """Return committed records of a topic of the application, the newest first.
+
+    Args:
+        application: The application.
+        cluster: The brokers.
+        topic: One of its topics.
+        last: The greatest number of records of each partition.
+        partition: The partition; None for all.
+        offset: Where reading begins, forwards; None for the newest records.
+        containing: Only records whose key or value contains this text, among :data:`SEARCHED_RECORDS` of a partition.
+
+    Raises:
+        Refused: The application has no such topic or partition, or ``last`` is less than 1.
+    """
+    spec = next((spec for spec in application.topics if spec.name == topic), None)
+    if spec is None:
+        listed = ", ".join(spec.name for spec in application.topics)
+        raise Refused(f"topic {topic}", expected=f"a topic of {application.name}: {listed}")
+    borders = cluster.offsets(topic)
+    if partition is not None and partition not in borders:
+        raise Refused(f"partition {partition} of {topic}", expected=f"0 to {len(borders) - 1}", observed=str(partition))
+    if last < 1:
+        raise Refused("the number of records", expected="1 or more", observed=str(last))
+    found: list[TopicRecord] = []
+    for number in borders if partition is None else [partition]:
+        start, end = borders[number].log_start, borders[number].last_stable
+        looked_at = SEARCHED_RECORDS if containing else last
+        if offset is None:
+            records = _newest(cluster, topic, number, start, end, looked_at)
+        else:
+            records = _from(cluster, topic, number, max(offset, start), end, looked_at)
+        shown = [each for each in (_shown(spec, record) for record in records) if _contains(each, containing)]
+        found += shown[:last] if offset is not None else shown[-last:]
+    return sorted(found, key=lambda record: (record.at, record.partition, record.offset), reverse=True)
 
 
 def find_key(application: Application, cluster: Cluster, key: str) -> list[StoredValue]:
@@ -133,6 +204,22 @@ def as_text(value: bytes | None) -> str | None:
     if len(value) == _NUMBER_BYTES["long"] and not text.isprintable():
         return str(int.from_bytes(value, "big", signed=True))
     return text
+
+
+def _shown(spec: TopicSpec, record: Record) -> TopicRecord:
+    internal = spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
+    key = spec.key_text(record.key) if internal and record.key is not None else as_text(record.key)
+    headers = list(_texts(record.headers))
+    return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, as_text(record.value), headers)
+
+
+def _contains(record: TopicRecord, text: str) -> bool:
+    return text in (record.key or "") or text in (record.value or "")
+
+
+def _from(cluster: Cluster, topic: str, partition: int, first: int, end: int, records: int) -> Sequence[Record]:
+    batches = cluster.read(topic, {partition: (first, min(end, first + 2 * records))})
+    return list(islice((each for batch in batches for each in records_of(batch)), records))
 
 
 def _newest(cluster: Cluster, topic: str, partition: int, start: int, end: int, last: int) -> Sequence[Record]:

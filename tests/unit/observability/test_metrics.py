@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 import subprocess
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import CheckResult, Outcome
-from streamplan.cli.exporter import PrometheusCollector
+from streamplan.cli.exporter import PrometheusCollector, send_by_otlp
 from streamplan.errors import BrokersUnavailable
 from streamplan.model.group_member import Member
 from streamplan.observability.sampler import Sampler
@@ -104,3 +108,38 @@ def test_each_alert_is_fired_by_its_outage_and_by_nothing_else(tmp_path: Path) -
     rules = tmp_path / "monitoring" / "alerts.yml"
     rules.write_text(rules.read_text().replace("members == 0", "members == 5"))
     assert subprocess.run(command, cwd=tmp_path / "monitoring", capture_output=True).returncode == 1
+
+
+def test_a_collector_of_opentelemetry_receives_the_same(
+    cluster: FakeCluster, application: FakeApplication, tmp_path: Path
+) -> None:
+    received: list[bytes] = []
+    arrived = Event()
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.append(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
+            self.send_response(200)
+            self.end_headers()
+            arrived.set()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        sampler = Sampler(lambda: application_of(PIPELINE), "orders", cluster, tmp_path)
+        stop = send_by_otlp([sampler], f"http://127.0.0.1:{server.server_port}/v1/metrics", 0.2)
+        try:
+            assert arrived.wait(120)
+        finally:
+            stop()
+            server.shutdown()
+    request = ExportMetricsServiceRequest.FromString(received[0])
+    (resource,) = request.resource_metrics
+    found = {
+        named(metric.name, **{each.key: each.value.string_value for each in point.attributes}): point.as_int
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.gauge.data_points
+    }
+    assert found[named("kafka.consumer_group.lag", group="orders-aggregator", topic="orders", partition="1")] == 1
+    assert found[named("kafka.consumer_group.members", group="orders-aggregator")] == 1

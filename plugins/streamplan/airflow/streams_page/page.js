@@ -128,6 +128,8 @@ function showTopics(snapshot) {
     ["Offsets", (topic) => count(topic.offsets), "number"],
     ["Records/s", (topic) => rate(topic.records_per_second), "number"],
   ], snapshot.topics, (topic) => ({ "data-row": topic.name })));
+  if (!byId("records-topic").childElementCount)
+    replace("records-topic", ...snapshot.topics.map((topic) => element("option", { value: topic.name }, topic.name)));
   for (const topic of snapshot.topics)
     for (const text of document.querySelectorAll(`#diagram [data-rate="${CSS.escape(topic.name)}"]`))
       text.textContent = topic.records_per_second === null ? "" : rate(topic.records_per_second);
@@ -151,6 +153,23 @@ function showChecks(snapshot) {
     return details;
   });
   replace("check-rows", ...(rows.length ? rows : [element("p", { class: "dim" }, "No check has run yet.")]));
+}
+
+// Marks the topics that wrong rows name. The longest name counts: `orders` is also the beginning of other topics.
+function markTopics(snapshot) {
+  const names = snapshot.topics.map((topic) => topic.name).sort((a, b) => b.length - a.length);
+  const wrong = new Set();
+  for (const check of snapshot.checks)
+    for (const row of check.observations)
+      if (row.expected !== row.observed) {
+        let text = `${row.subject} ${row.where}`;
+        for (const name of names)
+          if (text.includes(name)) {
+            wrong.add(name);
+            text = text.replaceAll(name, " ");
+          }
+      }
+  for (const group of document.querySelectorAll("#diagram [data-topic]")) group.classList.toggle("bad", wrong.has(group.dataset.topic));
 }
 
 function showVerified(snapshot) {
@@ -190,6 +209,7 @@ async function refresh() {
     if (!snapshot.problem) {
       showTasks(snapshot);
       showTopics(snapshot);
+      markTopics(snapshot);
     }
     byId("as-of").textContent = `${snapshot.application_id}, as of ${new Date(snapshot.at).toLocaleTimeString()}`;
   } catch (error) {
@@ -212,7 +232,7 @@ async function refreshSlow() {
 async function choose(name) {
   pipeline = name;
   slowAt = 0;
-  for (const id of ["task-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "summary", "diagram", "verified"]) replace(id);
+  for (const id of ["task-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "records-topic", "summary", "diagram", "verified"]) replace(id);
   window.history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}`);
   try {
     const text = await (await ask(address("/topology.svg"))).text();
@@ -252,6 +272,25 @@ async function lookUp(event) {
   }
 }
 
+async function showRecords(event) {
+  event.preventDefault();
+  const asked = new URLSearchParams();
+  for (const name of ["topic", "partition", "offset", "containing"])
+    if (byId(`records-${name}`).value) asked.set(name, byId(`records-${name}`).value);
+  replace("record-rows", "Reading …");
+  try {
+    const found = await read(address(`/records?${asked}`));
+    replace("record-rows", found.length ? table(`${found.length} committed records, the newest first`, [
+      ["Partition", (each) => count(each.partition), "number"], ["Offset", (each) => count(each.offset), "number"],
+      ["Timestamp", (each) => each.at], ["Key", (each) => element("pre", {}, each.key ?? "null")],
+      ["Value", (each) => element("pre", {}, each.value ?? "null")],
+      ["Headers", (each) => element("pre", {}, each.headers.map(([name, value]) => `${name}: ${value}`).join("\n"))],
+    ], found) : "There is no such record.");
+  } catch (error) {
+    replace("record-rows", element("span", { class: "bad" }, error.message));
+  }
+}
+
 async function runChecks() {
   byId("run-checks").disabled = true;
   try {
@@ -281,6 +320,7 @@ async function begin() {
   byId("diagram").addEventListener("click", point);
   byId("diagram").addEventListener("keydown", point);
   byId("key-form").addEventListener("submit", lookUp);
+  byId("records-form").addEventListener("submit", showRecords);
   byId("run-checks").addEventListener("click", runChecks);
   document.addEventListener("visibilitychange", () => !document.hidden && pipeline && refresh());
   try {

@@ -14,7 +14,7 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.observability.diagram import diagram_of, svg
-from streamplan.observability.lookup import find_key, newest_dead_letters
+from streamplan.observability.lookup import find_key, newest_dead_letters, read_records
 from streamplan.observability.sampler import Sampler
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.reports.results import read_history
@@ -30,6 +30,7 @@ ANSWER_SECONDS = 10.0
 """How long the brokers have for an answer. A person who waits longer wants to be told."""
 
 DEAD_LETTERS = 100
+RECORDS = 50
 HISTORY = 500
 
 _STATIC = {
@@ -137,6 +138,26 @@ def make_app() -> FastAPI:
     def dead_letters(pipeline: Pipeline = chosen) -> list[dict[str, Any]]:
         cluster = _cluster(pipeline)
         return [asdict(each) for each in newest_dead_letters(_application(pipeline, cluster), cluster, DEAD_LETTERS)]
+
+    @app.get("/api/pipelines/{name}/records")
+    def records(
+        topic: str,
+        partition: int | None = None,
+        offset: int | None = None,
+        containing: str = "",
+        pipeline: Pipeline = chosen,
+    ) -> list[dict[str, Any]]:
+        cluster = _cluster(pipeline)
+        found = read_records(
+            _application(pipeline, cluster),
+            cluster,
+            topic,
+            last=RECORDS,
+            partition=partition,
+            offset=offset,
+            containing=containing,
+        )
+        return [asdict(each) for each in found]
 
     @app.get("/api/pipelines/{name}/keys")
     def keys(key: str, pipeline: Pipeline = chosen) -> list[dict[str, Any]]:

@@ -1,0 +1,92 @@
+"""Records that a person asks for, of an application as ``exactly_once_v2`` leaves it."""
+
+from __future__ import annotations
+
+import pytest
+from streamplan.checks.framework.application import application_of
+from streamplan.errors import Refused
+from streamplan.observability.lookup import as_text, find_key, newest_dead_letters, read_records
+from streamplan.pipelines.orders import PIPELINE
+
+from tests.support.fake_cluster import FakeApplication, FakeCluster
+
+ORDERS = application_of(PIPELINE)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def application(cluster: FakeCluster) -> FakeApplication:
+    """Nineteen orders are counted: ten jackets, nine shirts."""
+    application = FakeApplication(cluster, PIPELINE)
+    for n in range(19):
+        application.order(n)
+    application.drain()
+    return application
+
+
+def test_a_key_has_its_last_value(cluster: FakeCluster, application: FakeApplication) -> None:
+    (found,) = find_key(ORDERS, cluster, "0")
+    assert (found.changelog, found.value) == (application.changelog, "10")
+    last = list(cluster.existing[application.changelog].partitions[found.partition].records)
+    assert found.offset == max(record.offset for record in last if record.key == b"0")
+    assert find_key(ORDERS, cluster, "2") == []
+
+
+def test_a_deleted_key_is_told_from_a_key_that_never_was(cluster: FakeCluster, application: FakeApplication) -> None:
+    cluster.produce(application.changelog, b"0", None)
+    (found,) = find_key(ORDERS, cluster, "0")
+    assert found.value is None
+
+
+def test_the_newest_records_of_each_partition(cluster: FakeCluster, application: FakeApplication) -> None:
+    found = read_records(ORDERS, cluster, "orders", last=2)
+    ends = [partition.end for partition in cluster.existing["orders"].partitions]
+    assert sorted((each.partition, each.offset) for each in found) == [
+        (0, ends[0] - 2),
+        (0, ends[0] - 1),
+        (1, ends[1] - 2),
+        (1, ends[1] - 1),
+    ]
+
+
+def test_records_from_an_offset_and_with_a_text(cluster: FakeCluster, application: FakeApplication) -> None:
+    found = read_records(ORDERS, cluster, "orders", last=3, partition=0, offset=1)
+    assert sorted(each.offset for each in found) == [1, 2, 3]
+    found = read_records(ORDERS, cluster, "orders", last=5, containing='"order_7"')
+    assert [each.key for each in found] == ["order_7"]
+
+
+def test_what_is_not_there_is_refused(cluster: FakeCluster, application: FakeApplication) -> None:
+    with pytest.raises(Refused, match="a topic of orders: orders, "):
+        read_records(ORDERS, cluster, "other", last=1)
+    with pytest.raises(Refused, match="expected 0 to 1"):
+        read_records(ORDERS, cluster, "orders", last=1, partition=2)
+    with pytest.raises(Refused, match="1 or more"):
+        newest_dead_letters(ORDERS, cluster, 0)
+
+
+def test_dead_letters_are_found_among_markers(cluster: FakeCluster, application: FakeApplication) -> None:
+    application.dead_letter(application.order(40))
+    letters = cluster.existing[application.dead_letters].partitions
+    for partition in letters:
+        partition.end += 30  # markers of transactions that wrote nothing else
+    (letter,) = newest_dead_letters(ORDERS, cluster, 1)
+    assert (letter.reason, letter.key, letter.headers) == ("the reason", "order_40", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"Jackets", "Jackets"),
+        ((7).to_bytes(8, "big"), "7"),
+        (b"8 digits", "8 digits"),
+        (b"\xff", "\\xff"),
+        (None, None),
+    ],
+)
+def test_values_as_people_read_them(value: bytes | None, text: str | None) -> None:
+    assert as_text(value) == text
