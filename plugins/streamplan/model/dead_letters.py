@@ -19,6 +19,15 @@ SOURCE_TOPIC = "streamplan.source.topic"
 SOURCE_PARTITION = "streamplan.source.partition"
 SOURCE_OFFSET = "streamplan.source.offset"
 
+ERROR_MESSAGE = "__streams.errors.message"
+ERROR_TOPIC = "__streams.errors.topic"
+ERROR_PARTITION = "__streams.errors.partition"
+ERROR_OFFSET = "__streams.errors.offset"
+"""The names that Kafka Streams gives the same headers (KIP-1034, ``ExceptionHandlerUtils``), for tools that know those.
+
+Kafka Streams also writes the class and the stack trace of a Java exception. Here is no exception to write.
+"""
+
 OMITTED = "streamplan.omitted"
 """What was left out of a record that is too large for the dead-letter topic: ``value of 5242880 bytes``."""
 
@@ -46,11 +55,15 @@ class Origin(NamedTuple):
 
 
 def origin_headers(origin: Origin) -> dict[str, str]:
-    """The headers that name the record."""
+    """The headers that name the record, by our names and by those of Kafka Streams."""
+    topic, partition, offset = origin.topic, str(origin.partition), str(origin.offset)
     return {
-        SOURCE_TOPIC: origin.topic,
-        SOURCE_PARTITION: str(origin.partition),
-        SOURCE_OFFSET: str(origin.offset),
+        SOURCE_TOPIC: topic,
+        SOURCE_PARTITION: partition,
+        SOURCE_OFFSET: offset,
+        ERROR_TOPIC: topic,
+        ERROR_PARTITION: partition,
+        ERROR_OFFSET: offset,
     }
 
 

@@ -240,6 +240,8 @@ def _dead_letter(record: Record) -> DeadLetter:
     topic, partition, offset = (
         headers.pop(name, None) for name in (letters.SOURCE_TOPIC, letters.SOURCE_PARTITION, letters.SOURCE_OFFSET)
     )
+    for name in (letters.ERROR_MESSAGE, letters.ERROR_TOPIC, letters.ERROR_PARTITION, letters.ERROR_OFFSET):
+        headers.pop(name, None)  # they say the same
     return DeadLetter(
         partition=record.partition,
         offset=record.offset,

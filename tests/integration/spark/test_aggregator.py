@@ -127,6 +127,13 @@ def test_bad_records_go_whole_to_the_dead_letter_topic_and_the_stream_goes_on(ap
         }
         assert headers["streamplan.source.topic"] == application.orders.encode()
         assert headers["trace"] == b"7"
+        of_library = {name: value for name, value in headers.items() if name.startswith("__streams.errors.")}
+        assert of_library == {  # as a dead-letter topic of Kafka Streams has them
+            "__streams.errors.message": headers["streamplan.reason"],
+            "__streams.errors.topic": application.orders.encode(),
+            "__streams.errors.partition": b"%d" % origin.partition(),
+            "__streams.errors.offset": b"%d" % origin.offset(),
+        }
     assert len(source) == len(letters) + len(application.committed(application.repartition))
 
 

@@ -23,7 +23,7 @@ from streamplan.kafka.requests import is_fenced
 from streamplan.kafka.task_ownership import superseded_error
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
 from streamplan.model.committed_positions import CommittedPosition, foreign_position_error
-from streamplan.model.dead_letters import REASON, TASK, Origin, fit_record, origin_headers
+from streamplan.model.dead_letters import ERROR_MESSAGE, REASON, TASK, Origin, fit_record, origin_headers
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
@@ -140,7 +140,7 @@ class TaskTransaction:
 
         Parts that make it too large for the topic are left out, and a header says so.
         """
-        added = {REASON: letter.reason, TASK: str(self.spec.task(self.partition))}
+        added = {REASON: letter.reason, ERROR_MESSAGE: letter.reason, TASK: str(self.spec.task(self.partition))}
         if letter.topic is not None and letter.offset is not None:
             added |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
         record = fit_record(letter.key, letter.value, letter.headers, added)
