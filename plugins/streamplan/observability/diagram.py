@@ -22,7 +22,7 @@ LONGEST_LABEL = 29
 """A longer label loses its middle. The whole name is in the title, which the browser shows when the mouse rests."""
 
 _HEIGHT, _RATE_HEIGHT, _PADDING = 28.0, 16.0, 10.0
-_COLUMN_GAP, _ROW_GAP, _HEADING, _LANE = 36.0, 18.0, 38.0, 9.0
+_COLUMN_GAP, _ROW_GAP, _HEADING, _LANE = 30.0, 18.0, 38.0, 9.0
 
 Edge = tuple[str, str]
 

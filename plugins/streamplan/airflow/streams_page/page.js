@@ -7,6 +7,7 @@ const number = new Intl.NumberFormat("en");
 const byId = (id) => document.getElementById(id);
 let pipeline = "";
 let history = {};
+let outcomes = {}; // of each check when it was last shown
 let timer = 0;
 let slowAt = 0;
 
@@ -86,6 +87,7 @@ function showSummary(snapshot) {
   const sum = (values) => (values.includes(null) || !values.length ? null : values.reduce((a, b) => a + b, 0));
   const most = ages.includes(null) || !ages.length ? null : Math.max(...ages);
   const sources = snapshot.topics.filter((topic) => topic.role === "source").map((topic) => topic.records_per_second);
+  const totals = snapshot.checks.find((check) => check.check === "totals");
   const tile = (label, value, kind = "", title = "") =>
     element("div", { class: "tile", title }, element("span", { class: "dim" }, label), element("b", { class: kind }, value));
   const who = snapshot.members?.join(", ") ?? "The members of the group cannot be seen.";
@@ -96,7 +98,8 @@ function showSummary(snapshot) {
     tile("Arriving", rate(sum(sources)), "", "Records that arrive in the input topics"),
     tile("Checks", snapshot.checks.length ? (failed.length ? `${failed.length} of ${snapshot.checks.length} not passed` : `all ${snapshot.checks.length} passed`) : "none has run",
       snapshot.checks.length ? (failed.length ? "bad" : "good") : "wait"),
-    tile("Totals verified", snapshot.verified?.at ? moment(snapshot.verified.at) : "–", snapshot.verified?.at ? "" : "wait"));
+    totals?.outcome === "failed" ? tile("Totals", "wrong", "bad", totals.reason)
+      : tile("Totals verified", snapshot.verified?.at ? moment(snapshot.verified.at) : "–", snapshot.verified?.at ? "" : "wait"));
 }
 
 function showTasks(snapshot) {
@@ -137,7 +140,6 @@ function showTopics(snapshot) {
 
 function showChecks(snapshot) {
   const open = new Set([...document.querySelectorAll("#check-rows details[open]")].map((each) => each.dataset.check));
-  const known = byId("check-rows").childElementCount > 0;
   const rows = snapshot.checks.map((check) => {
     const wrong = check.observations.filter((row) => row.expected !== row.observed);
     const bars = (history[check.check] ?? []).slice(-40).map((past) =>
@@ -149,27 +151,23 @@ function showChecks(snapshot) {
         ["What", (row) => row.subject], ["Expected", (row) => String(row.expected)], ["Observed", (row) => String(row.observed)],
         ["Where", (row) => row.where],
       ], (wrong.length ? wrong : check.observations).slice(0, 200))));
-    details.open = known ? open.has(check.check) : check.outcome !== "passed";
+    const isNews = outcomes[check.check] !== check.outcome;
+    details.open = isNews ? check.outcome !== "passed" : open.has(check.check);
+    outcomes[check.check] = check.outcome;
     return details;
   });
   replace("check-rows", ...(rows.length ? rows : [element("p", { class: "dim" }, "No check has run yet.")]));
 }
 
-// Marks the topics that wrong rows name. The longest name counts: `orders` is also the beginning of other topics.
-function markTopics(snapshot) {
-  const names = snapshot.topics.map((topic) => topic.name).sort((a, b) => b.length - a.length);
-  const wrong = new Set();
-  for (const check of snapshot.checks)
-    for (const row of check.observations)
-      if (row.expected !== row.observed) {
-        let text = `${row.subject} ${row.where}`;
-        for (const name of names)
-          if (text.includes(name)) {
-            wrong.add(name);
-            text = text.replaceAll(name, " ");
-          }
-      }
-  for (const group of document.querySelectorAll("#diagram [data-topic]")) group.classList.toggle("bad", wrong.has(group.dataset.topic));
+// Marks the topics and the state stores that the subjects of wrong rows name: `orders-0`, `quantities[0]`.
+function markWrong(snapshot) {
+  const subjects = snapshot.checks.flatMap((check) => check.observations.filter((row) => row.expected !== row.observed).map((row) => row.subject));
+  const literal = (name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const named = (pattern) => subjects.some((subject) => new RegExp(pattern).test(subject));
+  for (const group of document.querySelectorAll("#diagram [data-topic]"))
+    group.classList.toggle("bad", named(`(?<![\\w.-])${literal(group.dataset.topic)}(-\\d+)?(?![\\w.[-])`));
+  for (const group of document.querySelectorAll("#diagram .store"))
+    group.classList.toggle("bad", named(`(?<![\\w.-])${literal(group.querySelector("title").textContent)}\\[`));
 }
 
 function showVerified(snapshot) {
@@ -209,7 +207,7 @@ async function refresh() {
     if (!snapshot.problem) {
       showTasks(snapshot);
       showTopics(snapshot);
-      markTopics(snapshot);
+      markWrong(snapshot);
     }
     byId("as-of").textContent = `${snapshot.application_id}, as of ${new Date(snapshot.at).toLocaleTimeString()}`;
   } catch (error) {
@@ -232,6 +230,7 @@ async function refreshSlow() {
 async function choose(name) {
   pipeline = name;
   slowAt = 0;
+  outcomes = {};
   for (const id of ["task-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "records-topic", "summary", "diagram", "verified"]) replace(id);
   window.history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}`);
   try {

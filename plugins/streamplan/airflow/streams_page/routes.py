@@ -30,7 +30,7 @@ ANSWER_SECONDS = 10.0
 """How long the brokers have for an answer. A person who waits longer wants to be told."""
 
 DEAD_LETTERS = 100
-RECORDS = 50
+RECORDS = 25
 HISTORY = 500
 
 _STATIC = {
