@@ -128,7 +128,7 @@ def transactional_producer(
         producer = open_producer(brokers, transactional_id, seconds=seconds, **configs)
         yield producer
     except KafkaException as error:
-        if is_fenced(error):
+        if is_fenced(error) or (producer is not None and _abort_is_fenced(producer, error, seconds)):
             raise Fenced(
                 f"the producer {transactional_id} was fenced",
                 expected="to be the only one with its transactional id",
@@ -146,3 +146,18 @@ def transactional_producer(
         if producer is not None:
             with suppress(KafkaException):
                 close_producer(producer)
+
+
+def _abort_is_fenced(producer: Producer, error: KafkaException, seconds: float) -> bool:
+    """Abort the transaction if the error asks for that, and tell whether a newer producer forbids it.
+
+    A newer producer ends the transaction of this one. Then a broker may answer the next write with an error that only
+    asks to abort, before any broker has told that a newer producer is there (KIP-890).
+    """
+    if not error.args[0].txn_requires_abort():
+        return False
+    try:
+        producer.abort_transaction(seconds)
+    except KafkaException as at_abort:
+        return is_fenced(at_abort)
+    return False
