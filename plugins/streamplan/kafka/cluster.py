@@ -25,10 +25,11 @@ from streamplan.checks.framework.cluster import Headers, Offsets, RecordBatch, R
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
-from streamplan.kafka.groups import committed_offsets, members
+from streamplan.kafka.groups import Partition, committed_offsets, members
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.topics import broker_ids, observe_topics
 from streamplan.model.acls import READERS_GROUP
+from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
@@ -141,7 +142,7 @@ class KafkaCluster:
     def starts(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the offsets at which an aggregator began to read a topic, by partition."""
         found = self._committed_positions(group, {topic: self._partitions(topic)})
-        parsed = {at.partition: PositionMetadata.parse(at.metadata) for at in found}
+        parsed = {number: PositionMetadata.parse(at.metadata) for (_, number), at in found.items()}
         return {number: metadata.start for number, metadata in parsed.items() if metadata is not None}
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
@@ -255,14 +256,13 @@ class KafkaCluster:
 
     def _committed(self, group: str, counts: Mapping[str, int]) -> dict[str, dict[int, int]]:
         offsets: dict[str, dict[int, int]] = {}
-        for at in self._committed_positions(group, counts):
-            offsets.setdefault(at.topic, {})[at.partition] = at.offset
+        for (topic, number), at in self._committed_positions(group, counts).items():
+            offsets.setdefault(topic, {})[number] = at.offset
         return offsets
 
-    def _committed_positions(self, group: str, counts: Mapping[str, int]) -> list[TopicPartition]:
+    def _committed_positions(self, group: str, counts: Mapping[str, int]) -> dict[Partition, CommittedPosition]:
         partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
-        found = committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds)
-        return [at for at in found if at.offset >= 0]
+        return committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds)
 
     def _list_offsets(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel

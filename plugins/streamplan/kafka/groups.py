@@ -13,6 +13,7 @@ from streamplan.errors import Refused
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.group_member import Member
 from streamplan.model.processor_topology import TaskId
 
@@ -20,9 +21,6 @@ Partition: TypeAlias = tuple[str, int]
 """Topic and partition number."""
 
 _FENCED_AT_ONCE = 16
-
-_UNREADABLE_ANSWERS = 20
-"""How many answers with metadata that are no text are asked for again."""
 
 
 def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SECONDS) -> list[Member]:
@@ -47,7 +45,7 @@ def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SE
 
 def committed_offsets(
     consumer: Consumer, group: str, partitions: Iterable[Partition], brokers: Brokers, seconds: float
-) -> list[TopicPartition]:
+) -> dict[Partition, CommittedPosition]:
     """Read the committed offsets of a group, with their metadata.
 
     The request goes through a consumer that never joins the group. librdkafka 2.16's admin client crashes in
@@ -63,38 +61,39 @@ def committed_offsets(
         seconds: The deadline.
 
     Returns:
-        One value for each partition, with the offset -1001 where none is committed.
+        The positions, by topic and partition. Partitions without a committed offset are absent.
 
     Raises:
         BrokersUnavailable: The brokers did not answer.
     """
     requested = [TopicPartition(*partition) for partition in partitions]
-    unreadable: list[list[TopicPartition]] = []  # kept, so that the next answer does not get their memory
 
     def request(left: float) -> list[TopicPartition]:
         answers: list[TopicPartition] = consumer.committed(requested, left) if requested else []
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)
-        if len(unreadable) < _UNREADABLE_ANSWERS and not _have_readable_metadata(answers):
-            unreadable.append(answers)
-            raise KafkaException(KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT))  # it is asked again
         return answers
 
-    return call_with_retry(request, f"the positions of group {group}", brokers, seconds)
+    answers = call_with_retry(request, f"the positions of group {group}", brokers, seconds)
+    return {
+        (answer.topic, answer.partition): CommittedPosition(answer.offset, _metadata(answer))
+        for answer in answers
+        if answer.offset >= 0
+    }
 
 
-def _have_readable_metadata(answers: Iterable[TopicPartition]) -> bool:
-    """Tell whether the metadata of all answers are texts.
+def _metadata(answer: TopicPartition) -> str:
+    """Return the text that was committed with a position.
 
-    librdkafka 2.16 now and then gives the Python client bytes behind the end of a text.
+    librdkafka 2.16 does not end the text with a zero byte, so the Python client reads on in memory that is not the
+    text's. Bytes that are no text are cut off here. Characters can remain behind the text: who reads it must know where
+    it ends. (librdkafka issue 4649)
     """
     try:
-        for answer in answers:
-            _ = answer.metadata
-    except UnicodeDecodeError:
-        return False
-    return True
+        return answer.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object[: error.start].decode()
 
 
 def set_positions(

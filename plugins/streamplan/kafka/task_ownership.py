@@ -447,14 +447,8 @@ def _committed(
     pipeline: Pipeline, brokers: Brokers, consumer: Consumer, seconds: float = DEADLINE_SECONDS
 ) -> _Positions:
     """Read the positions of all source topics, as far as there are any."""
-    answers = committed_offsets(
-        consumer, pipeline.topology.application_id, _source_partitions(pipeline), brokers, seconds
-    )
-    return {
-        (answer.topic, answer.partition): CommittedPosition(answer.offset, answer.metadata or "")
-        for answer in answers
-        if answer.offset >= 0
-    }
+    application_id = pipeline.topology.application_id
+    return committed_offsets(consumer, application_id, _source_partitions(pipeline), brokers, seconds)
 
 
 def _source_partitions(pipeline: Pipeline) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.groups import committed_offsets
 from streamplan.kafka.requests import call_with_retry
+from streamplan.model.committed_positions import CommittedPosition
 
 
 class FailsOnce:
@@ -51,9 +52,9 @@ def test_a_request_that_librdkafka_gave_up_is_repeated_until_the_deadline() -> N
 
 
 class Unreadable:
-    """Answers as librdkafka gives them now and then: with bytes behind the end of the metadata."""
+    """An answer as librdkafka gives it now and then: with bytes behind the end of the metadata."""
 
-    error = None
+    topic, partition, offset, error = "orders", 0, 5, None
 
     @property
     def metadata(self) -> str:
@@ -61,15 +62,13 @@ class Unreadable:
 
 
 class Answering:
-    """A consumer whose first answers cannot be read."""
-
-    def __init__(self, unreadable: int) -> None:
-        self.answers: list[object] = [*(Unreadable() for _ in range(unreadable)), TopicPartition("orders", 0, 5)]
+    """A consumer whose every answer has such bytes."""
 
     def committed(self, requested: object, seconds: float) -> list[object]:
-        return [self.answers.pop(0)]
+        return [Unreadable(), TopicPartition("orders", 1, -1001)]
 
 
-def test_positions_whose_metadata_are_no_text_are_asked_for_again() -> None:
-    [found] = committed_offsets(Answering(3), "app", [("orders", 0)], Brokers("127.0.0.1:1"), 60.0)  # type: ignore[arg-type]
-    assert found.offset == 5
+def test_bytes_behind_the_metadata_of_a_position_are_cut_off() -> None:
+    found = committed_offsets(Answering(), "app", [("orders", 0), ("orders", 1)], Brokers("127.0.0.1:1"), 60.0)  # type: ignore[arg-type]
+    assert found == {("orders", 0): CommittedPosition(5, "AgAAAZ9LcdUM")}
+    assert found["orders", 0].is_of_kafka_streams

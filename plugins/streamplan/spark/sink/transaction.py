@@ -270,34 +270,34 @@ class TaskTransaction:
         self._starts: dict[str, int] = {}
         committed = self._read("read_committed")
         self._require_own(committed)
-        for position in committed:
-            if position.offset < 0:
+        for topic in self.ranges:
+            position = committed.get((topic, self.partition))
+            if position is None:
                 raise Refused(
-                    f"group {self.spec.application_id} has no position for {position.topic}-{position.partition}",
+                    f"group {self.spec.application_id} has no position for {topic}-{self.partition}",
                     remedy="It was deleted, or has expired (offsets.retention.minutes) beside a checkpoint, or the "
                     "topic has got more partitions: the next start says which.",
                 )
-            positions[position.topic] = int(position.offset)
+            positions[topic] = position.offset
             metadata = PositionMetadata.parse(position.metadata)
-            self._starts[position.topic] = metadata.start if metadata is not None else 0
+            self._starts[topic] = metadata.start if metadata is not None else 0
         return positions
 
-    def _read(self, isolation_level: str) -> list[confluent_kafka.TopicPartition]:
+    def _read(self, isolation_level: str) -> dict[TopicPartition, CommittedPosition]:
         """Read the positions. ``read_committed`` waits until no transaction that may move them is open."""
         consumer = _consumer(self.spec, isolation_level)
         partitions = [(topic, self.partition) for topic in self.ranges]
         return committed_offsets(consumer, self.spec.application_id, partitions, self.spec.brokers, DEADLINE_SECONDS)
 
-    def _require_own(self, positions: Iterable[confluent_kafka.TopicPartition]) -> None:
+    def _require_own(self, positions: Mapping[TopicPartition, CommittedPosition]) -> None:
         """Require that the aggregator's own generation committed the positions: it did so when it claimed the tasks."""
         foreign: dict[TopicPartition, CommittedPosition] = {}
-        for position in positions:
+        for place, position in positions.items():
             metadata = PositionMetadata.parse(position.metadata)
             if metadata is not None and self.spec.generation.is_superseded_by(metadata.generation):
                 raise superseded_error(self.spec.application_id, self.spec.generation, metadata.generation)
-            if position.offset >= 0 and (metadata is None or metadata.generation != self.spec.generation):
-                place = (position.topic, position.partition)
-                foreign[place] = CommittedPosition(position.offset, position.metadata or "")
+            if metadata is None or metadata.generation != self.spec.generation:
+                foreign[place] = position
         if foreign:
             raise foreign_position_error(self.spec.application_id, foreign)
 
