@@ -228,6 +228,22 @@ def test_one_partition_has_no_skew(cluster: FakeCluster, application: FakeApplic
     assert not wrong(cluster)
 
 
+@pytest.mark.parametrize(("first", "second", "skewed"), [(0, 1, False), (0, 0, True)])
+def test_a_task_that_is_ahead_of_the_others_is_no_skew(
+    cluster: FakeCluster, first: int, second: int, skewed: bool
+) -> None:
+    application = FakeApplication(cluster, PIPELINE)
+    for n in range(3000):
+        ahead = partition_for_key(b"order_%d" % n, 2) == 0
+        application.order(n, product=first if ahead else second)
+    ends = [offsets.last_stable for offsets in cluster.offsets(application.source).values()]
+    application.rekey(0, ends[0])
+    assert not wrong(cluster)
+    assert any(f"of {ends[0]:,} records, and up to {ends[1]:,} are to come" in row.subject for row in look(cluster))
+    application.rekey(1, ends[1])
+    assert bool(wrong(cluster)) == skewed
+
+
 def test_purging_meanwhile_is_looked_at_again(cluster: FakeCluster, application: FakeApplication) -> None:
     def act(method: str) -> None:
         if method == "read":
@@ -307,4 +323,7 @@ def _test_data(cluster: FakeCluster, pipeline: Pipeline) -> dict[str, Counter[in
             mark = REKEYED[pipeline.name]
             begin = value.index(mark) + len(mark)
             put(repartition[0], value[begin:].split(b",")[0].strip(b' "}'), value)
+    group = pipeline.topology.application_id
+    for topic in shares:
+        cluster.committed[group, topic] = {at: offsets.last_stable for at, offsets in cluster.offsets(topic).items()}
     return shares
