@@ -9,14 +9,16 @@ import sys
 import tomllib
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
 from streamplan import Json, Topology
 from streamplan.airflow import declare_dags
 from streamplan.airflow.check_operators import CheckOperator
@@ -63,6 +65,16 @@ every_dag = pytest.mark.parametrize("dag_id", DAG_IDS)
 
 def edges(dag: DAG) -> set[tuple[str, str]]:
     return {(task.task_id, downstream) for task in dag.tasks for downstream in task.downstream_task_ids}
+
+
+def test_a_deadline_is_one_of_the_health_dag_alone() -> None:
+    (pipeline,) = (each for each in PIPELINES if each.name == "orders")
+    queued = DeadlineReference.DAGRUN_QUEUED_AT
+    late = DeadlineAlert(reference=queued, interval=timedelta(minutes=30), callback=AsyncCallback("a_module.tell"))
+    dags = declare_dags(pipeline, deadlines=[late])
+    assert {name: dag.deadline for name, dag in dags.items() if dag.deadline} == {"orders_health": [late]}
+    assert DagSerialization.to_dict(dags["orders_health"])["dag"]["deadline"]
+    assert not any(dag.deadline for dag in declare_dags(pipeline).values())
 
 
 def test_every_file_is_parsed(dagbag: DagBag) -> None:

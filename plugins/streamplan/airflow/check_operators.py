@@ -144,6 +144,9 @@ class CheckOperator(SparkJobOperator):
     reason, time and the page in the Data Docs, which the task ``data_docs`` writes when all checks of the run are done.
     On a schedule a check that reads much is skipped while its last pass is young. With the parameter ``full``
     everything is looked at, by Spark where it is more than one machine should read.
+
+    Where a check has verified totals, the event of the asset in ``outlets`` says up to where, see
+    :func:`verified_positions`.
     """
 
     operator_extra_links = (DataDocsLink(),)
@@ -172,6 +175,10 @@ class CheckOperator(SparkJobOperator):
         result = run_check(application, check, cluster)
         result = replace(result, data_docs=run_page(context, self.pipeline).path)
         write_result(settings.reports, result)
+        if result.outcome is Outcome.PASSED and check.stores_verified_cut:
+            verified = verified_positions(application, settings.reports)
+            for asset in self.outlets if verified else ():
+                context["outlet_events"][asset].extra = verified
         return self._report(context, result)
 
     def _configured_check(self, context: Context, application: Application, settings: Settings) -> Check:
@@ -217,6 +224,33 @@ class CheckOperator(SparkJobOperator):
         for line in log_lines(result):
             self.log.error("%s", line)
         raise CheckFailed if result.outcome is Outcome.FAILED else CheckCouldNotLook
+
+
+def verified_positions(application: Application, reports: Path) -> dict[str, Any]:
+    """Return how far the totals of an application are verified, for the event of an asset.
+
+    Args:
+        application: The application.
+        reports: The directory of all reports.
+
+    Returns:
+        ``application_id``; ``records`` and ``keys``, the numbers that agreed; ``positions``, the offset after the last
+        verified record by topic and partition. Empty where no cut is stored: totals that Spark computes anew have none.
+    """
+    from streamplan.reports.check_context import check_context
+
+    store = check_context(application, reports).verified
+    cut = store.cut()
+    if cut is None:
+        return {}
+    (source,) = {aggregation.source for aggregation in application.aggregations}
+    positions = {str(partition): position for partition, position in sorted(cut.source.items())}
+    return {
+        "application_id": application.application_id,
+        "records": cut.records,
+        "keys": store.key_count(),
+        "positions": {source: positions},
+    }
 
 
 class DataDocsOperator(BaseOperator):

@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup, TriggerRule
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    Param,
+    TaskGroup,
+    TriggerRule,
+)
 
 from streamplan.airflow.check_operators import CheckOperator, DataDocsOperator, RecountOperator, StateStoreOperator
 from streamplan.airflow.deploy_operators import (
@@ -36,6 +44,9 @@ from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.registry import pipeline_named
 
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.deadline import DeadlineAlert
+
 OWNER = "streamplan"
 """The owner that Airflow shows for every task."""
 
@@ -60,7 +71,9 @@ _VERIFICATION = {
 _TEST_DATA = " `producer` writes the test data that is asked for, by default none."
 
 
-def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> dict[str, DAG]:
+def declare_dags(
+    pipeline: Pipeline, *, notifiers: Sequence[Notifier] = (), deadlines: Sequence[DeadlineAlert] = ()
+) -> dict[str, DAG]:
     """Make the six DAGs of a pipeline.
 
     A DAG file consists of these lines::
@@ -76,6 +89,7 @@ def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> d
     Args:
         pipeline: The pipeline. It is registered, because tasks, triggers and jobs find it by its name.
         notifiers: They are called when the outcome of a check changes, see :func:`health_dag`.
+        deadlines: They tell when a run of the health DAG does not end in time, see :func:`health_dag`.
 
     Returns:
         The DAGs by their ids: ``<name>_deploy`` and so on. Without test data there is no ``<name>_producer``.
@@ -95,7 +109,7 @@ def declare_dags(pipeline: Pipeline, *, notifiers: Sequence[Notifier] = ()) -> d
         deploy_dag(pipeline),
         *([producer_dag(pipeline)] if pipeline.test_data is not None else []),
         aggregator_dag(pipeline),
-        health_dag(pipeline, notifiers),
+        health_dag(pipeline, notifiers, deadlines),
         reset_dag(pipeline),
         repartition_dag(pipeline),
     ]
@@ -266,13 +280,15 @@ def aggregator_dag(pipeline: Pipeline) -> DAG:
     return dag
 
 
-def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
+def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = (), deadlines: Sequence[DeadlineAlert] = ()) -> DAG:
     """Make ``<name>_health``: the checks, each a task of its own, and the page with what they found.
 
     Args:
         pipeline: The pipeline.
         notifiers: They are called when the outcome of a check changes. :class:`OutcomeNotification` says what their
             templates can use.
+        deadlines: Airflow calls their callbacks when a run has not ended in time, so that nothing was verified and no
+            notifier could tell.
     """
     after_production = " and after each run of its producer" if pipeline.test_data else ""
     timetable = CronTriggerTimetable(pipeline.health_schedule, timezone="UTC")
@@ -298,6 +314,7 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = ()) -> DAG:
         else timetable,
         max_active_runs=1,
         is_paused_upon_creation=True,
+        deadline=[*deadlines] or None,
         params={
             "full": Param(
                 False,

@@ -16,13 +16,12 @@ from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.observability.metrics import METRICS, Measurement, Metric, measure
+from streamplan.observability.prometheus import PrometheusCollector, serve
 from streamplan.observability.sampler import Sampler
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily
-
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 SNAPSHOT_SECONDS = 5.0
@@ -38,9 +37,10 @@ def register(commands: Subparsers) -> None:
         "exporter",
         help="serve metrics to Prometheus, and send them to OpenTelemetry",
         description="Serve the metrics of pipelines at http://HOST:PORT/metrics: the lag of each stream task in "
-        "offsets and in seconds, the members of its group, the ends of its topics, the last outcome of each check and "
-        "its time, and the verified records. The brokers are asked when somebody asks for metrics, once in five "
-        "seconds at most. It runs until Ctrl-C. The directory monitoring/ has alert rules and a dashboard.",
+        "offsets and in seconds, the members of its group, the ends of its topics, what the aggregator measured of its "
+        "micro-batches and its state, the last outcome of each check and its time, and the verified records. The "
+        "brokers are asked when somebody asks for metrics, once in five seconds at most. It runs until Ctrl-C. The "
+        "directory monitoring/ has alert rules and a dashboard.",
         epilog="Example: python -m streamplan exporter orders --port 9404",
     )
     parser.add_argument("pipelines", metavar="PIPELINE", nargs="*", help="names of pipelines (default: all registered)")
@@ -64,8 +64,6 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from prometheus_client import CollectorRegistry, start_http_server
-
     declared = [pipeline_named(name) for name in options.pipelines]
     if not declared and not options.application_id:
         declared = list(registered_pipelines())
@@ -80,26 +78,15 @@ def _run(options: argparse.Namespace) -> int:
     ]
     if not samplers:
         raise Refused("pipelines", expected="at least one", observed="none is registered")
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(PrometheusCollector(samplers))
-    try:
-        server, thread = start_http_server(options.port, options.host, registry)
-    except OSError as error:
-        raise Refused(
-            f"{options.host}:{options.port}",
-            expected="a free port",
-            observed=str(error),
-            remedy="Give another one with --port.",
-        ) from error
+    port, stop_serving = serve(PrometheusCollector(lambda: _measure(samplers)), options.host, options.port)
     stop_sending = send_by_otlp(samplers, options.otlp, options.otlp_seconds) if options.otlp else None
-    plain_console().print(f"Metrics are at http://{options.host}:{server.server_port}/metrics. Ctrl-C ends it.")
+    plain_console().print(f"Metrics are at http://{options.host}:{port}/metrics. Ctrl-C ends it.")
     try:
         Event().wait()
     finally:
         if stop_sending is not None:
             stop_sending()
-        server.shutdown()
-        thread.join()
+        stop_serving()
     return 0
 
 
@@ -109,36 +96,6 @@ def _declared(pipeline: Pipeline, cluster: Cluster) -> Callable[[], Application]
 
 def _discovered(application_id: str, cluster: Cluster) -> Callable[[], Application]:
     return lambda: discover(cluster, application_id)
-
-
-class PrometheusCollector:
-    """Measures when Prometheus asks.
-
-    Args:
-        samplers: One for each application.
-    """
-
-    def __init__(self, samplers: Sequence[Sampler]) -> None:
-        self._samplers = samplers
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield each metric with all of its values."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        values = list(_measure(self._samplers))
-        for metric in METRICS:
-            of_metric = [value for value in values if value.metric is metric]
-            labels = sorted({name for value in of_metric for name in value.attributes})
-            family = GaugeMetricFamily(prometheus_name(metric), metric.description, labels=labels)
-            for value in of_metric:
-                family.add_metric([value.attributes[name] for name in labels], value.value)
-            yield family
-
-
-def prometheus_name(metric: Metric) -> str:
-    """Return the name of a metric as Prometheus has it: with underscores, and with its unit if that is one of time."""
-    suffix = "_seconds" if metric.unit == "s" else ""
-    return metric.name.replace(".", "_") + suffix
 
 
 def _measure(samplers: Sequence[Sampler]) -> Iterator[Measurement]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from streamplan.cli.observed import Observed, add_options, print_json
 from streamplan.cli.tables import checks_table, seconds_ago, table_of
+from streamplan.model.status import AggregatorStatus
 from streamplan.observability.sampler import Sampler
 from streamplan.observability.snapshot import Snapshot
 from streamplan.settings import Settings
@@ -65,7 +66,12 @@ def screen(snapshot: Snapshot) -> Group:
         heading.append(f"runs: {', '.join(snapshot.members)}", "green")
     else:
         heading.append(f"does not run: group {snapshot.application_id} has no member", "yellow")
-    return Group(heading, _tasks(snapshot), _topics(snapshot), checks_table(snapshot.checks))
+    if snapshot.aggregator is not None:
+        heading.append(f"  {snapshot.aggregator.state}, last heartbeat {seconds_ago(snapshot.aggregator.at)}", "dim")
+    tables = [_tasks(snapshot), _topics(snapshot), checks_table(snapshot.checks)]
+    if snapshot.aggregator is not None and snapshot.aggregator.measures:
+        tables.insert(1, _micro_batches(snapshot.aggregator))
+    return Group(heading, *tables)
 
 
 def _tasks(snapshot: Snapshot) -> Table:
@@ -81,6 +87,24 @@ def _tasks(snapshot: Snapshot) -> Table:
             "-" if task.last_commit is None else seconds_ago(task.last_commit),
             ", ".join(f"{each.topic}-{each.partition}" for each in task.inputs),
             style="yellow" if task.lag else None,
+        )
+    return table
+
+
+def _micro_batches(aggregator: AggregatorStatus) -> Table:
+    right = ("records", "lasted", "its job", "state rows", "written", "dead-lettered")
+    table = table_of("Last micro-batches", "sub-topology", "ended", *right, right=right)
+    for number, each in aggregator.measures.items():
+        batch = aggregator.batches.get(number)
+        table.add_row(
+            str(number),
+            "-" if batch is None else seconds_ago(batch.at),
+            f"{each.records:,}",
+            f"{each.seconds * 1000:,.0f} ms",
+            f"{each.write_seconds * 1000:,.0f} ms",
+            f"{each.state_rows:,}",
+            f"{each.written:,}",
+            f"{each.dead_lettered:,}",
         )
     return table
 

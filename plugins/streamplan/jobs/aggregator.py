@@ -8,13 +8,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 
+from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import resolve_pipeline
+from streamplan.observability.metrics import AGGREGATOR_METRICS, measure_aggregator
+from streamplan.observability.prometheus import PrometheusCollector, serve
 from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
 from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import run
@@ -33,6 +37,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port,host:port")
     parser.add_argument("--checkpoints", required=True, help="directory or URI of Spark's checkpoints")
     parser.add_argument("--heartbeat", type=Path, help="file that gets the aggregator's status every few seconds")
+    parser.add_argument(
+        "--metrics", type=_address, metavar="HOST:PORT", help="serve the aggregator's metrics to Prometheus there"
+    )
     parser.add_argument("--available-now", action="store_true", help="process what is there and end")
     parser.add_argument(
         "--trigger-interval-ms",
@@ -60,6 +67,34 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+@contextmanager
+def _metrics(args: argparse.Namespace, heartbeat: Heartbeat) -> Iterator[None]:
+    """Serve the metrics while the aggregator runs, if they are asked for. It also works where that is not possible."""
+    if args.metrics is None:
+        yield
+        return
+    host, port = args.metrics
+    collector = PrometheusCollector(lambda: measure_aggregator(args.pipeline, heartbeat.status()), AGGREGATOR_METRICS)
+    try:
+        port, stop = serve(collector, host, port)
+    except Refused as error:  # such as the port of an aggregator that is about to end
+        report(f"no metrics: {error}")
+        yield
+        return
+    report(f"metrics are at http://{host}:{port}/metrics")
+    try:
+        yield
+    finally:
+        stop()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT, such as 0.0.0.0:9405, observed {text}")
+    return host, int(port)
+
+
 def main() -> int:
     """Run the job and return its exit status."""
     args = arguments()
@@ -75,7 +110,7 @@ def main() -> int:
             args.max_offsets,
             args.transaction_timeout_ms,
         )
-        with Heartbeat(args.heartbeat, stop, report) as heartbeat:
+        with Heartbeat(args.heartbeat, stop, report) as heartbeat, _metrics(args, heartbeat):
             spark = open_session(pipeline.topology.application_id)
             progress = run(
                 spark,

@@ -41,6 +41,31 @@ class MicroBatch:
 
 
 @dataclass(frozen=True)
+class MicroBatchMeasures:
+    """What was measured of the last micro-batch of a sub-topology that had records.
+
+    Attributes:
+        batch: Spark's number of the micro-batch.
+        records: The number of records that it read.
+        seconds: How long it lasted, from its trigger to its entry in the checkpoint.
+        write_seconds: How long its Spark job lasted, which computes and writes within the tasks' transactions.
+        state_rows: The number of rows that the state stores hold; 0 for a sub-topology without state.
+        state_bytes: The memory that the state stores use.
+        written: The number of records that the sub-topology has written since the aggregator started.
+        dead_lettered: The number of records that it has dead-lettered since then.
+    """
+
+    batch: int
+    records: int
+    seconds: float
+    write_seconds: float
+    state_rows: int
+    state_bytes: int
+    written: int
+    dead_lettered: int
+
+
+@dataclass(frozen=True)
 class TaskPlacement:
     """The instance that last committed for a stream task.
 
@@ -87,6 +112,8 @@ class AggregatorStatus:
         at: Time of this heartbeat.
         batches: The last micro-batch of each sub-topology, by the sub-topology's id.
         tasks: The placement of each stream task, by the task's id, such as ``1_0``.
+        started: When it started; empty in a file of an earlier version.
+        measures: What was measured of each sub-topology, by the sub-topology's id.
     """
 
     state: AggregatorState
@@ -95,6 +122,8 @@ class AggregatorStatus:
     at: str
     batches: Mapping[int, MicroBatch] = field(default_factory=dict)
     tasks: Mapping[str, TaskPlacement] = field(default_factory=dict)
+    started: str = ""
+    measures: Mapping[int, MicroBatchMeasures] = field(default_factory=dict)
 
     def age(self, now: float) -> float:
         """Seconds since this heartbeat; negative where another host's clock is ahead.

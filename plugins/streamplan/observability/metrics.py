@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streamplan.checks.framework.check import Outcome
+from streamplan.model.status import AggregatorState, AggregatorStatus
 from streamplan.observability.snapshot import Snapshot
 
 
@@ -20,7 +21,7 @@ class Metric:
 
     Attributes:
         name: The name with dots, as OpenTelemetry has it.
-        unit: ``s``, or a word in braces for what is counted.
+        unit: ``s``, ``By``, or a word in braces for what is counted.
         description: One sentence.
     """
 
@@ -55,7 +56,46 @@ OUTCOME = Metric("streamplan.check.outcome", "{outcome}", "1 for the outcome of 
 CHECK_TIME = Metric("streamplan.check.time", "s", "When the last run of a check began, in seconds since the epoch.")
 VERIFIED = Metric("streamplan.verified.records", "{record}", "Records up to the last cut whose totals were verified.")
 
-METRICS = (ANSWERING, MEMBERS, OFFSET, LAG, LAG_TIME, TOPIC_OFFSETS, TOPIC_END, OUTCOME, CHECK_TIME, VERIFIED)
+STATE = Metric("streamplan.aggregator.state", "{state}", "1 for the state that the aggregator last said, 0 for others.")
+STARTED = Metric("streamplan.aggregator.start.time", "s", "When the aggregator started, in seconds since the epoch.")
+HEARTBEAT = Metric(
+    "streamplan.aggregator.heartbeat.time", "s", "When it last said its state, in seconds since the epoch."
+)
+DURATION = Metric("streamplan.micro_batch.duration", "s", "How long the last micro-batch with records lasted.")
+WRITE_DURATION = Metric("streamplan.micro_batch.write.duration", "s", "How long its job and its transactions lasted.")
+BATCH_RECORDS = Metric("streamplan.micro_batch.records", "{record}", "Records that the last micro-batch read.")
+STATE_ROWS = Metric("streamplan.state.rows", "{row}", "Rows in the state stores of a sub-topology.")
+STATE_MEMORY = Metric("streamplan.state.memory", "By", "Memory that the state stores of a sub-topology use.")
+WRITTEN = Metric("streamplan.records.written", "{record}", "Records written since the aggregator started.")
+DEAD_LETTERED = Metric("streamplan.records.dead_lettered", "{record}", "Records dead-lettered since it started.")
+
+AGGREGATOR_METRICS = (
+    STATE,
+    STARTED,
+    HEARTBEAT,
+    DURATION,
+    WRITE_DURATION,
+    BATCH_RECORDS,
+    STATE_ROWS,
+    STATE_MEMORY,
+    WRITTEN,
+    DEAD_LETTERED,
+)
+"""What an aggregator knows of itself."""
+
+METRICS = (
+    ANSWERING,
+    MEMBERS,
+    OFFSET,
+    LAG,
+    LAG_TIME,
+    TOPIC_OFFSETS,
+    TOPIC_END,
+    OUTCOME,
+    CHECK_TIME,
+    VERIFIED,
+    *AGGREGATOR_METRICS,
+)
 
 
 def measure(snapshot: Snapshot) -> Iterator[Measurement]:
@@ -89,3 +129,29 @@ def measure(snapshot: Snapshot) -> Iterator[Measurement]:
         yield Measurement(CHECK_TIME, datetime.fromisoformat(check.at).timestamp(), of_check)
     if snapshot.verified is not None:
         yield Measurement(VERIFIED, snapshot.verified.records, pipeline)
+    if snapshot.aggregator is not None:
+        yield from measure_aggregator(snapshot.pipeline, snapshot.aggregator)
+
+
+def measure_aggregator(pipeline: str, status: AggregatorStatus) -> Iterator[Measurement]:
+    """Yield the values of :data:`AGGREGATOR_METRICS`.
+
+    Args:
+        pipeline: The name of the pipeline.
+        status: What the aggregator says of itself.
+    """
+    of_pipeline = {"pipeline": pipeline}
+    for state in AggregatorState:
+        yield Measurement(STATE, int(state is status.state), {**of_pipeline, "state": state.value})
+    if status.started:
+        yield Measurement(STARTED, datetime.fromisoformat(status.started).timestamp(), of_pipeline)
+    yield Measurement(HEARTBEAT, datetime.fromisoformat(status.at).timestamp(), of_pipeline)
+    for number, measures in status.measures.items():
+        attributes = {**of_pipeline, "subtopology": str(number)}
+        yield Measurement(DURATION, measures.seconds, attributes)
+        yield Measurement(WRITE_DURATION, measures.write_seconds, attributes)
+        yield Measurement(BATCH_RECORDS, measures.records, attributes)
+        yield Measurement(STATE_ROWS, measures.state_rows, attributes)
+        yield Measurement(STATE_MEMORY, measures.state_bytes, attributes)
+        yield Measurement(WRITTEN, measures.written, attributes)
+        yield Measurement(DEAD_LETTERED, measures.dead_lettered, attributes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -108,7 +108,7 @@ class Sampler:
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             problem=problem,
             members=seen.members,
-            state=status.state if status else None,
+            aggregator=replace(status, tasks={}) if status else None,
             tasks=list(_tasks(application, seen, before, status)) if application else [],
             topics=list(_topics(application, seen, before)) if application and not problem else [],
             checks=[latest[check.name] for check in CHECKS if check.name in latest],

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamplan.checks.framework.check import CheckResult
+from streamplan.model.status import AggregatorStatus
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class Snapshot:
         at: The moment.
         problem: Why Kafka could not be asked; empty where it answered. There are no tasks and no topics then.
         members: The members of the consumer group; None where they cannot be seen.
-        state: What the aggregator last said of itself, such as ``running``; None where it has said nothing.
+        aggregator: What the aggregator last said of itself; None where it has said nothing. Where its tasks are stands
+            at the tasks.
         tasks: The stream tasks, by sub-topology and partition.
         topics: The topics.
         checks: The last result of each check that has run.
@@ -117,7 +119,7 @@ class Snapshot:
     at: str
     problem: str
     members: Sequence[str] | None
-    state: str | None
+    aggregator: AggregatorStatus | None
     tasks: Sequence[TaskSnapshot]
     topics: Sequence[TopicSnapshot]
     checks: Sequence[CheckResult]

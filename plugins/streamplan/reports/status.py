@@ -13,7 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from streamplan.files import write_atomically
-from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch, TaskMigration, TaskPlacement
+from streamplan.model.status import (
+    AggregatorState,
+    AggregatorStatus,
+    MicroBatch,
+    MicroBatchMeasures,
+    TaskMigration,
+    TaskPlacement,
+)
 
 MIGRATIONS_BYTES = 4 * 1024 * 1024
 """Bound of each of the two files with migrations of stream tasks: some 30,000 migrations."""
@@ -40,6 +47,8 @@ def read_status(path: Path) -> AggregatorStatus | None:
         at=content["at"],
         batches={int(subtopology): MicroBatch(**batch) for subtopology, batch in content["batches"].items()},
         tasks={task: TaskPlacement(**placement) for task, placement in content.get("tasks", {}).items()},
+        started=content.get("started", ""),
+        measures={int(number): MicroBatchMeasures(**each) for number, each in content.get("measures", {}).items()},
     )
 
 

@@ -48,8 +48,9 @@ _UNREADABLE_STATE = ("CANNOT_LOAD_STATE_STORE", "CHECKPOINT_FILE_CHECKSUM_VERIFI
 
 @dataclass(frozen=True)
 class _RunningQuery:
-    """A query that was started, and its checkpoint."""
+    """A query that was started, with the id of its sub-topology and its checkpoint."""
 
+    subtopology: int
     query: StreamingQuery
     checkpoint: Checkpoint
 
@@ -106,21 +107,22 @@ def run(
                     checkpoint = prepare_checkpoint(spark, deployment, schemas, ownership, claimed, query, report)
                     writer = query.writer(claimed, checkpoint, progress.record)
                     if available_now:
-                        running.append(_RunningQuery(_start(spark, writer.trigger(availableNow=True)), checkpoint))
+                        started = _start(spark, writer.trigger(availableNow=True))
+                        running.append(_RunningQuery(subtopology.id, started, checkpoint))
                         _watch(running, stop, progress, ownership)
                     else:
                         interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
                         trigger = writer.trigger(processingTime=f"{interval} milliseconds")
-                        running.append(_RunningQuery(_start(spark, trigger), checkpoint))
+                        running.append(_RunningQuery(subtopology.id, _start(spark, trigger), checkpoint))
                         report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
                 if not available_now:
                     _watch(running, stop, progress, ownership)
             finally:
                 progress.heartbeat.announce_stop()
-                for started in running:
+                for each in running:
                     # After a signal Spark's JVM may have ended before its queries are stopped here.
                     with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
-                        started.query.stop()
+                        each.query.stop()
         except StopRequested as request:
             report(str(request))
             stop.set()
@@ -234,7 +236,7 @@ def _watch(running: list[_RunningQuery], stop: threading.Event, progress: Progre
                 ownership.await_claim()
                 ownership.require_latest(now=True)
                 raise _query_error(started, error)
-            progress.record_query(started.query)
+            progress.record_query(started.subtopology, started.query)
         progress.heartbeat.beat()
         if not active:
             return

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streamplan.model.status import MicroBatchMeasures
 from streamplan.spark.query import MicroBatchReport
 from streamplan.spark.status import Heartbeat
 
@@ -44,10 +46,15 @@ class Progress:
                 self._reported_at = time.monotonic()
                 self.report(self.line())
 
-    def record_query(self, query: StreamingQuery) -> None:
+    def record_query(self, subtopology: int, query: StreamingQuery) -> None:
         """Report what Spark alone knows of the query's last micro-batch: late records, and peeks before stateful work.
 
-        The thread that watches the queries calls this. A micro-batch that it has seen is not reported again.
+        How long it took, and how much state there is, goes to the heartbeat. The thread that watches the queries calls
+        this. A micro-batch that it has seen is not reported again.
+
+        Args:
+            subtopology: Id of the sub-topology.
+            query: Its query.
         """
         progress = query.lastProgress
         if progress is None or progress["batchId"] == self._last_batches.get(query.name):
@@ -56,8 +63,23 @@ class Progress:
         late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
         if late:
             self.report(f"{query.name}, micro-batch {number}: {late} records came later than grace, and were dropped")
+        if "addBatch" in progress["durationMs"]:  # without records Spark reports that it has looked
+            self.heartbeat.measures[subtopology] = self._measures(subtopology, progress)
         for name, row in progress["observedMetrics"].items():
             self.report(_peek_line(name, number, row.asDict()))
+
+    def _measures(self, subtopology: int, progress: StreamingQueryProgress) -> MicroBatchMeasures:
+        written, dead_lettered = self.totals.get(subtopology, (0, 0))
+        return MicroBatchMeasures(
+            batch=progress["batchId"],
+            records=progress["numInputRows"],
+            seconds=progress["durationMs"]["triggerExecution"] / 1000,
+            write_seconds=progress["durationMs"]["addBatch"] / 1000,
+            state_rows=sum(operator["numRowsTotal"] for operator in progress["stateOperators"]),
+            state_bytes=sum(operator["memoryUsedBytes"] for operator in progress["stateOperators"]),
+            written=written,
+            dead_lettered=dead_lettered,
+        )
 
     def line(self) -> str:
         """Return the counts of all sub-topologies in one line; empty before the first micro-batch."""

@@ -16,7 +16,14 @@ from pathlib import Path
 from types import TracebackType
 
 from streamplan.model.processor_topology import TaskId
-from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatch, TaskMigration, TaskPlacement
+from streamplan.model.status import (
+    AggregatorState,
+    AggregatorStatus,
+    MicroBatch,
+    MicroBatchMeasures,
+    TaskMigration,
+    TaskPlacement,
+)
 from streamplan.reports.status import append_migrations, write_status
 
 INTERVAL_SECONDS = 5.0
@@ -122,6 +129,7 @@ class Heartbeat:
         report: Gets lines for the log.
         batches: The last micro-batch of each sub-topology, by its id.
         placements: The placements of the stream tasks.
+        measures: What was measured of each sub-topology, by its id.
     """
 
     file: Path | None = None
@@ -129,6 +137,8 @@ class Heartbeat:
     report: Callable[[str], None] = lambda line: None
     batches: dict[int, MicroBatch] = field(default_factory=dict)
     placements: TaskPlacements = field(default_factory=TaskPlacements)
+    measures: dict[int, MicroBatchMeasures] = field(default_factory=dict)
+    _started: str = field(default_factory=lambda: _now())
     _state: AggregatorState | None = None
     _written_at: float = 0.0
 
@@ -165,6 +175,19 @@ class Heartbeat:
         self.batches[subtopology] = MicroBatch(batch, now)
         self.placements.record(subtopology, tasks, now)
 
+    def status(self) -> AggregatorStatus:
+        """Return what the aggregator says about itself now. Any thread may call this."""
+        return AggregatorStatus(
+            self._state or AggregatorState.STARTING,
+            os.getpid(),
+            socket.gethostname(),
+            _now(),
+            dict(self.batches),
+            self.placements.current(),
+            self._started,
+            dict(self.measures),
+        )
+
     def _report_migrations(self) -> None:
         for line in self.placements.log_lines():
             self.report(line)
@@ -177,14 +200,11 @@ class Heartbeat:
             self.report(f"no history of stream tasks: {error}")
 
     def _write(self, state: AggregatorState) -> None:
+        self._state, self._written_at = state, time.monotonic()
         if self.file is None:
             return
-        self._state, self._written_at = state, time.monotonic()
-        status = AggregatorStatus(
-            state, os.getpid(), socket.gethostname(), _now(), dict(self.batches), self.placements.current()
-        )
         try:
-            write_status(self.file, status)
+            write_status(self.file, self.status())
         except OSError as error:  # the aggregator works without it
             self.report(f"no heartbeat: {error}")
 

@@ -192,6 +192,13 @@ def test_a_local_cluster_shares_the_tasks(aggregator: Aggregator, bootstrap_serv
     for number in (0, 1):  # of the sub-topologies
         written = sum(placed.records for task, placed in status.tasks.items() if task.startswith(f"{number}_"))
         assert written >= (2_000 if number == 0 else 2)
+        measures = status.measures[number]
+        assert measures.written == written
+        assert measures.dead_lettered == 0
+        assert measures.seconds >= measures.write_seconds > 0
+    assert [status.measures[number].state_rows for number in (0, 1)] == [0, 2]
+    assert status.measures[1].state_bytes > 0
+    assert status.started < status.at
 
 
 @pytest.fixture

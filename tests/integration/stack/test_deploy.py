@@ -92,6 +92,19 @@ def test_a_deployment_creates_produces_aggregates_and_verifies(stack: Stack, dep
     assert [found["state"] for found in rest.runs("orders_aggregator")] == ["running"]
 
 
+def test_the_asset_of_the_totals_says_up_to_where_they_are_verified(stack: Stack, deployment: Deployment) -> None:
+    asked = {"source_dag_id": "orders_deploy", "source_task_id": "verify.totals"}
+    url = f"{stack.airflow.url}/api/v2/assets/events"
+    (event,) = httpx.get(url, params=asked, headers=token(stack), timeout=300).json()["asset_events"]
+    brokers = stack.kafka.brokers
+    orders = Counter(message.partition() for message in read_committed(brokers.servers, "orders", brokers.properties))
+    found = event["extra"]
+    assert (found["application_id"], found["records"], found["keys"]) == ("orders-aggregator", 19, 2)
+    assert found["positions"].keys() == {"orders"}
+    # Behind each record there may be the marker of its transaction.
+    assert all(0 <= found["positions"]["orders"][str(partition)] - orders[partition] <= 2 for partition in (0, 1))
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian's package chromium)")
 def test_the_streams_page_shows_the_deployment(stack: Stack, deployment: Deployment) -> None:
     """As a person finds it: in the navigation, in a frame, with nothing that is loaded from elsewhere."""

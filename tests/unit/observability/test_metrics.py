@@ -9,6 +9,7 @@ import subprocess
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from urllib.request import urlopen
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -16,12 +17,17 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import CheckResult, Outcome
-from streamplan.cli.exporter import PrometheusCollector, send_by_otlp
-from streamplan.errors import BrokersUnavailable
+from streamplan.cli.exporter import send_by_otlp
+from streamplan.errors import BrokersUnavailable, Refused
+from streamplan.files import ReportPaths
 from streamplan.model.group_member import Member
+from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatchMeasures
+from streamplan.observability.metrics import AGGREGATOR_METRICS, measure, measure_aggregator
+from streamplan.observability.prometheus import PrometheusCollector, serve
 from streamplan.observability.sampler import Sampler
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.results import write_result
+from streamplan.reports.status import write_status
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
 
@@ -49,7 +55,7 @@ def application(cluster: FakeCluster) -> FakeApplication:
 
 def scrape(sampler: Sampler) -> str:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(PrometheusCollector([sampler]))
+    registry.register(PrometheusCollector(lambda: measure(sampler.sample())))
     return generate_latest(registry).decode()
 
 
@@ -78,6 +84,49 @@ def test_what_prometheus_reads(cluster: FakeCluster, application: FakeApplicatio
     assert found[named("streamplan_check_outcome", **pipeline, check="totals", outcome="failed")] == 1
     assert found[named("streamplan_check_outcome", **pipeline, check="totals", outcome="passed")] == 0
     assert found[named("streamplan_check_time_seconds", **pipeline, check="totals")] == 86_400
+
+
+STATUS = AggregatorStatus(
+    AggregatorState.RUNNING,
+    7,
+    "host",
+    "1970-01-02T00:00:00+00:00",
+    started="1970-01-01T00:00:10+00:00",
+    measures={1: MicroBatchMeasures(42, 7, 0.5, 0.25, 2, 1024, 9, 3)},
+)
+OF_AGGREGATOR = {
+    named("streamplan_aggregator_state", pipeline="orders", state="running"): 1,
+    named("streamplan_aggregator_state", pipeline="orders", state="failed"): 0,
+    named("streamplan_aggregator_start_time_seconds", pipeline="orders"): 10,
+    named("streamplan_aggregator_heartbeat_time_seconds", pipeline="orders"): 86_400,
+    named("streamplan_micro_batch_duration_seconds", pipeline="orders", subtopology="1"): 0.5,
+    named("streamplan_micro_batch_write_duration_seconds", pipeline="orders", subtopology="1"): 0.25,
+    named("streamplan_micro_batch_records", pipeline="orders", subtopology="1"): 7,
+    named("streamplan_state_rows", pipeline="orders", subtopology="1"): 2,
+    named("streamplan_state_memory_bytes", pipeline="orders", subtopology="1"): 1024,
+    named("streamplan_records_written", pipeline="orders", subtopology="1"): 9,
+    named("streamplan_records_dead_lettered", pipeline="orders", subtopology="1"): 3,
+}
+
+
+def test_what_the_aggregator_said_of_itself(cluster: FakeCluster, tmp_path: Path) -> None:
+    write_status(ReportPaths(tmp_path, "orders").aggregator_status, STATUS)
+    FakeApplication(cluster, PIPELINE)
+    found = values(scrape(Sampler(lambda: application_of(PIPELINE), "orders", cluster, tmp_path)))
+    assert found.items() >= OF_AGGREGATOR.items()
+
+
+def test_an_aggregator_serves_its_own_metrics() -> None:
+    collector = PrometheusCollector(lambda: measure_aggregator("orders", STATUS), AGGREGATOR_METRICS)
+    port, stop = serve(collector, "127.0.0.1", 0)
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            found = values(answer.read().decode())
+        assert found.items() >= OF_AGGREGATOR.items()
+        with pytest.raises(Refused):
+            serve(collector, "127.0.0.1", port)
+    finally:
+        stop()
 
 
 def test_brokers_that_do_not_answer_are_a_value_and_no_lag_is_made_up(cluster: FakeCluster, tmp_path: Path) -> None:

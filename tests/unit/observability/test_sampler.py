@@ -106,7 +106,8 @@ def test_who_runs_is_said(sampler: Sampler, cluster: FakeCluster, application: F
     write_status(ReportPaths(tmp_path, "orders").aggregator_status, status)
     snapshot = sampler.sample()
     assert snapshot.members == ["streamplan:7@host on /10.0.0.1"]
-    assert snapshot.state == "running"
+    assert snapshot.aggregator is not None
+    assert snapshot.aggregator.state == "running"
     assert (task(snapshot, "1_0").instance, task(snapshot, "1_0").host) == ("2", "worker-b")
     assert task(snapshot, "1_1").instance is None
 

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from streamplan.model.status import AggregatorState, AggregatorStatus
+from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatchMeasures
 from streamplan.reports.status import read_status
 from streamplan.spark import status as heartbeat
 from streamplan.spark.status import Heartbeat
@@ -30,7 +30,10 @@ def test_the_life_of_an_aggregator(file: Path, monkeypatch: pytest.MonkeyPatch) 
         first = said(file)
         assert (first.state, first.pid, first.host) == (AggregatorState.RUNNING, os.getpid(), socket.gethostname())
         heart.record(1, 42)
+        heart.measures[1] = MicroBatchMeasures(42, 7, 0.5, 0.25, 2, 1024, 9, 1)
         heart.beat()
+        assert said(file).measures == {1: MicroBatchMeasures(42, 7, 0.5, 0.25, 2, 1024, 9, 1)}
+        assert said(file).started <= first.at
         assert said(file).batches[1].id == 42
         assert said(file).at >= first.at
         heart.announce_stop()

@@ -3,6 +3,7 @@
 
 const POLL_MS = 5000;
 const SLOW_MS = 60000;
+const HEARTBEAT_SECONDS = 60;
 const number = new Intl.NumberFormat("en");
 const byId = (id) => document.getElementById(id);
 let pipeline = "";
@@ -33,6 +34,7 @@ function table(caption, columns, rows, describe = () => ({})) {
 }
 
 const count = (value) => (value === null ? "unknown" : number.format(value));
+const milliseconds = (seconds) => `${number.format(Math.round(seconds * 1000))} ms`;
 const rate = (value) => (value === null ? "…" : `${number.format(value)}/s`);
 
 function duration(seconds) {
@@ -79,10 +81,20 @@ function outcome(result) {
   return element("span", { class: kind }, text);
 }
 
+// What the group's members and the heartbeat say together: a process that is stopped stays a member for a while.
+function aggregatorState(snapshot) {
+  if (snapshot.problem) return ["unknown", "wait"];
+  if (snapshot.members !== null && !snapshot.members.length) return ["not running", "bad"];
+  const said = snapshot.aggregator;
+  if (!said) return ["runs", "good"];
+  const silent = (new Date(snapshot.at) - new Date(said.at)) / 1000;
+  if (silent > HEARTBEAT_SECONDS && ["starting", "running"].includes(said.state)) return [`silent for ${duration(silent)}`, "bad"];
+  return said.state === "starting" ? ["starts", "wait"] : ["runs", "good"];
+}
+
 function showSummary(snapshot) {
   const lags = snapshot.tasks.map((task) => task.lag);
   const ages = snapshot.tasks.map((task) => task.lag_seconds);
-  const running = (snapshot.members ?? ["hidden"]).length > 0;
   const failed = snapshot.checks.filter((check) => check.outcome !== "passed");
   const sum = (values) => (values.includes(null) || !values.length ? null : values.reduce((a, b) => a + b, 0));
   const most = ages.includes(null) || !ages.length ? null : Math.max(...ages);
@@ -90,9 +102,11 @@ function showSummary(snapshot) {
   const totals = snapshot.checks.find((check) => check.check === "totals");
   const tile = (label, value, kind = "", title = "") =>
     element("div", { class: "tile", title }, element("span", { class: "dim" }, label), element("b", { class: kind }, value));
-  const who = snapshot.members?.join(", ") ?? "The members of the group cannot be seen.";
+  const [state, kind] = aggregatorState(snapshot);
+  const who = [snapshot.members?.join(", ") ?? "The members of the group cannot be seen.",
+    ...(snapshot.aggregator ? [`Its last heartbeat: ${snapshot.aggregator.at} on ${snapshot.aggregator.host}.`] : [])].join(" ");
   replace("summary",
-    tile("Aggregator", snapshot.problem ? "unknown" : running ? "runs" : `not running`, snapshot.problem ? "wait" : running ? "good" : "bad", who),
+    tile("Aggregator", state, kind, who),
     tile("Lag", `${count(sum(lags))}`, sum(lags) ? "wait" : "", "Offsets that no task has processed yet"),
     tile("Oldest record waits", duration(most), most > 60 ? "wait" : ""),
     tile("Arriving", rate(sum(sources)), "", "Records that arrive in the input topics"),
@@ -121,6 +135,21 @@ function showTasks(snapshot) {
   replace("task-rows", table(caption, columns, snapshot.tasks, describe));
   for (const group of document.querySelectorAll("#diagram [data-subtopology]"))
     group.classList.toggle("wait", late.some((task) => task.subtopology === group.dataset.subtopology));
+}
+
+function showMicroBatches(snapshot) {
+  const measures = Object.entries(snapshot.aggregator?.measures ?? {});
+  replace("batch-rows", ...(measures.length ? [table("The last micro-batch of each sub-topology that had records", [
+    ["Sub-topology", ([id]) => id],
+    ["Ended", ([id]) => moment(snapshot.aggregator.batches[id]?.at)],
+    ["Records", ([, each]) => count(each.records), "number"],
+    ["Lasted", ([, each]) => milliseconds(each.seconds), "number"],
+    ["Its job", ([, each]) => milliseconds(each.write_seconds), "number"],
+    ["State rows", ([, each]) => (each.state_rows ? count(each.state_rows) : "–"), "number"],
+    ["State memory", ([, each]) => (each.state_bytes ? `${count(Math.ceil(each.state_bytes / 1048576))} MB` : "–"), "number"],
+    ["Written since the start", ([, each]) => count(each.written), "number"],
+    ["Dead-lettered", ([, each]) => count(each.dead_lettered), "number"],
+  ], measures)] : []));
 }
 
 function showTopics(snapshot) {
@@ -204,6 +233,7 @@ async function refresh() {
     showSummary(snapshot);
     showChecks(snapshot);
     showVerified(snapshot);
+    showMicroBatches(snapshot);
     if (!snapshot.problem) {
       showTasks(snapshot);
       showTopics(snapshot);
@@ -231,7 +261,7 @@ async function choose(name) {
   pipeline = name;
   slowAt = 0;
   outcomes = {};
-  for (const id of ["task-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "records-topic", "summary", "diagram", "verified"]) replace(id);
+  for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "records-topic", "summary", "diagram", "verified"]) replace(id);
   window.history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}`);
   try {
     const text = await (await ask(address("/topology.svg"))).text();
