@@ -175,10 +175,9 @@ class CheckOperator(SparkJobOperator):
         result = run_check(application, check, cluster)
         result = replace(result, data_docs=run_page(context, self.pipeline).path)
         write_result(settings.reports, result)
-        if result.outcome is Outcome.PASSED and check.stores_verified_cut:
-            verified = verified_positions(application, settings.reports)
-            for asset in self.outlets if verified else ():
-                context["outlet_events"][asset].extra = verified
+        if result.outcome is Outcome.PASSED:
+            for asset in self.outlets:
+                context["outlet_events"][asset].extra = verified_positions(application, settings.reports)
         return self._report(context, result)
 
     def _configured_check(self, context: Context, application: Application, settings: Settings) -> Check:

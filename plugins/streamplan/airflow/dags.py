@@ -10,15 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import (
-    DAG,
-    Asset,
-    AssetOrTimeSchedule,
-    CronTriggerTimetable,
-    Param,
-    TaskGroup,
-    TriggerRule,
-)
+from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup, TriggerRule
 
 from streamplan.airflow.check_operators import CheckOperator, DataDocsOperator, RecountOperator, StateStoreOperator
 from streamplan.airflow.deploy_operators import (

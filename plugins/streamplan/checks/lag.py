@@ -21,7 +21,7 @@ from streamplan.checks.framework.consistent_cut import Deadline, some_of
 from streamplan.checks.framework.task_inputs import TaskInput, count_unprocessed, read_inputs, task_moves, watch_inputs
 from streamplan.errors import CouldNotLook
 from streamplan.model.group_member import Member
-from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
+from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus
 
 LAG_DEADLINE = Deadline(seconds=90.0, interval=0.25)
 """Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), than a slow micro-batch, and than a restart."""
@@ -78,7 +78,7 @@ def _alive(status: AggregatorStatus | None, now: float) -> Iterable[Observation]
         return
     expected = f"a heartbeat within {HEARTBEAT_TIMEOUT_SECONDS:g} s"
     age = status.age(now)
-    dead = status.state is AggregatorState.RUNNING and age > HEARTBEAT_TIMEOUT_SECONDS
+    dead = status.is_silent(now)
     yield Observation(
         f"the aggregator, pid {status.pid} on {status.host}, says {status.state}",
         expected,

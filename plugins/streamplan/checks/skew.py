@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,6 +12,7 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, existing
 from streamplan.checks.framework.cluster import Cluster, Offsets
 from streamplan.checks.framework.consistent_cut import attempt
+from streamplan.checks.framework.task_inputs import TaskInput, read_inputs
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import TopicRole, TopicSpec
 
@@ -82,11 +83,6 @@ class _Shares:
     samples: Mapping[int, _Sample]
     to_come: int = 0
 
-    @property
-    def least(self) -> float:
-        """The factor from the share of any partition to the share that it keeps, whatever is still to come."""
-        return self.total / (self.total + self.to_come) if self.total else 1.0
-
 
 class SkewCheck(Check):
     """Compares the shares of the partitions of every topic that the application reads."""
@@ -102,10 +98,11 @@ class SkewCheck(Check):
         """Observe the share of each partition; see :class:`Check`."""
         specs = {spec.name: spec for spec in application.topics}
         existing(cluster, application.sources)
+        inputs = read_inputs(application, cluster)
         rows: list[Observation] = []
         written = 0
         for topic in application.sources:
-            to_come = _to_come(application, cluster, topic)
+            to_come = _to_come(application, inputs, topic)
             shares = replace(attempt(partial(_read_shares, cluster, specs[topic])), to_come=to_come)
             written += shares.total
             rows += _rows(application, specs[topic], shares)
@@ -118,20 +115,14 @@ class SkewCheck(Check):
         return rows
 
 
-def _to_come(application: Application, cluster: Cluster, topic: str) -> int:
+def _to_come(application: Application, inputs: Sequence[TaskInput], topic: str) -> int:
     """Count the offsets that the tasks which write a topic have not processed.
 
     One of these tasks may be ahead of the others, above all after a start. Then the partitions that it writes are ahead
     of the others, too, and that is no skew.
     """
     sources = {source for each in application.subtopologies if topic in each.outputs for source in each.sources}
-    number = 0
-    for source in sources:
-        positions = cluster.positions(application.application_id, source)
-        for partition, offsets in cluster.offsets(source).items():
-            position = max(positions.get(partition, offsets.log_start), offsets.log_start)
-            number += max(offsets.last_stable - position, 0)
-    return number
+    return sum(item.unprocessed_offsets for item in inputs if item.topic in sources)
 
 
 def _read_shares(cluster: Cluster, spec: TopicSpec) -> _Shares:
@@ -218,14 +209,15 @@ def _rows(application: Application, spec: TopicSpec, shares: _Shares) -> Iterabl
     basis = f"{'' if shares.exact else 'about '}{shares.total:,} records{shares.basis}"
     if shares.to_come:
         basis += f", and up to {shares.to_come:,} are to come"
+    kept = shares.total / (shares.total + shares.to_come)  # of its share, if all that is to come goes elsewhere
     for number, share in sorted(shares.records.items()):
         size = shares.sizes.get(number)
         shown = f"{_percent(share)} of {basis}" + (f", {_percent(size)} of their bytes" if size is not None else "")
         wrong = []
         sample = shares.samples[number]
-        if share * shares.least > most + 1e-9:
+        if share * kept > most + 1e-9:
             wrong.append(f"{_percent(share)} of the records{_keys(spec, sample.keys, share, most)}")
-        if size is not None and size * shares.least > most + 1e-9:
+        if size is not None and size * kept > most + 1e-9:
             wrong.append(f"{_percent(size)} of the bytes{_keys(spec, sample.key_bytes, size, most)}")
         yield Observation(f"{spec.name}-{number}: {shown}", allowed, " and ".join(wrong) or allowed)
 

@@ -67,7 +67,10 @@ def screen(snapshot: Snapshot) -> Group:
     else:
         heading.append(f"does not run: group {snapshot.application_id} has no member", "yellow")
     if snapshot.aggregator is not None:
-        heading.append(f"  {snapshot.aggregator.state}, last heartbeat {seconds_ago(snapshot.aggregator.at)}", "dim")
+        heading.append(
+            f"  {snapshot.aggregator.state}, last heartbeat {seconds_ago(snapshot.aggregator.at)}",
+            "red" if snapshot.silent else "dim",
+        )
     tables = [_tasks(snapshot), _topics(snapshot), checks_table(snapshot.checks)]
     if snapshot.aggregator is not None and snapshot.aggregator.measures:
         tables.insert(1, _micro_batches(snapshot.aggregator))

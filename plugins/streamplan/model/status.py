@@ -132,3 +132,11 @@ class AggregatorStatus:
             now: Seconds since the epoch.
         """
         return now - datetime.fromisoformat(self.at).timestamp()
+
+    def is_silent(self, now: float) -> bool:
+        """Whether it says that it runs, and sent no heartbeat for too long. While it starts it sends none.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        return self.state is AggregatorState.RUNNING and self.age(now) > HEARTBEAT_TIMEOUT_SECONDS

@@ -109,6 +109,7 @@ class Sampler:
             problem=problem,
             members=seen.members,
             aggregator=replace(status, tasks={}) if status else None,
+            silent=status is not None and status.is_silent(time.time()),
             tasks=list(_tasks(application, seen, before, status)) if application else [],
             topics=list(_topics(application, seen, before)) if application and not problem else [],
             checks=[latest[check.name] for check in CHECKS if check.name in latest],
@@ -184,9 +185,8 @@ def _oldest_unprocessed(cluster: Cluster, inputs: Sequence[TaskInput]) -> dict[t
     by_topic: dict[str, dict[int, tuple[int, int]]] = {}
     for item in inputs:
         if _lag(item):
-            first = max(item.position or 0, item.offsets.log_start)
-            last = min(item.offsets.last_stable, first + SEARCHED_OFFSETS)
-            by_topic.setdefault(item.topic, {})[item.partition] = (first, last)
+            last = min(item.offsets.last_stable, item.next_offset + SEARCHED_OFFSETS)
+            by_topic.setdefault(item.topic, {})[item.partition] = (item.next_offset, last)
     oldest: dict[tuple[str, int], int] = {}
     for topic, ranges in by_topic.items():
         try:
@@ -201,9 +201,7 @@ def _oldest_unprocessed(cluster: Cluster, inputs: Sequence[TaskInput]) -> dict[t
 
 
 def _lag(item: TaskInput) -> int | None:
-    if item.position is None:
-        return None
-    return max(item.offsets.last_stable - max(item.position, item.offsets.log_start), 0)
+    return None if item.position is None else item.unprocessed_offsets
 
 
 def _age(inputs: Sequence[InputSnapshot], oldest: Mapping[tuple[str, int], int]) -> float | None:

@@ -108,6 +108,7 @@ class Snapshot:
         members: The members of the consumer group; None where they cannot be seen.
         aggregator: What the aggregator last said of itself; None where it has said nothing. Where its tasks are stands
             at the tasks.
+        silent: Whether the aggregator says that it runs, and sent no heartbeat for too long.
         tasks: The stream tasks, by sub-topology and partition.
         topics: The topics.
         checks: The last result of each check that has run.
@@ -120,6 +121,7 @@ class Snapshot:
     problem: str
     members: Sequence[str] | None
     aggregator: AggregatorStatus | None
+    silent: bool
     tasks: Sequence[TaskSnapshot]
     topics: Sequence[TopicSnapshot]
     checks: Sequence[CheckResult]

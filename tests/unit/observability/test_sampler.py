@@ -108,8 +108,19 @@ def test_who_runs_is_said(sampler: Sampler, cluster: FakeCluster, application: F
     assert snapshot.members == ["streamplan:7@host on /10.0.0.1"]
     assert snapshot.aggregator is not None
     assert snapshot.aggregator.state == "running"
+    assert not snapshot.silent
     assert (task(snapshot, "1_0").instance, task(snapshot, "1_0").host) == ("2", "worker-b")
     assert task(snapshot, "1_1").instance is None
+
+
+@pytest.mark.parametrize(("state", "silent"), [(AggregatorState.RUNNING, True), (AggregatorState.STARTING, False)])
+def test_who_says_that_it_runs_and_sends_no_heartbeat_is_silent(
+    cluster: FakeCluster, application: FakeApplication, sampler: Sampler, tmp_path: Path, state: str, silent: bool
+) -> None:
+    long_ago = "2026-01-01T00:00:00+00:00"
+    status = AggregatorStatus(AggregatorState(state), 7, "host", long_ago)
+    write_status(ReportPaths(tmp_path, "orders").aggregator_status, status)
+    assert sampler.sample().silent is silent
 
 
 def test_brokers_out_of_reach_hide_no_result_of_a_check(

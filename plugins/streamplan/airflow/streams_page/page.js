@@ -3,7 +3,6 @@
 
 const POLL_MS = 5000;
 const SLOW_MS = 60000;
-const HEARTBEAT_SECONDS = 60;
 const number = new Intl.NumberFormat("en");
 const byId = (id) => document.getElementById(id);
 let pipeline = "";
@@ -87,8 +86,7 @@ function aggregatorState(snapshot) {
   if (snapshot.members !== null && !snapshot.members.length) return ["not running", "bad"];
   const said = snapshot.aggregator;
   if (!said) return ["runs", "good"];
-  const silent = (new Date(snapshot.at) - new Date(said.at)) / 1000;
-  if (silent > HEARTBEAT_SECONDS && ["starting", "running"].includes(said.state)) return [`silent for ${duration(silent)}`, "bad"];
+  if (snapshot.silent) return [`silent for ${duration((new Date(snapshot.at) - new Date(said.at)) / 1000)}`, "bad"];
   return said.state === "starting" ? ["starts", "wait"] : ["runs", "good"];
 }
 

@@ -79,6 +79,16 @@ class TaskInput:
         return gap if gap > 1 or self.unprocessed.records else 0
 
     @property
+    def next_offset(self) -> int:
+        """The first offset that is there and is not processed."""
+        return max(self.position or 0, self.offsets.log_start)
+
+    @property
+    def unprocessed_offsets(self) -> int:
+        """The number of offsets from there to the last stable one."""
+        return max(self.offsets.last_stable - self.next_offset, 0)
+
+    @property
     def open_transaction(self) -> bool:
         """Whether a transaction is open on the partition and was not seen to end."""
         return self.offsets.last_stable < self.offsets.high_watermark and not self.transaction_moved
@@ -195,10 +205,7 @@ def _count_topic(group: str, cluster: Cluster, topic: str, partitions: Mapping[i
 
 
 def _count_records(cluster: Cluster, topic: str, partitions: Mapping[int, TaskInput]) -> None:
-    whole = {
-        number: (max(item.position or 0, item.offsets.log_start), item.offsets.last_stable)
-        for number, item in partitions.items()
-    }
+    whole = {number: (item.next_offset, item.offsets.last_stable) for number, item in partitions.items()}
     ranges = {number: (first, min(last, first + COUNTED_OFFSETS)) for number, (first, last) in whole.items()}
     records = dict.fromkeys(ranges, 0)
     oldest: dict[int, int] = {}
