@@ -22,6 +22,14 @@ ADDRESSES = [
     "/api/pipelines/orders/dead-letters",
     "/api/pipelines/orders/keys?key=0",
 ]
+APPLICATIONS = "/api/connections/kafka_default/applications"
+OF_ANY_APPLICATION = [
+    APPLICATIONS,
+    *(
+        f"{APPLICATIONS}/orders-aggregator{part}"
+        for part in ("", "/topology.svg", "/history", "/dead-letters", "/records?topic=orders", "/keys?key=0")
+    ),
+]
 
 
 @pytest.fixture
@@ -36,9 +44,14 @@ def client(home: Path, database: None, monkeypatch: pytest.MonkeyPatch) -> Itera
         application.order(n)
     application.order(20, product=7)
     application.drain()
-    monkeypatch.setattr(routes, "_cluster", lambda pipeline: cluster)
+    monkeypatch.setattr(routes, "_cluster", lambda kafka_conn_id: cluster)
     manager = SimpleNamespace(
-        is_authorized_dag=lambda *, method, details, user: (method, details.id, user) == ("GET", "orders_health", "ann")
+        is_authorized_dag=lambda *, method, details, user: (
+            (method, details.id, user) == ("GET", "orders_health", "ann")
+        ),
+        is_authorized_connection=lambda *, method, details, user: (
+            (method, details.conn_id, user) == ("GET", "kafka_default", "ann")
+        ),
     )
     monkeypatch.setattr("airflow.api_fastapi.app.get_auth_manager", lambda: manager)
     app = routes.make_app()
@@ -47,7 +60,7 @@ def client(home: Path, database: None, monkeypatch: pytest.MonkeyPatch) -> Itera
         yield client
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("address", [*ADDRESSES, *OF_ANY_APPLICATION])
 def test_nobody_sees_anything_without_a_login(client: TestClient, address: str) -> None:
     client.app.dependency_overrides.clear()  # type: ignore[attr-defined]
     assert client.get(address).status_code in (401, 403)
@@ -58,6 +71,36 @@ def test_a_pipeline_is_shown_to_those_who_may_see_its_health_dag(client: TestCli
     for address in ADDRESSES[2:]:
         assert client.get(address).status_code == 200
         assert client.get(address.replace("orders", "users")).status_code == 403
+
+
+def test_any_application_is_shown_to_those_who_may_see_the_connection(client: TestClient) -> None:
+    for address in OF_ANY_APPLICATION:
+        assert client.get(address).status_code == 200, address
+        assert client.get(address.replace("kafka_default", "kafka_other")).status_code == 403
+
+
+def test_an_application_that_nobody_declared(client: TestClient) -> None:
+    assert "orders-aggregator" in client.get(APPLICATIONS).json()
+    declared = client.get("/api/pipelines/orders").json()
+    found = client.get(f"{APPLICATIONS}/orders-aggregator").json()
+    assert found["application_id"] == declared["application_id"]
+    assert found["checks"] == []  # the results of checks have the name of the pipeline
+    assert {topic["name"] for topic in found["topics"]} >= {
+        "orders",
+        "orders-aggregator-orders-products-quantities-repartition",
+        "orders-aggregator-orders-products-quantities-changelog",
+    }
+    (total,) = client.get(f"{APPLICATIONS}/orders-aggregator/keys", params={"key": "0"}).json()
+    assert total["value"] == "10"
+    drawing = client.get(f"{APPLICATIONS}/orders-aggregator/topology.svg").text
+    assert 'data-topic="orders"' in drawing
+    assert 'class="store"' in drawing
+
+
+def test_an_application_id_that_nobody_has(client: TestClient) -> None:
+    assert "no-such-app" in client.get(f"{APPLICATIONS}/no-such-app").json()["problem"]
+    answer = client.get(f"{APPLICATIONS}/no-such-app/topology.svg")
+    assert (answer.status_code, "no-such-app" in answer.json()["detail"]) == (503, True)
 
 
 def test_the_snapshot(client: TestClient) -> None:
@@ -100,7 +143,7 @@ def test_brokers_out_of_reach_are_told_on_the_page(client: TestClient, monkeypat
         def names(self) -> list[str]:
             raise BrokersUnavailable("Kafka at broker:9092", observed="no answer")
 
-    monkeypatch.setattr(routes, "_cluster", lambda pipeline: Away())
+    monkeypatch.setattr(routes, "_cluster", lambda kafka_conn_id: Away())
     assert "no answer" in client.get("/api/pipelines/orders").json()["problem"]
     answer = client.get("/api/pipelines/orders/dead-letters")
     assert (answer.status_code, "no answer" in answer.json()["detail"]) == (503, True)

@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from streamplan.cli.observed import Observed, add_options, print_json
+from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import plain_console, quantity
 from streamplan.observability.lookup import newest_dead_letters
 
@@ -31,8 +31,8 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    observed = Observed(options)
-    found = newest_dead_letters(observed.find(), observed.cluster, options.last)
+    chosen = observed(options)
+    found = newest_dead_letters(chosen.find(), chosen.cluster, options.last)
     if options.json:
         print_json(found)
         return 0

@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from streamplan.checks.discovery.discover import discover
-from streamplan.checks.framework.application import Application, application_in
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.observability.observed import Observed
 from streamplan.registry import pipeline_named
 
 
@@ -25,8 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_broker_options(parser)
 
 
-class Observed:
-    """The application that the options name.
+def observed(options: argparse.Namespace) -> Observed:
+    """Return the application that the options name.
 
     Args:
         options: What :func:`add_options` added.
@@ -34,23 +33,11 @@ class Observed:
     Raises:
         Refused: The options name no application, or two; there is no such pipeline; the brokers cannot be followed.
     """
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        if (options.pipeline is None) == (options.application_id is None):
-            raise Refused("the application", expected="either PIPELINE or --application-id ID", observed="none or both")
-        self._pipeline = None if options.pipeline is None else pipeline_named(options.pipeline)
-        self.name: str = self._pipeline.name if self._pipeline else options.application_id
-        self.cluster = KafkaCluster(chosen_brokers(options))
-
-    def find(self) -> Application:
-        """Return the application as the checks see it.
-
-        Raises:
-            BrokersUnavailable: Kafka does not answer.
-            CouldNotLook: There is no such application.
-        """
-        self.cluster.names()  # where Kafka does not answer, it is waited for once
-        return application_in(self._pipeline, self.cluster) if self._pipeline else discover(self.cluster, self.name)
+    if (options.pipeline is None) == (options.application_id is None):
+        raise Refused("the application", expected="either PIPELINE or --application-id ID", observed="none or both")
+    pipeline = None if options.pipeline is None else pipeline_named(options.pipeline)
+    name = options.application_id if pipeline is None else pipeline.name
+    return Observed(name, KafkaCluster(chosen_brokers(options)), pipeline)
 
 
 def print_json(value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from streamplan.cli.observed import Observed, add_options, print_json
+from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import align_columns, plain_console
 from streamplan.observability.lookup import find_key
 
@@ -28,8 +28,8 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    observed = Observed(options)
-    found = find_key(observed.find(), observed.cluster, options.key)
+    chosen = observed(options)
+    found = find_key(chosen.find(), chosen.cluster, options.key)
     if options.json:
         print_json(found)
     elif found:
@@ -41,5 +41,5 @@ def _run(options: argparse.Namespace) -> int:
         for line in align_columns(rows):
             plain_console().print(line)
     else:
-        plain_console().print(f"No changelog of {observed.name} has the key {options.key}.")
+        plain_console().print(f"No changelog of {chosen.name} has the key {options.key}.")
     return 0 if found else 1

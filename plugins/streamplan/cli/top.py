@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamplan.cli.observed import Observed, add_options, print_json
+from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.tables import checks_table, seconds_ago, table_of
 from streamplan.model.status import AggregatorStatus
 from streamplan.observability.sampler import Sampler
@@ -40,8 +40,8 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    observed = Observed(options)
-    sampler = Sampler(observed.find, observed.name, observed.cluster, Settings.from_environment().reports)
+    chosen = observed(options)
+    sampler = Sampler(chosen.find, chosen.name, chosen.cluster, Settings.from_environment().reports)
     console = Console(markup=False, emoji=False, highlight=False)
     first = sampler.sample()
     if options.json or not console.is_terminal:

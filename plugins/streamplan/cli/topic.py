@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from streamplan.cli.observed import Observed, add_options, print_json
+from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import align_columns, plain_console
 from streamplan.observability.lookup import read_records
 
@@ -34,10 +34,10 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    observed = Observed(options)
+    chosen = observed(options)
     found = read_records(
-        observed.find(),
-        observed.cluster,
+        chosen.find(),
+        chosen.cluster,
         options.topic,
         last=options.last,
         partition=options.partition,

@@ -1,4 +1,4 @@
-"""The topology of a pipeline, drawn: topics as nodes between sub-topologies, which are boxes with nodes of their own.
+"""A topology, drawn: topics as nodes between sub-topologies, which are boxes with nodes of their own.
 
 Records flow from left to right between the sub-topologies, and downwards inside of each. The same layout is used twice:
 for the nodes of each sub-topology, and for the boxes with the topics between them. The page's style sheet has the
@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
+from streamplan.checks.framework.application import Application, SubtopologyTopics
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology
-from streamplan.model.topics import TopicRole
+from streamplan.model.topics import TopicRole, TopicSpec
 
 CHARACTER_WIDTH = 7.3
 """Pixels of one character of a monospaced font of 12 px."""
@@ -84,8 +85,8 @@ class _Box:
     shape: Shape
     nodes: list[Shape]
     edges: list[Edge]
-    inputs: list[Edge] = field(default_factory=list)  # from a topic to a node
-    outputs: list[Edge] = field(default_factory=list)  # from a node to a topic
+    inputs: list[Edge] = field(default_factory=list)  # from a topic to a node, or to the box
+    outputs: list[Edge] = field(default_factory=list)  # from a node, or from the box, to a topic
 
 
 def diagram_of(pipeline: Pipeline) -> Diagram:
@@ -96,11 +97,25 @@ def diagram_of(pipeline: Pipeline) -> Diagram:
     """
     topology = pipeline.topology
     boxes = [_box(subtopology, pipeline) for subtopology in topology.subtopologies]
+    return _lay_out(boxes, pipeline.declared_topics(), pipeline.name)
+
+
+def diagram_of_application(application: Application) -> Diagram:
+    """Lay the topology of any application out, as far as it shows in Kafka: its topics and its state stores.
+
+    Args:
+        application: The application.
+    """
+    boxes = [_box_of_topics(subtopology, application.application_id) for subtopology in application.subtopologies]
+    return _lay_out(boxes, application.topics, application.application_id)
+
+
+def _lay_out(boxes: Sequence[_Box], specs: Iterable[TopicSpec], name: str) -> Diagram:
     edges = list(dict.fromkeys(edge for box in boxes for edge in (*box.inputs, *box.outputs)))
     used = {name for edge in edges for name in edge}
     topics = [
         _node(f"topic {spec.name}", spec.name, f"topic {spec.role}", topic=spec.name)
-        for spec in pipeline.declared_topics()
+        for spec in specs
         if f"topic {spec.name}" in used and spec.role is not TopicRole.DEAD_LETTER
     ]
     owner = {node.id: box.shape.id for box in boxes for node in box.nodes}
@@ -112,18 +127,19 @@ def diagram_of(pipeline: Pipeline) -> Diagram:
         for node in box.nodes:
             nodes[node.id] = replace(node, x=node.x + box.shape.x, y=node.y + box.shape.y)
         box.nodes = [nodes[node.id] for node in box.nodes]
+    joined = placed | nodes
     paths = []
     for box in boxes:
-        paths += [(start, end, _down(nodes[start], nodes[end])) for start, end in box.edges]
-        paths += [(topic, node, _into(nodes[topic], nodes[node], box)) for topic, node in box.inputs]
-        paths += [(node, topic, _out_of(nodes[node], nodes[topic], box)) for node, topic in box.outputs]
+        paths += [(start, end, _down(joined[start], joined[end])) for start, end in box.edges]
+        paths += [(topic, node, _into(joined[topic], joined[node], box)) for topic, node in box.inputs]
+        paths += [(node, topic, _out_of(joined[node], joined[topic], box)) for node, topic in box.outputs]
     return Diagram(
         width=max((shape.x + shape.width for shape in placed.values()), default=0.0) + _PADDING,
         height=max((shape.y + shape.height for shape in placed.values()), default=0.0) + _PADDING,
         boxes=[placed[box.shape.id] for box in boxes],
         nodes=list(nodes.values()),
         edges=paths,
-        title=f"Topology of {pipeline.name}",
+        title=f"Topology of {name}",
     )
 
 
@@ -154,11 +170,35 @@ def _box(subtopology: Subtopology, pipeline: Pipeline) -> _Box:
     turned = arrange(map(_turned, nodes), box.edges, last=sinks, gap=_ROW_GAP + 4)
     arranged = [_turned(node) for node in turned]
     box.nodes = [replace(node, x=node.x + _PADDING, y=node.y + _HEADING) for node in arranged]
-    name = f"sub-topology {subtopology.id}"
-    width = max([*(node.x + node.width for node in box.nodes), len(name) * CHARACTER_WIDTH + _PADDING]) + _PADDING
-    height = max(node.y + node.height for node in box.nodes) + 2 * _PADDING
-    box.shape = Shape(f"box {subtopology.id}", name, "subtopology", width, height)
+    box.shape = _around(box.nodes, f"sub-topology {subtopology.id}")
     return box
+
+
+def _box_of_topics(subtopology: SubtopologyTopics, application_id: str) -> _Box:
+    """Return a box with the state stores. Which processors there are, nothing in Kafka says."""
+    nodes: list[Shape] = []
+    for changelog in subtopology.changelogs:
+        store = changelog.removeprefix(f"{application_id}-").removesuffix("-changelog")
+        y = _HEADING + len(nodes) * (_HEIGHT + _ROW_GAP)
+        nodes.append(replace(_node(f"{subtopology.name} store {store}", store, "store"), x=_PADDING, y=y))
+    shape = _around(nodes, subtopology.name)
+    return _Box(
+        shape,
+        nodes,
+        [],
+        inputs=[(f"topic {topic}", shape.id) for topic in subtopology.sources],
+        outputs=[
+            *((node.id, f"topic {changelog}") for node, changelog in zip(nodes, subtopology.changelogs, strict=True)),
+            *((shape.id, f"topic {topic}") for topic in subtopology.outputs),
+        ],
+    )
+
+
+def _around(nodes: Sequence[Shape], name: str) -> Shape:
+    """Return the rectangle of a sub-topology with these nodes."""
+    width = max([*(node.x + node.width for node in nodes), len(name) * CHARACTER_WIDTH + _PADDING]) + _PADDING
+    height = max([*(node.y + node.height for node in nodes), _HEADING]) + 2 * _PADDING
+    return Shape(f"box {name}", name, "subtopology", width, height)
 
 
 def _node(at: str, name: str, kind: str, *, topic: str = "") -> Shape:

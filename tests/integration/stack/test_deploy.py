@@ -134,6 +134,14 @@ def test_the_streams_page_shows_the_deployment(stack: Stack, deployment: Deploym
             frame.locator('#diagram [data-topic="orders"]').click()
             expect(frame.locator("tr.chosen")).to_contain_text("orders")
             expect(frame.locator("#problem")).to_be_hidden()
+            frame.get_by_text("Another application").click()
+            frame.get_by_label("application.id").fill("orders-aggregator")
+            frame.get_by_role("button", name="Show").first.click()
+            expect(frame.locator("#diagram .subtopology")).to_have_count(2)
+            expect(frame.locator("#diagram .processor")).to_have_count(0)  # nothing in Kafka says which there are
+            expect(frame.locator("#task-rows tbody tr")).to_have_count(4)
+            expect(frame.get_by_role("button", name="Run all checks")).to_be_hidden()
+            expect(frame.locator("#problem")).to_be_hidden()
         finally:
             browser.close()
     of_page = [url for url in asked if "/streams/" in url]

@@ -7,12 +7,18 @@ from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
+from streamplan.checks.framework.application import application_of
 from streamplan.model.pipeline import Pipeline
-from streamplan.observability.diagram import Shape, arrange, diagram_of, svg
+from streamplan.observability.diagram import Diagram, Shape, arrange, diagram_of, diagram_of_application, svg
 from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, users, wide
 
 PIPELINES = [module.PIPELINE for module in (enriched, latest, orders, pageviews, skewed, users, wide)]
 every_pipeline = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
+every_diagram = pytest.mark.parametrize(
+    "diagram",
+    [*map(diagram_of, PIPELINES), *(diagram_of_application(application_of(pipeline)) for pipeline in PIPELINES)],
+    ids=[f"{kind}-{pipeline.name}" for kind in ("declared", "found") for pipeline in PIPELINES],
+)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -57,9 +63,20 @@ def test_the_orders_topology() -> None:
     assert ("orders", "KSTREAM-SOURCE-0000000000") in [(names[start], names[end]) for start, end, _ in diagram.edges]
 
 
-@every_pipeline
-def test_nothing_overlaps_and_each_box_holds_its_nodes(pipeline: Pipeline) -> None:
-    diagram = diagram_of(pipeline)
+def test_an_application_that_nobody_declared() -> None:
+    diagram = diagram_of_application(application_of(orders.PIPELINE))
+    prefix = "orders-aggregator-orders-products-quantities"
+    names = {shape.id: shape.name for shape in (*diagram.nodes, *diagram.boxes)}
+    assert [(names[start], names[end]) for start, end, _ in diagram.edges] == [
+        ("orders", "sub-topology 0"),
+        ("sub-topology 0", f"{prefix}-repartition"),
+        (f"{prefix}-repartition", "sub-topology 1"),
+        ("orders-products-quantities", f"{prefix}-changelog"),
+    ]
+
+
+@every_diagram
+def test_nothing_overlaps_and_each_box_holds_its_nodes(diagram: Diagram) -> None:
     assert [pair for pair in combinations(diagram.nodes, 2) if overlap(*pair)] == []
     assert [pair for pair in combinations(diagram.boxes, 2) if overlap(*pair)] == []
     for node in diagram.nodes:
@@ -67,10 +84,9 @@ def test_nothing_overlaps_and_each_box_holds_its_nodes(pipeline: Pipeline) -> No
         assert [contains(box, node) for box in around] == ([] if node.topic else [True]), node.name
 
 
-@every_pipeline
-def test_arrows_begin_and_end_at_what_they_join(pipeline: Pipeline) -> None:
-    diagram = diagram_of(pipeline)
-    nodes = {node.id: node for node in diagram.nodes}
+@every_diagram
+def test_arrows_begin_and_end_at_what_they_join(diagram: Diagram) -> None:
+    nodes = {shape.id: shape for shape in (*diagram.nodes, *diagram.boxes)}
     assert diagram.edges
     for start, end, path in diagram.edges:
         numbers = [float(number) for number in re.findall(r"-?[0-9.]+", path)]

@@ -5,7 +5,8 @@ const POLL_MS = 5000;
 const SLOW_MS = 60000;
 const number = new Intl.NumberFormat("en");
 const byId = (id) => document.getElementById(id);
-let pipeline = "";
+let base = ""; // the address of the application that is shown
+let healthDag = ""; // the DAG that runs its checks; empty where none does
 let history = {};
 let outcomes = {}; // of each check when it was last shown
 let timer = 0;
@@ -64,7 +65,7 @@ async function ask(path, options) {
 }
 
 const read = async (path) => (await ask(path)).json();
-const address = (part = "") => `api/pipelines/${encodeURIComponent(pipeline)}${part}`;
+const address = (part = "") => `${base}${part}`;
 
 function tell(problem) {
   byId("problem").textContent = problem;
@@ -222,10 +223,10 @@ function showDeadLetters(letters) {
 
 async function refresh() {
   clearTimeout(timer);
-  const asked = pipeline;
+  const asked = base;
   try {
     const snapshot = await read(address());
-    if (asked !== pipeline) return;
+    if (asked !== base) return;
     if (Date.now() - slowAt > SLOW_MS) await refreshSlow();
     tell(snapshot.problem);
     showSummary(snapshot);
@@ -239,9 +240,9 @@ async function refresh() {
     }
     byId("as-of").textContent = `${snapshot.application_id}, as of ${new Date(snapshot.at).toLocaleTimeString()}`;
   } catch (error) {
-    if (asked === pipeline) tell(error.message);
+    if (asked === base) tell(error.message);
   }
-  if (asked === pipeline && !document.hidden) timer = setTimeout(refresh, POLL_MS);
+  if (asked === base && !document.hidden) timer = setTimeout(refresh, POLL_MS);
 }
 
 async function refreshSlow() {
@@ -255,12 +256,37 @@ async function refreshSlow() {
   }
 }
 
-async function choose(name) {
-  pipeline = name;
+function choosePipeline(name) {
+  byId("pipeline").value = name;
+  healthDag = `${name}_health`;
+  return choose(`api/pipelines/${encodeURIComponent(name)}`, { pipeline: name });
+}
+
+function chooseApplication(name, connection) {
+  byId("pipeline").value = "";
+  byId("application").value = name;
+  byId("connection").value = connection;
+  healthDag = "";
+  return choose(`${applications(connection)}/${encodeURIComponent(name)}`, { application: name, connection });
+}
+
+const applications = (connection) => `api/connections/${encodeURIComponent(connection)}/applications`;
+
+// Suggests the consumer groups of the brokers. Without them a person can still type.
+async function suggest() {
+  try {
+    const groups = await read(applications(byId("connection").value));
+    replace("groups", ...groups.map((group) => element("option", { value: group })));
+  } catch { replace("groups"); }
+}
+
+async function choose(address, query) {
+  base = address;
   slowAt = 0;
   outcomes = {};
   for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "records-topic", "summary", "diagram", "verified"]) replace(id);
-  window.history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}`);
+  window.history.replaceState(null, "", `?${new URLSearchParams(query)}`);
+  byId("run-checks").hidden = !healthDag;
   try {
     const text = await (await ask(address("/topology.svg"))).text();
     const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
@@ -323,7 +349,7 @@ async function runChecks() {
   try {
     const body = JSON.stringify({ logical_date: null });
     const options = { method: "POST", headers: { "Content-Type": "application/json" }, body };
-    const run = await (await ask(`../api/v2/dags/${encodeURIComponent(`${pipeline}_health`)}/dagRuns`, options)).json();
+    const run = await (await ask(`../api/v2/dags/${encodeURIComponent(healthDag)}/dagRuns`, options)).json();
     byId("run-answer").textContent = `The run ${run.dag_run_id} has begun. Results appear below.`;
   } catch (error) {
     byId("run-answer").textContent = error.message;
@@ -343,21 +369,29 @@ function adoptTheme() {
 async function begin() {
   adoptTheme();
   setInterval(adoptTheme, 2000);
-  byId("pipeline").addEventListener("change", (event) => choose(event.target.value));
+  byId("pipeline").addEventListener("change", (event) => choosePipeline(event.target.value));
   byId("diagram").addEventListener("click", point);
   byId("diagram").addEventListener("keydown", point);
   byId("key-form").addEventListener("submit", lookUp);
   byId("records-form").addEventListener("submit", showRecords);
   byId("run-checks").addEventListener("click", runChecks);
-  document.addEventListener("visibilitychange", () => !document.hidden && pipeline && refresh());
+  byId("other").addEventListener("toggle", suggest);
+  byId("connection").addEventListener("change", suggest);
+  byId("application-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    chooseApplication(byId("application").value.trim(), byId("connection").value.trim());
+  });
+  document.addEventListener("visibilitychange", () => !document.hidden && base && refresh());
   try {
     const names = await read("api/pipelines");
     replace("pipeline", ...names.map((name) => element("option", { value: name }, name)));
+    const asked = new URLSearchParams(location.search);
+    if (asked.has("application")) {
+      byId("other").open = true;
+      return await chooseApplication(asked.get("application"), asked.get("connection") ?? byId("connection").value);
+    }
     if (!names.length) return tell("No pipeline is declared whose health DAG you may see.");
-    const wanted = new URLSearchParams(location.search).get("pipeline");
-    const chosen = names.includes(wanted) ? wanted : names[0];
-    byId("pipeline").value = chosen;
-    await choose(chosen);
+    await choosePipeline(names.includes(asked.get("pipeline")) ? asked.get("pipeline") : names[0]);
   } catch (error) {
     tell(error.message);
   }

@@ -1,27 +1,30 @@
-"""The addresses of the Streams page. They only read, and answer those who may see the health DAG of a pipeline."""
+"""The addresses of the Streams page. They only read.
+
+Those of a pipeline answer whoever may see its health DAG. Those of any other application answer whoever may see the
+connection to its brokers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from streamplan.airflow.connections import brokers
-from streamplan.checks.framework.application import Application, application_in
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
+
+from streamplan.airflow.connections import brokers_in, connection
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.model.pipeline import Pipeline
-from streamplan.observability.diagram import diagram_of, svg
+from streamplan.observability.diagram import svg
 from streamplan.observability.lookup import find_key, newest_dead_letters, read_records
+from streamplan.observability.observed import Observed
 from streamplan.observability.sampler import Sampler
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.reports.results import read_history
 from streamplan.settings import Settings
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI, Request, Response
 
 SNAPSHOT_SECONDS = 4.0
 """A snapshot is this old at most. All who look at a pipeline share it, so that the brokers are not asked more often."""
@@ -49,120 +52,96 @@ HEADERS = {
 }
 
 
-class _Pipelines:
-    """The sampler of each pipeline that somebody looks at."""
+@dataclass(frozen=True)
+class _Chosen:
+    """The application that a request is about."""
+
+    name: str
+    kafka_conn_id: str
+    is_declared: bool
+
+    def observed(self) -> Observed:
+        """Read the connection, and return the application with its brokers."""
+        pipeline = pipeline_named(self.name) if self.is_declared else None
+        return Observed(self.name, _cluster(self.kafka_conn_id), pipeline)
+
+
+class _Samplers:
+    """The sampler of each application that somebody looks at. All who look at one share it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._samplers: dict[str, Sampler] = {}
+        self._samplers: dict[_Chosen, Sampler] = {}
 
-    def snapshot(self, name: str) -> dict[str, Any]:
-        """Return the snapshot of a pipeline."""
+    def snapshot(self, chosen: _Chosen) -> dict[str, Any]:
+        """Return the snapshot of an application."""
         with self._lock:
-            sampler = self._samplers.get(name)
+            sampler = self._samplers.get(chosen)
             if sampler is None:
-                sampler = self._samplers[name] = _sampler(pipeline_named(name))
+                observed, reports = chosen.observed(), Settings.from_environment().reports
+                sampler = Sampler(observed.find, observed.name, observed.cluster, reports)
+                self._samplers[chosen] = sampler
         snapshot = sampler.latest(SNAPSHOT_SECONDS)
         if snapshot.problem:  # the connection may be corrected before the next question
             with self._lock:
-                self._samplers.pop(name, None)
+                self._samplers.pop(chosen, None)
         return asdict(snapshot)
 
 
-def _cluster(pipeline: Pipeline) -> KafkaCluster:
-    return KafkaCluster(brokers(pipeline.name), deadline_seconds=ANSWER_SECONDS)
-
-
-def _sampler(pipeline: Pipeline) -> Sampler:
-    cluster = _cluster(pipeline)
-    return Sampler(lambda: _application(pipeline, cluster), pipeline.name, cluster, Settings.from_environment().reports)
-
-
-def _application(pipeline: Pipeline, cluster: KafkaCluster) -> Application:
-    cluster.names()  # where Kafka does not answer, it is waited for once
-    return application_in(pipeline, cluster)
+def _cluster(kafka_conn_id: str) -> KafkaCluster:
+    return KafkaCluster(brokers_in(kafka_conn_id, connection(kafka_conn_id)), deadline_seconds=ANSWER_SECONDS)
 
 
 def make_app() -> FastAPI:
     """Make the application with its routes."""
     from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+    from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagDetails
     from airflow.api_fastapi.core_api.security import get_user
-    from fastapi import Depends, FastAPI, HTTPException
-    from fastapi import Response as Answer
-    from fastapi.responses import JSONResponse
 
     app = FastAPI(title="Streams", openapi_url=None)
-    pipelines = _Pipelines()
     user_of_request = Depends(get_user)
 
-    def may_see(name: str, user: Any) -> bool:
-        details = DagDetails(id=f"{name}_health")
+    def may_see(pipeline: str, user: Any) -> bool:
+        details = DagDetails(id=f"{pipeline}_health")
         return bool(get_auth_manager().is_authorized_dag(method="GET", details=details, user=user))
 
-    def pipeline(name: str, user: Any = user_of_request) -> Pipeline:
+    def declared(name: str, user: Any = user_of_request) -> _Chosen:
         if not may_see(name, user):
             raise HTTPException(403, f"You are not allowed to see the DAG {name}_health.")
-        return pipeline_named(name)
+        return _Chosen(name, pipeline_named(name).kafka_conn_id, is_declared=True)
 
-    chosen = Depends(pipeline)
+    def may_see_connection(kafka_conn_id: str, user: Any = user_of_request) -> str:
+        details = ConnectionDetails(conn_id=kafka_conn_id)
+        if not get_auth_manager().is_authorized_connection(method="GET", details=details, user=user):
+            raise HTTPException(403, f"You are not allowed to see the connection {kafka_conn_id}.")
+        return kafka_conn_id
+
+    connection_of_request = Depends(may_see_connection)
+
+    def discovered(name: str, kafka_conn_id: str = connection_of_request) -> _Chosen:
+        return _Chosen(name, kafka_conn_id, is_declared=False)
 
     @app.get("/")
-    def page(user: Any = user_of_request) -> Answer:
-        return Answer(_read("page.html"), media_type="text/html")
+    def page(user: Any = user_of_request) -> Response:
+        return Response(_read("page.html"), media_type="text/html")
 
     @app.get("/static/{name}")
-    def static(name: str) -> Answer:
+    def static(name: str) -> Response:
         if name not in _STATIC:
             raise HTTPException(404, "No such file")
-        return Answer(_read(name), media_type=_STATIC[name])
+        return Response(_read(name), media_type=_STATIC[name])
 
     @app.get("/api/pipelines")
-    def names(user: Any = user_of_request) -> list[str]:
+    def pipelines(user: Any = user_of_request) -> list[str]:
         return [each.name for each in registered_pipelines() if may_see(each.name, user)]
 
-    @app.get("/api/pipelines/{name}")
-    def snapshot(pipeline: Pipeline = chosen) -> dict[str, Any]:
-        return pipelines.snapshot(pipeline.name)
+    @app.get("/api/connections/{kafka_conn_id}/applications")
+    def consumer_groups(kafka_conn_id: str = connection_of_request) -> Sequence[str]:
+        return _cluster(kafka_conn_id).groups()
 
-    @app.get("/api/pipelines/{name}/topology.svg")
-    def topology(pipeline: Pipeline = chosen) -> Answer:
-        return Answer(svg(diagram_of(pipeline)), media_type="image/svg+xml")
-
-    @app.get("/api/pipelines/{name}/history")
-    def history(pipeline: Pipeline = chosen) -> list[dict[str, Any]]:
-        found = read_history(Settings.from_environment().reports, pipeline.name, last=HISTORY)
-        return [{"check": each.check, "outcome": each.outcome, "at": each.at, "reason": each.reason} for each in found]
-
-    @app.get("/api/pipelines/{name}/dead-letters")
-    def dead_letters(pipeline: Pipeline = chosen) -> list[dict[str, Any]]:
-        cluster = _cluster(pipeline)
-        return [asdict(each) for each in newest_dead_letters(_application(pipeline, cluster), cluster, DEAD_LETTERS)]
-
-    @app.get("/api/pipelines/{name}/records")
-    def records(
-        topic: str,
-        partition: int | None = None,
-        offset: int | None = None,
-        containing: str = "",
-        pipeline: Pipeline = chosen,
-    ) -> list[dict[str, Any]]:
-        cluster = _cluster(pipeline)
-        found = read_records(
-            _application(pipeline, cluster),
-            cluster,
-            topic,
-            last=RECORDS,
-            partition=partition,
-            offset=offset,
-            containing=containing,
-        )
-        return [asdict(each) for each in found]
-
-    @app.get("/api/pipelines/{name}/keys")
-    def keys(key: str, pipeline: Pipeline = chosen) -> list[dict[str, Any]]:
-        cluster = _cluster(pipeline)
-        return [asdict(each) for each in find_key(_application(pipeline, cluster), cluster, key)]
+    app.include_router(_addresses_of_one(Depends(declared)), prefix="/api/pipelines/{name}")
+    application = "/api/connections/{kafka_conn_id}/applications/{name}"
+    app.include_router(_addresses_of_one(Depends(discovered)), prefix=application)
 
     @app.exception_handler(StreamplanError)
     def told(request: Request, error: StreamplanError) -> Response:
@@ -175,6 +154,61 @@ def make_app() -> FastAPI:
         return response
 
     return app
+
+
+def _addresses_of_one(chosen: Any) -> APIRouter:
+    """Return the addresses below that of one application.
+
+    Args:
+        chosen: FastAPI's dependency that returns the application and refuses those who may not see it.
+    """
+    router = APIRouter()
+    samplers = _Samplers()
+
+    @router.get("")
+    def snapshot(asked: _Chosen = chosen) -> dict[str, Any]:
+        return samplers.snapshot(asked)
+
+    @router.get("/topology.svg")
+    def topology(asked: _Chosen = chosen) -> Response:
+        return Response(svg(asked.observed().diagram()), media_type="image/svg+xml")
+
+    @router.get("/history")
+    def history(asked: _Chosen = chosen) -> list[dict[str, Any]]:
+        found = read_history(Settings.from_environment().reports, asked.name, last=HISTORY)
+        return [{"check": each.check, "outcome": each.outcome, "at": each.at, "reason": each.reason} for each in found]
+
+    @router.get("/dead-letters")
+    def dead_letters(asked: _Chosen = chosen) -> list[dict[str, Any]]:
+        observed = asked.observed()
+        return [asdict(each) for each in newest_dead_letters(observed.find(), observed.cluster, DEAD_LETTERS)]
+
+    @router.get("/records")
+    def records(
+        topic: str,
+        partition: int | None = None,
+        offset: int | None = None,
+        containing: str = "",
+        asked: _Chosen = chosen,
+    ) -> list[dict[str, Any]]:
+        observed = asked.observed()
+        found = read_records(
+            observed.find(),
+            observed.cluster,
+            topic,
+            last=RECORDS,
+            partition=partition,
+            offset=offset,
+            containing=containing,
+        )
+        return [asdict(each) for each in found]
+
+    @router.get("/keys")
+    def keys(key: str, asked: _Chosen = chosen) -> list[dict[str, Any]]:
+        observed = asked.observed()
+        return [asdict(each) for each in find_key(observed.find(), observed.cluster, key)]
+
+    return router
 
 
 def _read(name: str) -> bytes:
