@@ -280,8 +280,8 @@ async function suggest() {
   } catch { replace("groups"); }
 }
 
-async function choose(address, query) {
-  base = address;
+async function choose(of, query) {
+  base = of;
   slowAt = 0;
   outcomes = {};
   for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "records-topic", "summary", "diagram", "verified"]) replace(id);
