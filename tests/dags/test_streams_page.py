@@ -21,13 +21,22 @@ ADDRESSES = [
     "/api/pipelines/orders/history",
     "/api/pipelines/orders/dead-letters",
     "/api/pipelines/orders/keys?key=0",
+    "/api/pipelines/orders/topics/orders",
 ]
 APPLICATIONS = "/api/connections/kafka_default/applications"
 OF_ANY_APPLICATION = [
     APPLICATIONS,
     *(
         f"{APPLICATIONS}/orders-aggregator{part}"
-        for part in ("", "/topology.svg", "/history", "/dead-letters", "/records?topic=orders", "/keys?key=0")
+        for part in (
+            "",
+            "/topology.svg",
+            "/history",
+            "/dead-letters",
+            "/records?topic=orders",
+            "/topics/orders",
+            "/keys?key=0",
+        )
     ),
 ]
 

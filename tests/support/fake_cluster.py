@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -97,6 +98,14 @@ class FakeCluster:
         self.before("offsets")
         return {number: Offsets(p.start, p.stable, p.end) for number, p in enumerate(self._topic(topic).partitions)}
 
+    def offsets_since(self, topic: str, timestamp_ms: int | None) -> Mapping[int, int]:
+        self.before("offsets_since")
+        since = sys.maxsize if timestamp_ms is None else timestamp_ms
+        return {
+            number: next((record.offset for record in p.records if record.timestamp >= since), p.stable)
+            for number, p in enumerate(self._topic(topic).partitions)
+        }
+
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         self.before("positions")
         return dict(self.committed.get((group, topic), {}))
@@ -120,6 +129,12 @@ class FakeCluster:
             if last > partition.stable:
                 raise CouldNotLook(f"{topic}-{number} never reached {last}")
             yield FakeRecordBatch(number, [record for record in partition.records if first <= record.offset < last])
+
+    def read_uncommitted(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeRecordBatch]:
+        self.before("read_uncommitted")
+        for number, (first, last) in ranges.items():
+            records = self._topic(topic).partitions[number].records
+            yield FakeRecordBatch(number, [record for record in records if first <= record.offset < last])
 
     def map_batches(
         self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from streamplan.cli.observed import add_options, observed, print_json
 from streamplan.cli.output import align_columns, plain_console
-from streamplan.observability.lookup import read_records
+from streamplan.model.start_moment import FORMS
+from streamplan.observability.lookup import moment, read_records
+from streamplan.observability.topic_view import TopicView, view_topic
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -17,15 +19,19 @@ def register(commands: Subparsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "topic",
-        help="show records of a topic of an application",
+        help="show records of a topic of an application, or its partitions and configs",
         description="Show committed records of a topic, the newest first: partition, offset, timestamp, key, value and "
-        "headers. Numbers that Java's serializers wrote are shown as numbers.",
+        "headers. Numbers that Java's serializers wrote are shown as numbers. With --describe, show its partitions "
+        "with their replicas, records, live records and busiest keys, and its configs.",
         epilog="Example: python -m streamplan topic orders --topic orders --last 5 --containing Jackets",
     )
     add_options(parser)
     parser.add_argument("--topic", required=True, help="a topic of the application")
     parser.add_argument("--partition", type=int, metavar="N", help="the partition (default: all)")
     parser.add_argument("--offset", type=int, metavar="N", help="begin at this offset (default: the newest records)")
+    parser.add_argument("--since", default="", metavar="TIME", help=f"begin at this time: {FORMS}")
+    parser.add_argument("--uncommitted", action="store_true", help="also records of open and of aborted transactions")
+    parser.add_argument("--describe", action="store_true", help="describe the topic instead of showing records")
     parser.add_argument(
         "--containing", default="", metavar="TEXT", help="only records whose key or value contains TEXT"
     )
@@ -35,6 +41,8 @@ def register(commands: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     chosen = observed(options)
+    if options.describe:
+        return _describe(view_topic(chosen.find(), chosen.cluster, options.topic), as_json=options.json)
     found = read_records(
         chosen.find(),
         chosen.cluster,
@@ -42,6 +50,8 @@ def _run(options: argparse.Namespace) -> int:
         last=options.last,
         partition=options.partition,
         offset=options.offset,
+        since=moment(options.since),
+        uncommitted=options.uncommitted,
         containing=options.containing,
     )
     if options.json:
@@ -60,5 +70,31 @@ def _run(options: argparse.Namespace) -> int:
         for each in found
     ]
     for line in align_columns(rows):
+        plain_console().print(line)
+    return 0
+
+
+def _describe(view: TopicView, *, as_json: bool) -> int:
+    if as_json:
+        print_json(view)
+        return 0
+    partitions = [("PARTITION", "LEADER", "IN SYNC", "OFFSETS", "UNCOMMITTED", "RECORDS", "LIVE", "BUSIEST KEYS")]
+    partitions += [
+        (
+            str(each.partition),
+            "none" if each.leader < 0 else str(each.leader),
+            f"{len(each.in_sync)} of {len(each.replicas)}",
+            f"{each.start} to {each.end}",
+            str(each.uncommitted),
+            str(each.records) if each.counted_from == each.start else f"{each.records} from {each.counted_from}",
+            "-" if each.live is None else str(each.live),
+            ", ".join(f"{key.key}: {key.records}" for key in each.busiest),
+        )
+        for each in view.partitions
+    ]
+    configs = [("CONFIG", "DECLARED", "OBSERVED")]
+    configs += [(each.name, each.declared or "-", each.observed or "not set") for each in view.configs]
+    plain_console().print(f"{view.name}, {view.role}")
+    for line in [*align_columns(partitions), "", *align_columns(configs)]:
         plain_console().print(line)
     return 0

@@ -123,15 +123,7 @@ class KafkaCluster:
         return {number: Offsets(starts[number], stable[number], ends[number]) for number in partitions}
 
     def offsets_since(self, topic: str, timestamp_ms: int | None) -> Mapping[int, int]:
-        """Return where reading begins that begins at a moment.
-
-        Args:
-            topic: The topic.
-            timestamp_ms: The time of the first record that is read, or later; None for the end of the topic.
-
-        Returns:
-            By partition the offset of the first such record, else the last stable offset.
-        """
+        """Return where reading begins that begins at a moment, see :meth:`checks.framework.cluster.Cluster`."""
         stable = {number: offsets.last_stable for number, offsets in self.offsets(topic).items()}
         if timestamp_ms is None:
             return stable
@@ -158,12 +150,19 @@ class KafkaCluster:
 
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
         """Read committed records, see :meth:`checks.framework.cluster.Cluster.read`."""
+        return self._read(topic, ranges, "read_committed")
+
+    def read_uncommitted(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
+        """Read all records, see :meth:`checks.framework.cluster.Cluster.read_uncommitted`."""
+        return self._read(topic, ranges, "read_uncommitted")
+
+    def _read(self, topic: str, ranges: Mapping[int, tuple[int, int]], isolation_level: str) -> Iterator[RecordBatch]:
         until = {partition: last for partition, (first, last) in ranges.items() if first < last}
         if not until:
             return
         consumer = self._brokers.consumer(
             READERS_GROUP,
-            isolation_level="read_committed",
+            isolation_level=isolation_level,
             auto_offset_reset="error",
             enable_partition_eof=True,
             # The end of a range often lies behind transaction markers: it is told by an empty answer.

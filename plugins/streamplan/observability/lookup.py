@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from typing import TypeAlias
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.cluster import Cluster, Headers, Record, records_of
+from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, Record, RecordBatch, records_of
 from streamplan.errors import Refused
 from streamplan.model import dead_letters as letters
+from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import TopicRole, TopicSpec
 
 SEARCHED_RECORDS = 10_000
 """So many records of a partition are searched for a text."""
+
+Read: TypeAlias = Callable[[str, Mapping[int, tuple[int, int]]], Iterator[RecordBatch]]
+"""Reads ranges of a topic, see :meth:`streamplan.checks.framework.cluster.Cluster.read`."""
 
 _NUMBER_BYTES = {"int": 4, "long": 8}
 
@@ -97,9 +102,11 @@ def read_records(
     last: int,
     partition: int | None = None,
     offset: int | None = None,
+    since: StartMoment | None = None,
     containing: str = "",
+    uncommitted: bool = False,
 ) -> list[TopicRecord]:
-    """Return committed records of a topic of the application, the newest first.
+    """Return records of a topic of the application, the newest first.
 
     Args:
         application: The application.
@@ -108,31 +115,48 @@ def read_records(
         last: The greatest number of records of each partition.
         partition: The partition; None for all.
         offset: Where reading begins, forwards; None for the newest records.
+        since: Where reading begins, forwards, instead of an offset: with the first record of this time or later.
         containing: Only records whose key or value contains this text, among :data:`SEARCHED_RECORDS` of a partition.
+        uncommitted: Also records of open and of aborted transactions.
 
     Raises:
-        Refused: The application has no such topic or partition, or ``last`` is less than 1.
+        Refused: The application has no such topic or partition, ``last`` is less than 1, or both ``offset`` and
+            ``since`` are given.
     """
-    spec = next((spec for spec in application.topics if spec.name == topic), None)
-    if spec is None:
-        listed = ", ".join(spec.name for spec in application.topics)
-        raise Refused(f"topic {topic}", expected=f"a topic of {application.name}: {listed}")
+    spec = topic_of(application, topic)
+    if offset is not None and since is not None:
+        raise Refused("where reading begins", expected="an offset or a time", observed="both")
     borders = cluster.offsets(topic)
     if partition is not None and partition not in borders:
         raise Refused(f"partition {partition} of {topic}", expected=f"0 to {len(borders) - 1}", observed=str(partition))
     if last < 1:
         raise Refused("the number of records", expected="1 or more", observed=str(last))
     found: list[TopicRecord] = []
+    read = cluster.read_uncommitted if uncommitted else cluster.read
+    begins = _beginnings(cluster, topic, borders, offset, since)
     for number in borders if partition is None else [partition]:
-        start, end = borders[number].log_start, borders[number].last_stable
+        border = borders[number]
+        end = border.high_watermark if uncommitted else border.last_stable
         looked_at = SEARCHED_RECORDS if containing else last
-        if offset is None:
-            records = _newest(cluster, topic, number, start, end, looked_at)
+        if number in begins:
+            records = _from(read, topic, number, begins[number], end, looked_at)
         else:
-            records = _from(cluster, topic, number, max(offset, start), end, looked_at)
+            records = _newest(read, topic, number, border.log_start, end, looked_at)
         shown = [each for each in (_shown(spec, record) for record in records) if _contains(each, containing)]
-        found += shown[:last] if offset is not None else shown[-last:]
+        found += shown[:last] if number in begins else shown[-last:]
     return sorted(found, key=lambda record: (record.at, record.partition, record.offset), reverse=True)
+
+
+def moment(text: str) -> StartMoment | None:
+    """Return where reading begins, as a person writes it; None for no text.
+
+    Raises:
+        Refused: It is no moment.
+    """
+    try:
+        return StartMoment.parse(text) if text else None
+    except ValueError as error:
+        raise Refused("where reading begins", expected=FORMS, observed=str(error)) from error
 
 
 def find_key(application: Application, cluster: Cluster, key: str) -> list[StoredValue]:
@@ -191,7 +215,7 @@ def newest_dead_letters(application: Application, cluster: Cluster, last: int) -
         record
         for spec in application.with_role(TopicRole.DEAD_LETTER)
         for partition, offsets in cluster.offsets(spec.name).items()
-        for record in _newest(cluster, spec.name, partition, offsets.log_start, offsets.last_stable, last)
+        for record in _newest(cluster.read, spec.name, partition, offsets.log_start, offsets.last_stable, last)
     ]
     return [_dead_letter(record) for record in sorted(found, key=lambda record: record.timestamp, reverse=True)]
 
@@ -217,19 +241,43 @@ def _contains(record: TopicRecord, text: str) -> bool:
     return text in (record.key or "") or text in (record.value or "")
 
 
-def _from(cluster: Cluster, topic: str, partition: int, first: int, end: int, records: int) -> Sequence[Record]:
-    batches = cluster.read(topic, {partition: (first, min(end, first + 2 * records))})
+def topic_of(application: Application, name: str) -> TopicSpec:
+    """Return a topic of an application.
+
+    Raises:
+        Refused: It has none of this name.
+    """
+    for spec in application.topics:
+        if spec.name == name:
+            return spec
+    listed = ", ".join(spec.name for spec in application.topics)
+    raise Refused(f"topic {name}", expected=f"a topic of {application.name}: {listed}")
+
+
+def _beginnings(
+    cluster: Cluster, topic: str, borders: Mapping[int, Offsets], offset: int | None, since: StartMoment | None
+) -> Mapping[int, int]:
+    """Return where reading begins, by partition; nothing where the newest records are wanted."""
+    if offset is not None:
+        return {number: max(offset, border.log_start) for number, border in borders.items()}
+    if since is None:
+        return {}
+    if since.is_earliest:
+        return {number: border.log_start for number, border in borders.items()}
+    return cluster.offsets_since(topic, since.timestamp_ms())
+
+
+def _from(read: Read, topic: str, partition: int, first: int, end: int, records: int) -> Sequence[Record]:
+    batches = read(topic, {partition: (first, min(end, first + 2 * records))})
     return list(islice((each for batch in batches for each in records_of(batch)), records))
 
 
-def _newest(cluster: Cluster, topic: str, partition: int, start: int, end: int, last: int) -> Sequence[Record]:
+def _newest(read: Read, topic: str, partition: int, start: int, end: int, last: int) -> Sequence[Record]:
     """Return the last records of a partition. Further offsets are read where transaction markers lie among them."""
     wanted = last
     while True:
         first = max(start, end - wanted)
-        kept = deque(
-            (each for batch in cluster.read(topic, {partition: (first, end)}) for each in records_of(batch)), last
-        )
+        kept = deque((each for batch in read(topic, {partition: (first, end)}) for each in records_of(batch)), last)
         if len(kept) == last or first == start:
             return kept
         wanted *= 4

@@ -167,9 +167,20 @@ def test_an_open_transaction_is_not_seen_and_shows_in_the_offsets(world: World) 
     assert values(world, {0: (0, 1)}) == [b"before"]
     with pytest.raises(CouldNotLook):
         list(world.impatient.read(world.topic, {0: (0, 2)}))
+    everything = world.cluster.read_uncommitted(world.topic, {0: (0, 2)})
+    assert [value for batch in everything for value in batch.values] == [b"before", b"in it"]
     commit()
     assert settled(world) == Offsets(0, 3, 3)
     assert values(world, {0: (0, 3)}) == [b"before", b"in it"]  # the last offset is a marker
+
+
+def test_where_a_moment_is(world: World) -> None:
+    world.write(b"a", b"b")
+    world.write(b"c", partition=1)
+    first = next(iter(world.cluster.read(world.topic, {0: (0, 1)}))).timestamps[0]
+    assert world.cluster.offsets_since(world.topic, first) == {0: 0, 1: 0}
+    assert world.cluster.offsets_since(world.topic, first + 3_600_000) == {0: 2, 1: 1}
+    assert world.cluster.offsets_since(world.topic, None) == {0: 2, 1: 1}
 
 
 def test_positions(world: World) -> None:

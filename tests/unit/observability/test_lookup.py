@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.errors import Refused
-from streamplan.observability.lookup import as_text, find_key, newest_dead_letters, read_records
+from streamplan.model.start_moment import StartMoment
+from streamplan.observability.lookup import as_text, find_key, moment, newest_dead_letters, read_records
 from streamplan.pipelines.orders import PIPELINE
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -60,11 +63,41 @@ def test_records_from_an_offset_and_with_a_text(cluster: FakeCluster, applicatio
     assert [each.key for each in found] == ["order_7"]
 
 
+def test_records_from_a_time(cluster: FakeCluster, application: FakeApplication) -> None:
+    records = cluster.existing["orders"].partitions[0].records
+    at = datetime.fromtimestamp(records[3].timestamp / 1000, UTC)
+    found = read_records(ORDERS, cluster, "orders", last=2, partition=0, since=StartMoment(at=at))
+    first = next(record.offset for record in records if record.timestamp >= records[3].timestamp)
+    assert sorted(each.offset for each in found) == [first, first + 1]
+    found = read_records(ORDERS, cluster, "orders", last=2, partition=0, since=moment("earliest"))
+    assert sorted(each.offset for each in found) == [0, 1]
+    assert read_records(ORDERS, cluster, "orders", last=2, since=moment("latest")) == []
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-01-31T00:00:00", "by_duration:1h"])
+def test_a_time_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="by_duration:P7D or 2026-01-31T00:00:00Z"):
+        moment(text)
+
+
+def test_records_of_an_open_transaction_are_shown_on_request(
+    cluster: FakeCluster, application: FakeApplication
+) -> None:
+    partition = cluster.existing["orders"].partitions[0]
+    partition.open_since = partition.end - 2
+    committed = read_records(ORDERS, cluster, "orders", last=3, partition=0)
+    assert max(each.offset for each in committed) == partition.end - 3
+    found = read_records(ORDERS, cluster, "orders", last=3, partition=0, uncommitted=True)
+    assert max(each.offset for each in found) == partition.end - 1
+
+
 def test_what_is_not_there_is_refused(cluster: FakeCluster, application: FakeApplication) -> None:
     with pytest.raises(Refused, match="a topic of orders: orders, "):
         read_records(ORDERS, cluster, "other", last=1)
     with pytest.raises(Refused, match="expected 0 to 1"):
         read_records(ORDERS, cluster, "orders", last=1, partition=2)
+    with pytest.raises(Refused, match="observed both"):
+        read_records(ORDERS, cluster, "orders", last=1, offset=0, since=StartMoment())
     with pytest.raises(Refused, match="1 or more"):
         newest_dead_letters(ORDERS, cluster, 0)
 

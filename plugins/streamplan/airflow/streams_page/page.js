@@ -284,7 +284,7 @@ async function choose(of, query) {
   base = of;
   slowAt = 0;
   outcomes = {};
-  for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "records-topic", "summary", "diagram", "verified"]) replace(id);
+  for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "topic-view", "records-topic", "summary", "diagram", "verified"]) replace(id);
   window.history.replaceState(null, "", `?${new URLSearchParams(query)}`);
   byId("run-checks").hidden = !healthDag;
   try {
@@ -330,10 +330,12 @@ async function showRecords(event) {
   const asked = new URLSearchParams();
   for (const name of ["topic", "partition", "offset", "containing"])
     if (byId(`records-${name}`).value) asked.set(name, byId(`records-${name}`).value);
+  if (byId("records-since").value) asked.set("since", new Date(byId("records-since").value).toISOString());
+  if (byId("records-uncommitted").checked) asked.set("uncommitted", "true");
   replace("record-rows", "Reading …");
   try {
     const found = await read(address(`/records?${asked}`));
-    replace("record-rows", found.length ? table(`${found.length} committed records, the newest first`, [
+    replace("record-rows", found.length ? table(`${found.length} ${asked.has("uncommitted") ? "" : "committed "}records, the newest first`, [
       ["Partition", (each) => count(each.partition), "number"], ["Offset", (each) => count(each.offset), "number"],
       ["Timestamp", (each) => each.at], ["Key", (each) => element("pre", {}, each.key ?? "null")],
       ["Value", (each) => element("pre", {}, each.value ?? "null")],
@@ -341,6 +343,30 @@ async function showRecords(event) {
     ], found) : "There is no such record.");
   } catch (error) {
     replace("record-rows", element("span", { class: "bad" }, error.message));
+  }
+}
+
+async function examine(topic) {
+  replace("topic-view", "Counting …");
+  try {
+    const view = await read(address(`/topics/${encodeURIComponent(topic)}`));
+    const whole = view.partitions.every((each) => each.counted_from === each.start);
+    replace("topic-view", table(`${topic}: ${whole ? "all records are counted" : "the newest records are counted"}`, [
+      ["Partition", (each) => count(each.partition), "number"],
+      ["Leader", (each) => (each.leader < 0 ? element("span", { class: "bad" }, "none") : `broker ${each.leader}`)],
+      ["In sync", (each) => element("span", { class: each.in_sync.length < each.replicas.length ? "bad" : "" }, `${each.in_sync.length} of ${each.replicas.length}`)],
+      ["Offsets", (each) => `${count(each.start)} to ${count(each.end)}`, "number"],
+      ["Uncommitted", (each) => count(each.uncommitted), "number"],
+      ["Records", (each) => count(each.records), "number"],
+      ["Live", (each) => (each.live === null ? "–" : count(each.live)), "number"],
+      ["Busiest keys", (each) => each.busiest.map((key) => `${key.key} (${count(key.records)})`).join(", ")],
+    ], view.partitions), table("Configs", [
+      ["Config", (each) => element("span", { class: "name" }, each.name)],
+      ["Declared", (each) => each.declared],
+      ["In force", (each) => each.observed],
+    ], view.configs));
+  } catch (error) {
+    replace("topic-view", element("span", { class: "bad" }, error.message));
   }
 }
 
@@ -374,6 +400,7 @@ async function begin() {
   byId("diagram").addEventListener("keydown", point);
   byId("key-form").addEventListener("submit", lookUp);
   byId("records-form").addEventListener("submit", showRecords);
+  byId("examine").addEventListener("click", () => examine(byId("records-topic").value));
   byId("run-checks").addEventListener("click", runChecks);
   byId("other").addEventListener("toggle", suggest);
   byId("connection").addEventListener("change", suggest);

@@ -19,9 +19,10 @@ from streamplan.airflow.connections import brokers_in, connection
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.observability.diagram import svg
-from streamplan.observability.lookup import find_key, newest_dead_letters, read_records
+from streamplan.observability.lookup import find_key, moment, newest_dead_letters, read_records
 from streamplan.observability.observed import Observed
 from streamplan.observability.sampler import Sampler
+from streamplan.observability.topic_view import view_topic
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.reports.results import read_history
 from streamplan.settings import Settings
@@ -188,6 +189,8 @@ def _addresses_of_one(chosen: Any) -> APIRouter:
         topic: str,
         partition: int | None = None,
         offset: int | None = None,
+        since: str = "",
+        uncommitted: bool = False,
         containing: str = "",
         asked: _Chosen = chosen,
     ) -> list[dict[str, Any]]:
@@ -199,9 +202,16 @@ def _addresses_of_one(chosen: Any) -> APIRouter:
             last=RECORDS,
             partition=partition,
             offset=offset,
+            since=moment(since),
+            uncommitted=uncommitted,
             containing=containing,
         )
         return [asdict(each) for each in found]
+
+    @router.get("/topics/{topic}")
+    def topic(topic: str, asked: _Chosen = chosen) -> dict[str, Any]:
+        observed = asked.observed()
+        return asdict(view_topic(observed.find(), observed.cluster, topic))
 
     @router.get("/keys")
     def keys(key: str, asked: _Chosen = chosen) -> list[dict[str, Any]]:

@@ -119,6 +119,17 @@ class Cluster(Protocol):
         ``last_stable`` is read before ``high_watermark``: where they are equal, no transaction is open.
         """
 
+    def offsets_since(self, topic: str, timestamp_ms: int | None) -> Mapping[int, int]:
+        """Return where reading begins that begins at a moment.
+
+        Args:
+            topic: The topic.
+            timestamp_ms: The time of the first record that is read, or later; None for the end of the topic.
+
+        Returns:
+            By partition the offset of the first such record, else the last stable offset.
+        """
+
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the committed, stable positions of a consumer group. Partitions without a position are absent."""
 
@@ -138,6 +149,9 @@ class Cluster(Protocol):
         Raises:
             RecordsGone: Records of the ranges were deleted.
         """
+
+    def read_uncommitted(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
+        """Read records as :meth:`read` does, with those of open and of aborted transactions."""
 
     def map_batches(
         self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
