@@ -52,6 +52,7 @@ LAG = Metric("kafka.consumer_group.lag", "{offset}", "Offsets between the commit
 LAG_TIME = Metric("streamplan.task.lag.time", "s", "Age of the oldest record that a stream task has not processed.")
 TOPIC_OFFSETS = Metric("streamplan.topic.offsets", "{offset}", "Offsets from the start of a topic to its stable end.")
 TOPIC_END = Metric("streamplan.topic.end", "{offset}", "Sum of the last stable offsets of a topic's partitions.")
+DEAD_LETTERS = Metric("streamplan.dead_letters", "{record}", "Dead letters that the exporter has read, by reason.")
 OUTCOME = Metric("streamplan.check.outcome", "{outcome}", "1 for the outcome of the last run of a check, 0 for others.")
 CHECK_TIME = Metric("streamplan.check.time", "s", "When the last run of a check began, in seconds since the epoch.")
 VERIFIED = Metric("streamplan.verified.records", "{record}", "Records up to the last cut whose totals were verified.")
@@ -91,6 +92,7 @@ METRICS = (
     LAG_TIME,
     TOPIC_OFFSETS,
     TOPIC_END,
+    DEAD_LETTERS,
     OUTCOME,
     CHECK_TIME,
     VERIFIED,
@@ -122,6 +124,8 @@ def measure(snapshot: Snapshot) -> Iterator[Measurement]:
             attributes = {**pipeline, "topic": topic.name, "role": topic.role}
             yield Measurement(TOPIC_OFFSETS, topic.offsets, attributes)
             yield Measurement(TOPIC_END, topic.end, attributes)
+    for reason, records in snapshot.dead_letters.items():
+        yield Measurement(DEAD_LETTERS, records, {**pipeline, "reason": reason})
     for check in snapshot.checks:
         of_check = {**pipeline, "check": check.check}
         for outcome in Outcome:

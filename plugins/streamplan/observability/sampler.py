@@ -17,6 +17,8 @@ from streamplan.checks.framework.task_inputs import TaskInput, read_inputs
 from streamplan.checks.framework.verified import VerifiedStore
 from streamplan.errors import StreamplanError
 from streamplan.model.status import AggregatorStatus
+from streamplan.model.topics import TopicRole
+from streamplan.observability.dead_letter_counts import DeadLetterCounts
 from streamplan.observability.snapshot import (
     InputSnapshot,
     Snapshot,
@@ -75,6 +77,7 @@ class Sampler:
         self._lock = Lock()
         self._last: tuple[float, Snapshot] | None = None
         self._look: _Look | None = None
+        self._dead_letters = DeadLetterCounts(cluster)
 
     def latest(self, max_age_seconds: float) -> Snapshot:
         """Return the last snapshot if it is young enough, else a new one.
@@ -112,6 +115,7 @@ class Sampler:
             silent=status is not None and status.is_silent(time.time()),
             tasks=list(_tasks(application, seen, before, status)) if application else [],
             topics=list(_topics(application, seen, before)) if application and not problem else [],
+            dead_letters=self._dead_letters.by_reason(),
             checks=[latest[check.name] for check in CHECKS if check.name in latest],
             verified=_verified(context.verified, latest.get("totals")),
         )
@@ -121,6 +125,8 @@ class Sampler:
         members = cluster.members(application.application_id)
         existing = cluster.topics([spec.name for spec in application.topics])
         offsets = {name: cluster.offsets(name) for name in existing}
+        for spec in application.with_role(TopicRole.DEAD_LETTER):
+            self._dead_letters.update(spec.name, offsets.get(spec.name, {}))
         inputs = read_inputs(application, cluster)
         positions = {(item.topic, item.partition): item.position for item in inputs}
         look = _Look(

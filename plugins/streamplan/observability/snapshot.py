@@ -7,7 +7,7 @@ and records of aborted transactions have offsets, too. So a lag is never smaller
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamplan.checks.framework.check import CheckResult
@@ -111,6 +111,8 @@ class Snapshot:
         silent: Whether the aggregator says that it runs, and sent no heartbeat for too long.
         tasks: The stream tasks, by sub-topology and partition.
         topics: The topics.
+        dead_letters: How many dead letters there are, by reason: those of the newest 100,000 offsets of each partition
+            of the dead-letter topic at the first look, and all that came since.
         checks: The last result of each check that has run.
         verified: The last verified cut; None where there is none.
     """
@@ -124,5 +126,6 @@ class Snapshot:
     silent: bool
     tasks: Sequence[TaskSnapshot]
     topics: Sequence[TopicSnapshot]
+    dead_letters: Mapping[str, int]
     checks: Sequence[CheckResult]
     verified: VerifiedSnapshot | None

@@ -47,6 +47,32 @@ def task(snapshot: Snapshot, name: str) -> TaskSnapshot:
     return found
 
 
+def test_dead_letters_are_counted_once_each_by_reason(
+    sampler: Sampler, application: FakeApplication, cluster: FakeCluster
+) -> None:
+    assert sampler.sample().dead_letters == {}
+    for n in (40, 41):
+        application.dead_letter(application.order(n))
+    cluster.produce(application.dead_letters, b"k", b"v", headers=(("other", b"header"),))
+    assert sampler.sample().dead_letters == {"the reason": 2, "no reason is given": 1}
+    application.dead_letter(application.order(42))
+    assert sampler.sample().dead_letters == {"the reason": 3, "no reason is given": 1}
+    cluster.create(application.dead_letters, 2)  # as a reset does: the topic is new
+    assert sampler.sample().dead_letters == {"the reason": 3, "no reason is given": 1}
+    application.dead_letter(application.order(43))
+    assert sampler.sample().dead_letters == {"the reason": 4, "no reason is given": 1}
+
+
+def test_reasons_without_end_are_counted_together(
+    sampler: Sampler, application: FakeApplication, cluster: FakeCluster
+) -> None:
+    for n in range(50):
+        headers = (("__streams.errors.message", b"For input string: %d" % n),)
+        cluster.produce(application.dead_letters, b"k", b"v", headers=headers)
+    counts = sampler.sample().dead_letters
+    assert (len(counts), counts["other reasons"], sum(counts.values())) == (21, 30, 50)
+
+
 def test_every_task_that_caught_up_has_no_lag(sampler: Sampler, application: FakeApplication) -> None:
     snapshot = sampler.sample()
     assert [(each.task, each.lag, each.lag_seconds) for each in snapshot.tasks] == [

@@ -109,6 +109,8 @@ function showSummary(snapshot) {
     tile("Lag", `${count(sum(lags))}`, sum(lags) ? "wait" : "", "Offsets that no task has processed yet"),
     tile("Oldest record waits", duration(most), most > 60 ? "wait" : ""),
     tile("Arriving", rate(sum(sources)), "", "Records that arrive in the input topics"),
+    tile("Dead letters", count(sum(Object.values(snapshot.dead_letters)) ?? 0), "",
+      Object.entries(snapshot.dead_letters).map(([reason, records]) => `${count(records)} × ${reason}`).join("\n")),
     tile("Checks", snapshot.checks.length ? (failed.length ? `${failed.length} of ${snapshot.checks.length} not passed` : `all ${snapshot.checks.length} passed`) : "none has run",
       snapshot.checks.length ? (failed.length ? "bad" : "good") : "wait"),
     totals?.outcome === "failed" ? tile("Totals", "wrong", "bad", totals.reason)

@@ -1,0 +1,66 @@
+"""Counts dead letters by their reason. Each one is read once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, RecordsGone
+from streamplan.model import dead_letters as letters
+
+FIRST_OFFSETS = 100_000
+"""The first time so many offsets of a partition are read at most, the newest."""
+
+MAX_REASONS = 20
+"""So many reasons are told apart, in the order in which they are met: each one is a time series of a metric."""
+
+NO_REASON = "no reason is given"
+OTHER_REASONS = "other reasons"
+
+
+class DeadLetterCounts:
+    """Counts the dead letters of one application, from one look to the next.
+
+    Args:
+        cluster: The brokers.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._next: dict[tuple[str, int], int] = {}
+        self._counts: Counter[str] = Counter()
+
+    def update(self, topic: str, borders: Mapping[int, Offsets]) -> None:
+        """Read the dead letters that came since the last look.
+
+        Args:
+            topic: A dead-letter topic.
+            borders: The offsets of its partitions.
+        """
+        ranges = {partition: (self._first(topic, partition, at), at.last_stable) for partition, at in borders.items()}
+        found: Counter[str] = Counter()
+        try:
+            for batch in self._cluster.read(topic, ranges):
+                found.update(map(reason_of, batch.headers))
+        except RecordsGone:  # they were deleted just now; the next look reads what is left
+            return
+        for reason, number in found.items():
+            is_known = reason in self._counts or len(self._counts) < MAX_REASONS
+            self._counts[reason if is_known else OTHER_REASONS] += number
+        self._next |= {(topic, partition): end for partition, (_, end) in ranges.items()}
+
+    def _first(self, topic: str, partition: int, at: Offsets) -> int:
+        first = self._next.get((topic, partition), at.last_stable - FIRST_OFFSETS)
+        # A topic that was created anew ends before the last look.
+        return max(first if first <= at.last_stable else 0, at.log_start)
+
+    def by_reason(self) -> Mapping[str, int]:
+        """Return how many dead letters were read, by reason, the most frequent first."""
+        return dict(self._counts.most_common())
+
+
+def reason_of(headers: Headers) -> str:
+    """Return why a record was dead-lettered: Streamplan's reason, else the message of Kafka Streams (KIP-1034)."""
+    values = dict(headers)
+    reason = values.get(letters.REASON) or values.get(letters.ERROR_MESSAGE)
+    return reason.decode("utf-8", "backslashreplace") if reason else NO_REASON
