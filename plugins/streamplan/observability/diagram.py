@@ -196,9 +196,10 @@ def _box_of_topics(subtopology: SubtopologyTopics, application_id: str) -> _Box:
 
 def _around(nodes: Sequence[Shape], name: str) -> Shape:
     """Return the rectangle of a sub-topology with these nodes."""
-    width = max([*(node.x + node.width for node in nodes), len(name) * CHARACTER_WIDTH + _PADDING]) + _PADDING
+    shape = Shape(f"box {name}", name, "subtopology", 0.0, 0.0)
+    widths = [*(node.x + node.width for node in nodes), len(shape.label) * CHARACTER_WIDTH + _PADDING]
     height = max([*(node.y + node.height for node in nodes), _HEADING]) + 2 * _PADDING
-    return Shape(f"box {name}", name, "subtopology", width, height)
+    return replace(shape, width=max(widths) + _PADDING, height=height)
 
 
 def _node(at: str, name: str, kind: str, *, topic: str = "") -> Shape:
@@ -293,8 +294,9 @@ def svg(diagram: Diagram) -> str:
     ]
     for box in diagram.boxes:
         lines.append(
-            f'<g class="subtopology" data-subtopology={quoteattr(box.name)} tabindex="0">{_rectangle(box)}'
-            f'<text x="{box.x + _PADDING:.1f}" y="{box.y + 17:.1f}">{escape(box.name)}</text></g>'
+            f'<g class="subtopology" data-subtopology={quoteattr(box.name)} tabindex="0">'
+            f"<title>{escape(box.name)}</title>{_rectangle(box)}"
+            f'<text x="{box.x + _PADDING:.1f}" y="{box.y + 17:.1f}">{escape(box.label)}</text></g>'
         )
     lines += [f'<path class="edge" d="{path}" marker-end="url(#arrow)"/>' for _, _, path in diagram.edges]
     lines += [_drawn(node) for node in diagram.nodes]

@@ -57,14 +57,16 @@ class Progress:
             query: Its query.
         """
         progress = query.lastProgress
-        if progress is None or progress["batchId"] == self._last_batches.get(query.name):
+        # Without records Spark reports that it has looked, with the number of the micro-batch that will be next.
+        if progress is None or "addBatch" not in progress["durationMs"]:
+            return
+        if progress["batchId"] == self._last_batches.get(query.name):
             return
         number = self._last_batches[query.name] = progress["batchId"]
         late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
         if late:
             self.report(f"{query.name}, micro-batch {number}: {late} records came later than grace, and were dropped")
-        if "addBatch" in progress["durationMs"]:  # without records Spark reports that it has looked
-            self.heartbeat.measures[subtopology] = self._measures(subtopology, progress)
+        self.heartbeat.measures[subtopology] = self._measures(subtopology, progress)
         for name, row in progress["observedMetrics"].items():
             self.report(_peek_line(name, number, row.asDict()))
 

@@ -101,6 +101,7 @@ function showSummary(snapshot) {
   const totals = snapshot.checks.find((check) => check.check === "totals");
   const tile = (label, value, kind = "", title = "") =>
     element("div", { class: "tile", title }, element("span", { class: "dim" }, label), element("b", { class: kind }, value));
+  const hasDeadLetters = snapshot.topics.some((topic) => topic.role === "dead-letter");
   const [state, kind] = aggregatorState(snapshot);
   const who = [snapshot.members?.join(", ") ?? "The members of the group cannot be seen.",
     ...(snapshot.aggregator ? [`Its last heartbeat: ${snapshot.aggregator.at} on ${snapshot.aggregator.host}.`] : [])].join(" ");
@@ -109,7 +110,7 @@ function showSummary(snapshot) {
     tile("Lag", `${count(sum(lags))}`, sum(lags) ? "wait" : "", "Offsets that no task has processed yet"),
     tile("Oldest record waits", duration(most), most > 60 ? "wait" : ""),
     tile("Arriving", rate(sum(sources)), "", "Records that arrive in the input topics"),
-    tile("Dead letters", count(sum(Object.values(snapshot.dead_letters)) ?? 0), "",
+    tile("Dead letters", hasDeadLetters ? count(sum(Object.values(snapshot.dead_letters)) ?? 0) : "–", "",
       Object.entries(snapshot.dead_letters).map(([reason, records]) => `${count(records)} × ${reason}`).join("\n")),
     tile("Checks", snapshot.checks.length ? (failed.length ? `${failed.length} of ${snapshot.checks.length} not passed` : `all ${snapshot.checks.length} passed`) : "none has run",
       snapshot.checks.length ? (failed.length ? "bad" : "good") : "wait"),
