@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from streamplan.checks.discovery.discover import discover
-from streamplan.checks.framework.application import Application, application_in
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.output import plain_console
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.model.pipeline import Pipeline
 from streamplan.observability.metrics import METRICS, Measurement, Metric, measure
+from streamplan.observability.observed import Observed
 from streamplan.observability.prometheus import PrometheusCollector, serve
 from streamplan.observability.sampler import Sampler
 from streamplan.registry import pipeline_named, registered_pipelines
@@ -69,13 +66,11 @@ def _run(options: argparse.Namespace) -> int:
         declared = list(registered_pipelines())
     cluster = KafkaCluster(chosen_brokers(options), deadline_seconds=ANSWER_SECONDS)
     reports = Settings.from_environment().reports
-    samplers = [
-        Sampler(find, name, cluster, reports)
-        for name, find in (
-            *((pipeline.name, _declared(pipeline, cluster)) for pipeline in declared),
-            *((name, _discovered(name, cluster)) for name in options.application_id),
-        )
+    applications = [
+        *(Observed(pipeline.name, cluster, pipeline) for pipeline in declared),
+        *(Observed(name, cluster) for name in options.application_id),
     ]
+    samplers = [Sampler(each.find, each.name, cluster, reports) for each in applications]
     if not samplers:
         raise Refused("pipelines", expected="at least one", observed="none is registered")
     port, stop_serving = serve(PrometheusCollector(lambda: _measure(samplers)), options.host, options.port)
@@ -88,14 +83,6 @@ def _run(options: argparse.Namespace) -> int:
             stop_sending()
         stop_serving()
     return 0
-
-
-def _declared(pipeline: Pipeline, cluster: Cluster) -> Callable[[], Application]:
-    return lambda: application_in(pipeline, cluster)
-
-
-def _discovered(application_id: str, cluster: Cluster) -> Callable[[], Application]:
-    return lambda: discover(cluster, application_id)
 
 
 def _measure(samplers: Sequence[Sampler]) -> Iterator[Measurement]:
