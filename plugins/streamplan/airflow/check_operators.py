@@ -7,6 +7,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from streamplan.airflow.connections import brokers
 from streamplan.airflow.data_docs import DataDocsLink
 from streamplan.airflow.supervised_job import job_environment, job_file, spark_hook
 from streamplan.checks import check_named, scheduled_checks
-from streamplan.checks.framework.application import Application, application_in
+from streamplan.checks.framework.application import Application, application_in, application_of
 from streamplan.checks.framework.check import (
     Check,
     CheckResult,
@@ -31,11 +32,12 @@ from streamplan.checks.framework.check import (
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.registry import pipeline_named
-from streamplan.reports.results import passed_lately, write_result
+from streamplan.reports.results import passed_lately, read_latest, write_result
 from streamplan.reports.run_page import RunPage, results_on
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
 RECOUNT_MINUTES = 60
@@ -179,6 +181,25 @@ class CheckOperator(SparkJobOperator):
             for asset in self.outlets:
                 context["outlet_events"][asset].extra = verified_positions(application, settings.reports)
         return self._report(context, result)
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        """Say to Airflow's OpenLineage provider which topics are looked at."""
+        from streamplan.airflow.lineage import check_lineage
+
+        return check_lineage(pipeline_named(self.pipeline), None, None)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """Say what this run of the check found, and up to where the totals are verified."""
+        from streamplan.airflow.lineage import check_lineage
+        from streamplan.reports.check_context import check_context
+
+        pipeline, reports = pipeline_named(self.pipeline), Settings.from_environment().reports
+        result = read_latest(reports, self.pipeline).get(self.check)
+        if result is None or datetime.fromisoformat(result.at) < task_instance.start_date:
+            return check_lineage(pipeline, None, None)
+        is_verified = self.check == "totals" and result.outcome is Outcome.PASSED
+        cut = check_context(application_of(pipeline), reports).verified.cut() if is_verified else None
+        return check_lineage(pipeline, result, cut)
 
     def _configured_check(self, context: Context, application: Application, settings: Settings) -> Check:
         from streamplan.reports.check_context import check_context

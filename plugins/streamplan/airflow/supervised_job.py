@@ -37,6 +37,7 @@ from streamplan.settings import PACKAGE, Settings
 from streamplan.spark.submit import spark_submit_configs, submit_environment
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
 DEADLINE_SECONDS = 300.0
@@ -281,6 +282,16 @@ class AggregatorOperator(SupervisedJobOperator):
     def unfinished(self, context: Context) -> str:
         """Say that an aggregator never ends by itself."""
         return "it was to go on without end"
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        """Say to Airflow's OpenLineage provider what is read and written, and from which positions on."""
+        from streamplan.airflow.lineage import aggregator_lineage
+
+        return aggregator_lineage(pipeline_named(self.pipeline))
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """Say up to which positions was read and written, also where the task failed or was stopped."""
+        return self.get_openlineage_facets_on_start()
 
 
 def spark_hook(

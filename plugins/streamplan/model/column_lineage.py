@@ -1,0 +1,121 @@
+"""From which columns of the source topics the columns of each written topic come, as the declaration says it.
+
+A column is a field of a record's value, or the record's key, which has the name ``key``. An expression comes from every
+column that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from streamplan.model.operations import (
+    Aggregate,
+    Columns,
+    Count,
+    FlatMap,
+    Join,
+    KeySelect,
+    Map,
+    MapValues,
+    Operation,
+)
+from streamplan.model.processor_topology import Processor, Sink, Source
+from streamplan.model.topology import Topology
+
+KEY = "key"
+"""The name of the record's key among the columns."""
+
+_STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+class Column(NamedTuple):
+    """A column of a topic, which has its name in Kafka."""
+
+    topic: str
+    name: str
+
+
+Origins: TypeAlias = Mapping[str, frozenset[Column]]
+"""By the name of a column the columns of source topics from which it comes."""
+
+
+def column_lineage(topology: Topology) -> Mapping[str, Origins]:
+    """Return the origins of the columns of each topic that an application writes, by the topic's name in Kafka.
+
+    Repartition topics, changelogs and sinks are written; the dead-letter topic has whole records.
+
+    Args:
+        topology: The topology.
+    """
+    written: dict[str, dict[str, frozenset[Column]]] = {}
+    stored: dict[str, dict[str, frozenset[Column]]] = {}
+    # A sub-topology may read what one with a greater number writes. So each pass knows one step more.
+    passes = len(topology.subtopologies)
+    for subtopology in topology.subtopologies * passes:
+        after: dict[str, dict[str, frozenset[Column]]] = {}
+        for node in subtopology.nodes:
+            before = _union(after[name] for name in subtopology.predecessors[node.name])
+            match node:
+                case Source(topic=topic, value=None):
+                    after[node.name] = dict(written.get(topology.decorate(topic), {}))
+                case Source(topic=topic, value=serde) if serde is not None:
+                    name = topology.decorate(topic)
+                    after[node.name] = {field: frozenset({Column(name, field)}) for field in (KEY, *serde.fields)}
+                case Sink(topic=topic):
+                    name = topology.decorate(topic)
+                    written[name] = after[node.name] = _union([written.get(name, {}), before])
+                case Processor(operation=operation, store=store):
+                    table = stored.get(store, {}) if store is not None and isinstance(operation, Join) else {}
+                    after[node.name] = _through(operation, before, table)
+                    if store is not None and node.writes_store:
+                        stored[store] = after[node.name]
+    return {**written, **{topology.changelog_topic(store): origins for store, origins in stored.items()}}
+
+
+def _through(operation: Operation, before: Origins, table: Origins) -> dict[str, frozenset[Column]]:
+    """Return the columns behind a processor."""
+    match operation:
+        case KeySelect(key=key):
+            return {**before, KEY: _of(key, before)}
+        case MapValues(value=value):
+            return {KEY: before.get(KEY, frozenset()), **_columns(value, before)}
+        case Map(key=key, value=value):
+            return {KEY: _of(key, before), **_columns(value, before)}
+        case FlatMap(each=each, key=key, value=value):
+            seen = {**before, "element": _of(each, before)}
+            return {KEY: _of(key, seen), **_columns(value, seen)}
+        case Join(value=value):
+            seen = {**before, **{f"table.{name}": origins for name, origins in table.items()}}
+            return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}
+        case Count():
+            key_origins = before.get(KEY, frozenset())
+            return {KEY: key_origins, "count": key_origins}
+        case Aggregate(columns=columns):
+            arguments = tuple((column.name, column.arguments) for column in columns)
+            return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}
+    return dict(before)
+
+
+def _columns(columns: Columns, before: Origins) -> dict[str, frozenset[Column]]:
+    return {name: _of(expression, before) for name, expression in columns}
+
+
+def _of(expression: str, before: Origins) -> frozenset[Column]:
+    """Return the origins of the columns that an expression names. Spark SQL tells no case apart."""
+    known = {name.lower(): origins for name, origins in before.items() if name != KEY}
+    known["record.key"] = before.get(KEY, frozenset())
+    names = _NAME.findall(_STRING.sub("", expression).replace("`", "").lower())
+    return frozenset(
+        column for name in names for column in known.get(name) or known.get(name.partition(".")[0], frozenset())
+    )
+
+
+def _union(all_origins: Iterable[Origins]) -> dict[str, frozenset[Column]]:
+    merged: dict[str, frozenset[Column]] = {}
+    for origins in all_origins:
+        for name, columns in origins.items():
+            merged[name] = merged.get(name, frozenset()) | columns
+    return merged

@@ -1,0 +1,61 @@
+"""Origins of columns, as a person reads them from the declarations of the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamplan.model.column_lineage import column_lineage
+from streamplan.model.topology import Topology
+from streamplan.pipelines import enriched, orders
+from streamplan.serdes.json import Json
+
+
+def origins(topology: Topology, topic: str) -> Mapping[str, set[str]]:
+    found = column_lineage(topology)[topic]
+    return {name: {f"{column.topic}.{column.name}" for column in columns} for name, columns in found.items()}
+
+
+def test_a_count_comes_from_the_field_that_is_grouped_by() -> None:
+    prefix = "orders-aggregator-orders-products-quantities"
+    assert origins(orders.topology, f"{prefix}-repartition") == {
+        "key": {"orders.ProductType"},
+        "Id": {"orders.Id"},
+        "ProductType": {"orders.ProductType"},
+    }
+    assert origins(orders.topology, f"{prefix}-changelog") == {
+        "key": {"orders.ProductType"},
+        "count": {"orders.ProductType"},
+    }
+
+
+def test_a_join_takes_columns_of_both_sides() -> None:
+    found = origins(enriched.topology, "enriched-purchases")
+    assert found["amount"] == {"purchases.amount"}
+    assert found["city"] == {"customers.city"}
+
+
+def test_expressions() -> None:
+    topology = Topology("app")
+    (
+        topology.stream("in", value=Json("line string, price double, amount int"))
+        .map_values({"total": "Price * `amount`", "fixed": "'price'", "words": "split(line, ' ')", "was": "record.key"})
+        .flat_map("words", key="element", value={"word": "upper(element)", "total": "total"})
+        .group_by_key()
+        .aggregate({"sum": "sum(total)", "n": "count(*)"}, store="s")
+        .to_stream()
+        .to("out")
+    )
+    assert origins(topology, "out") == {
+        "key": {"in.line"},
+        "sum": {"in.price", "in.amount"},
+        "n": set(),
+    }
+    repartition = origins(topology, "app-s-repartition")
+    assert repartition["word"] == {"in.line"}
+
+
+def test_streams_that_are_merged() -> None:
+    topology = Topology("app")
+    value = Json("a int")
+    topology.stream("one", value=value).merge(topology.stream("two", value=value)).to("out")
+    assert origins(topology, "out")["a"] == {"one.a", "two.a"}
