@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,10 +17,12 @@ from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
 from streamplan.checks.framework.task_inputs import TaskInput, read_inputs
 from streamplan.checks.framework.verified import VerifiedStore
 from streamplan.errors import StreamplanError
-from streamplan.model.status import AggregatorStatus
+from streamplan.files import ReportPaths
+from streamplan.model.status import AggregatorStatus, TaskMigration
 from streamplan.model.topics import TopicRole
 from streamplan.observability.dead_letter_counts import DeadLetterCounts
 from streamplan.observability.snapshot import (
+    MINUTES,
     InputSnapshot,
     Snapshot,
     TaskSnapshot,
@@ -28,12 +31,16 @@ from streamplan.observability.snapshot import (
 )
 from streamplan.reports.check_context import check_context
 from streamplan.reports.results import read_latest
+from streamplan.reports.status import read_migrations
 
 SEARCHED_OFFSETS = 50
 """So many offsets behind a position are read to find the next record.
 
 Where all of them hold transaction markers, the age of that record is not known.
 """
+
+
+SHOWN_MIGRATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ class Sampler:
         self._last: tuple[float, Snapshot] | None = None
         self._look: _Look | None = None
         self._dead_letters = DeadLetterCounts(cluster)
+        self._lags: dict[str, deque[tuple[int, int]]] = {}  # of each task the minute and the greatest lag in it
 
     def latest(self, max_age_seconds: float) -> Snapshot:
         """Return the last snapshot if it is young enough, else a new one.
@@ -113,12 +121,23 @@ class Sampler:
             members=seen.members,
             aggregator=replace(status, tasks={}) if status else None,
             silent=status is not None and status.is_silent(time.time()),
-            tasks=list(_tasks(application, seen, before, status)) if application else [],
+            tasks=[self._remember(task) for task in _tasks(application, seen, before, status)] if application else [],
+            migrations=_migrations(self._reports, application) if application else [],
             topics=list(_topics(application, seen, before)) if application and not problem else [],
             dead_letters=self._dead_letters.by_reason(),
             checks=[latest[check.name] for check in CHECKS if check.name in latest],
             verified=_verified(context.verified, latest.get("totals")),
         )
+
+    def _remember(self, task: TaskSnapshot) -> TaskSnapshot:
+        """Keep the lag of a task, and return the task with those of the last minutes."""
+        lags = self._lags.setdefault(task.task, deque(maxlen=MINUTES))
+        if task.lag is not None:
+            minute, greatest = int(time.time() // 60), task.lag
+            if lags and lags[-1][0] == minute:
+                greatest = max(greatest, lags.pop()[1])
+            lags.append((minute, greatest))
+        return replace(task, lag_by_minute=[lag for _, lag in lags])
 
     def _ask(self, application: Application) -> _Seen:
         cluster = self._cluster
@@ -176,6 +195,13 @@ def _topics(application: Application, seen: _Seen, before: _Look | None) -> Iter
             seen.look.ends.get(spec.name, 0),
             _topic_rate(before, seen.look, spec.name),
         )
+
+
+def _migrations(reports: Path, application: Application) -> list[TaskMigration]:
+    if not application.declared:
+        return []
+    status = ReportPaths(reports, application.name).aggregator_status
+    return read_migrations(status, last=SHOWN_MIGRATIONS)[::-1]
 
 
 def _verified(store: VerifiedStore, totals: CheckResult | None) -> VerifiedSnapshot | None:

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamplan.checks.framework.check import CheckResult
-from streamplan.model.status import AggregatorStatus
+from streamplan.model.status import AggregatorStatus, TaskMigration
+
+MINUTES = 60
+"""So many minutes of lag are kept."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class TaskSnapshot:
         instance: The Spark executor that last committed for the task; None where the aggregator has not said it.
         host: The host of that executor.
         last_commit: When it committed.
+        lag_by_minute: The greatest lag of each of the last minutes in which a snapshot was taken, the oldest first; up
+            to :data:`MINUTES` of them.
     """
 
     task: str
@@ -58,6 +63,7 @@ class TaskSnapshot:
     instance: str | None
     host: str | None
     last_commit: str | None
+    lag_by_minute: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,7 @@ class Snapshot:
             at the tasks.
         silent: Whether the aggregator says that it runs, and sent no heartbeat for too long.
         tasks: The stream tasks, by sub-topology and partition.
+        migrations: The last stream tasks that continued on another instance, the newest first.
         topics: The topics.
         dead_letters: How many dead letters there are, by reason: those of the newest 100,000 offsets of each partition
             of the dead-letter topic at the first look, and all that came since.
@@ -125,6 +132,7 @@ class Snapshot:
     aggregator: AggregatorStatus | None
     silent: bool
     tasks: Sequence[TaskSnapshot]
+    migrations: Sequence[TaskMigration]
     topics: Sequence[TopicSnapshot]
     dead_letters: Mapping[str, int]
     checks: Sequence[CheckResult]

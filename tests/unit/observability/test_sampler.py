@@ -12,12 +12,12 @@ from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.errors import BrokersUnavailable
 from streamplan.files import ReportPaths
 from streamplan.model.group_member import Member
-from streamplan.model.status import AggregatorState, AggregatorStatus, TaskPlacement
+from streamplan.model.status import AggregatorState, AggregatorStatus, TaskMigration, TaskPlacement
 from streamplan.observability.sampler import Sampler
 from streamplan.observability.snapshot import Snapshot, TaskSnapshot
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.results import write_result
-from streamplan.reports.status import write_status
+from streamplan.reports.status import append_migrations, write_status
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
 
@@ -45,6 +45,29 @@ def sampler(cluster: FakeCluster, tmp_path: Path) -> Sampler:
 def task(snapshot: Snapshot, name: str) -> TaskSnapshot:
     (found,) = (each for each in snapshot.tasks if each.task == name)
     return found
+
+
+def test_the_greatest_lag_of_each_minute_is_kept(
+    sampler: Sampler, application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    for minute, orders in ((0, 0), (0, 3), (1, 0), (5, 2)):
+        monkeypatch.setattr(time, "time", lambda minute=minute: now + 60 * minute)
+        for n in range(orders):
+            application.order(100 + n, product=1)
+        found = [each.lag_by_minute for each in sampler.sample().tasks[:2]]
+        application.drain()
+        sampler.sample()
+    greatest = [sum(values) for values in zip(*found, strict=True)]
+    assert greatest == [3, 0, 2]
+
+
+def test_tasks_that_continued_on_another_instance(
+    sampler: Sampler, application: FakeApplication, tmp_path: Path
+) -> None:
+    moves = [TaskMigration(f"2026-01-01T00:00:0{n}+00:00", f"1_{n}", "0 on one", "1 on two", 7) for n in range(3)]
+    append_migrations(ReportPaths(tmp_path, "orders").aggregator_status, moves)
+    assert [each.task for each in sampler.sample().migrations] == ["1_2", "1_1", "1_0"]
 
 
 def test_dead_letters_are_counted_once_each_by_reason(

@@ -37,6 +37,19 @@ const count = (value) => (value === null ? "unknown" : number.format(value));
 const milliseconds = (seconds) => `${number.format(Math.round(seconds * 1000))} ms`;
 const rate = (value) => (value === null ? "…" : `${number.format(value)}/s`);
 
+// A line of the last values, all of them to one scale, so that the task that lags stands out.
+function sparkline(values, most) {
+  if (values.length < 2) return "";
+  const width = 90, height = 16, step = width / (values.length - 1);
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [name, value] of Object.entries({ width, height, class: "sparkline", role: "img", "aria-label": `from ${count(values[0])} to ${count(values.at(-1))}, at most ${count(Math.max(...values))}` }))
+    svg.setAttribute(name, value);
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+  line.setAttribute("points", values.map((value, n) => `${(n * step).toFixed(1)},${(height - 1 - (value / most) * (height - 2)).toFixed(1)}`).join(" "));
+  svg.append(line);
+  return svg;
+}
+
 function duration(seconds) {
   if (seconds === null) return "unknown";
   for (const [size, unit] of [[86400, "days"], [3600, "h"], [60, "min"]])
@@ -122,19 +135,26 @@ function showTasks(snapshot) {
   const known = snapshot.tasks.map((task) => task.lag ?? 0).sort((a, b) => a - b);
   const median = known[Math.floor(known.length / 2)] ?? 0;
   const behind = (task) => task.lag === null || (task.lag > 0 && (task.lag > 4 * median || task.lag_seconds > 60));
+  const most = Math.max(1, ...snapshot.tasks.flatMap((task) => task.lag_by_minute));
   const columns = [
     ["Task", (task) => element("span", { class: "name" }, task.task)],
     ["Reads", (task) => element("span", { class: "name" }, task.inputs.map((input) => `${input.topic}-${input.partition}`).join(", "))],
     ["Records/s", (task) => rate(task.records_per_second), "number"],
     ["Lag", (task) => (task.lag === null ? "no position" : count(task.lag)), "number"],
     ["Oldest waits", (task) => duration(task.lag_seconds), "number"],
+    ["Lag by minute", (task) => sparkline(task.lag_by_minute, most)],
     ["Instance", (task) => (task.instance === null ? "–" : `${task.instance} on ${task.host}`)],
     ["Last commit", (task) => moment(task.last_commit)],
   ];
   const describe = (task) => ({ class: behind(task) ? "behind" : "", "data-task": task.task, "data-of": task.subtopology });
   const late = snapshot.tasks.filter(behind);
   const caption = late.length ? `Behind the others or without a position: ${late.map((task) => task.task).join(", ")}` : "No task is behind the others.";
-  replace("task-rows", table(caption, columns, snapshot.tasks, describe));
+  const behindFirst = [...late, ...snapshot.tasks.filter((task) => !behind(task))];
+  replace("task-rows", table(caption, columns, behindFirst, describe),
+    ...(snapshot.migrations.length ? [table("The last tasks that continued on another instance", [
+      ["When", (each) => moment(each.at)], ["Task", (each) => element("span", { class: "name" }, each.task)],
+      ["From", (each) => each.before || "the start of the aggregator"], ["To", (each) => each.instance],
+    ], snapshot.migrations.filter((each) => each.before))] : []));
   for (const group of document.querySelectorAll("#diagram [data-subtopology]"))
     group.classList.toggle("wait", late.some((task) => task.subtopology === group.dataset.subtopology));
 }
@@ -208,6 +228,26 @@ function showVerified(snapshot) {
     : "No cut is verified. The check totals verifies the counts of a pipeline; the check recount compares all others.");
 }
 
+// Answers "were yesterday's totals verified?": the results of the checks that compare totals, by day.
+function showVerifiedDays() {
+  const days = new Map();
+  for (const past of [...(history.totals ?? []), ...(history.recount ?? [])]) {
+    const day = new Date(past.at).toLocaleDateString("en-CA");
+    const found = days.get(day) ?? { day, passed: 0, failed: 0, other: 0, last: past };
+    found[past.outcome === "passed" || past.outcome === "failed" ? past.outcome : "other"] += 1;
+    if (past.at > found.last.at) found.last = past;
+    days.set(day, found);
+  }
+  const rows = [...days.values()].sort((a, b) => (a.day < b.day ? 1 : -1)).slice(0, 14);
+  replace("verified-days", ...(rows.length ? [table("By day", [
+    ["Day", (each) => each.day],
+    ["Verified", (each) => count(each.passed), "number"],
+    ["Wrong", (each) => element("span", { class: each.failed ? "bad" : "" }, count(each.failed)), "number"],
+    ["Could not look", (each) => count(each.other), "number"],
+    ["The last of the day", (each) => element("span", {}, outcome(each.last), ` ${new Date(each.last.at).toLocaleTimeString()} — ${each.last.reason}`)],
+  ], rows)] : []));
+}
+
 function showDeadLetters(letters) {
   const groups = new Map();
   for (const letter of letters) groups.set(letter.reason, [...(groups.get(letter.reason) ?? []), letter]);
@@ -252,6 +292,7 @@ async function refreshSlow() {
   slowAt = Date.now();
   history = {};
   for (const past of await read(address("/history"))) (history[past.check] ??= []).push(past);
+  showVerifiedDays();
   try {
     showDeadLetters(await read(address("/dead-letters")));
   } catch (error) {
@@ -287,7 +328,7 @@ async function choose(of, query) {
   base = of;
   slowAt = 0;
   outcomes = {};
-  for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "topic-view", "records-topic", "summary", "diagram", "verified"]) replace(id);
+  for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "topic-view", "records-topic", "summary", "diagram", "verified", "verified-days"]) replace(id);
   window.history.replaceState(null, "", `?${new URLSearchParams(query)}`);
   byId("run-checks").hidden = !healthDag;
   try {
@@ -321,6 +362,8 @@ async function lookUp(event) {
     replace("key-rows", found.length ? table(`What the changelogs hold of ${key}`, [
       ["Changelog", (each) => element("span", { class: "name" }, each.changelog)], ["Key", (each) => each.key],
       ["Value", (each) => element("pre", {}, each.value ?? "deleted")],
+      ...(found.some((each) => each.in_state_store !== undefined) ? [["In the state store when the health DAG last read it",
+        (each) => (each.in_state_store === null || each.in_state_store === undefined ? "–" : String(each.in_state_store))]] : []),
       ["Last update", (each) => element("span", {}, `partition ${each.partition}, offset ${each.offset}, `, moment(each.at))],
     ], found) : `No changelog has the key ${key}.`);
   } catch (error) {

@@ -24,6 +24,7 @@ from streamplan.observability.observed import Observed
 from streamplan.observability.sampler import Sampler
 from streamplan.observability.topic_view import view_topic
 from streamplan.registry import pipeline_named, registered_pipelines
+from streamplan.reports.check_context import read_state_store
 from streamplan.reports.results import read_history
 from streamplan.settings import Settings
 
@@ -216,7 +217,15 @@ def _addresses_of_one(chosen: Any) -> APIRouter:
     @router.get("/keys")
     def keys(key: str, asked: _Chosen = chosen) -> list[dict[str, Any]]:
         observed = asked.observed()
-        return [asdict(each) for each in find_key(observed.find(), observed.cluster, key)]
+        application = observed.find()
+        held = read_state_store(Settings.from_environment().reports, observed.name) if application.declared else None
+        of_store = {aggregation.changelog for aggregation in application.aggregations}
+        return [
+            {**asdict(each), "in_state_store": held.totals.get(key.encode()) if each.changelog in of_store else None}
+            if held
+            else asdict(each)
+            for each in find_key(application, observed.cluster, key)
+        ]
 
     return router
 
