@@ -24,14 +24,18 @@ def registered() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def home(tmp_path_factory: pytest.TempPathFactory, registered: None) -> Iterator[Settings]:
-    """Below a path with a space."""
+    """Below a path with a space. Airflow's OpenLineage provider writes its events into ``lineage.jsonl`` there."""
     home = tmp_path_factory.mktemp("the stack")
+    transport = {"type": "file", "log_file_path": str(home / "lineage.jsonl"), "append": True}
+    (home / "openlineage.yml").write_text(json.dumps({"transport": transport}))
     base = random.randrange(15_000, 30_000, 10)
     names = sorted({**DEFAULT_PORTS, **AIRFLOW_PORTS})
     (home / "stack.json").write_text(json.dumps({name: base + offset for offset, name in enumerate(names)}))
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
     try:
-        yield settings
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OPENLINEAGE_CONFIG", str(home / "openlineage.yml"))
+            yield settings
     finally:
         Stack(settings).down()
     assert processes.registered(home / "run") == []

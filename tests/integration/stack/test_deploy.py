@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -103,6 +104,29 @@ def test_the_asset_of_the_totals_says_up_to_where_they_are_verified(stack: Stack
     assert found["positions"].keys() == {"orders"}
     # Behind each record there may be the marker of its transaction.
     assert all(0 <= found["positions"]["orders"][str(partition)] - orders[partition] <= 2 for partition in (0, 1))
+
+
+def test_lineage_is_sent_of_what_the_tasks_read_and_wrote(stack: Stack, deployment: Deployment) -> None:
+    """The events as Airflow's OpenLineage provider writes them, beside what lies in the topics."""
+    brokers = stack.kafka.brokers
+    orders = Counter(message.partition() for message in read_committed(brokers.servers, "orders", brokers.properties))
+    lines = (stack.settings.home / "lineage.jsonl").read_text().splitlines()
+    events = {(event["job"]["name"], event["eventType"]): event for event in map(json.loads, lines)}
+    verified = datasets(events["orders_deploy.verify.totals", "COMPLETE"], "inputs")["orders"]
+    (assertion,) = verified["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert (assertion["assertion"], assertion["success"]) == ("totals", True)
+    ends = [at.split("@") for at in verified["facets"]["version"]["datasetVersion"].split(", ")]
+    # Behind each record there may be the marker of its transaction.
+    assert all(0 <= int(offset) - orders[int(partition)] <= 2 for partition, offset in ends)
+    written = datasets(events["orders_aggregator.aggregate", "START"], "outputs")
+    columns = written[ORDERS.topology.changelog_topic("orders-products-quantities")]["facets"]["columnLineage"]
+    assert [(each["name"], each["field"]) for each in columns["fields"]["count"]["inputFields"]] == [
+        ("orders", "ProductType")
+    ]
+
+
+def datasets(event: dict[str, Any], direction: str) -> dict[str, dict[str, Any]]:
+    return {dataset["name"]: dataset for dataset in event[direction]}
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian's package chromium)")

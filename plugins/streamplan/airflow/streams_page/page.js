@@ -149,12 +149,13 @@ function showTasks(snapshot) {
   const describe = (task) => ({ class: behind(task) ? "behind" : "", "data-task": task.task, "data-of": task.subtopology });
   const late = snapshot.tasks.filter(behind);
   const caption = late.length ? `Behind the others or without a position: ${late.map((task) => task.task).join(", ")}` : "No task is behind the others.";
+  const moves = snapshot.migrations.filter((each) => each.before); // the others are the first of an aggregator
   const behindFirst = [...late, ...snapshot.tasks.filter((task) => !behind(task))];
   replace("task-rows", table(caption, columns, behindFirst, describe),
-    ...(snapshot.migrations.length ? [table("The last tasks that continued on another instance", [
+    ...(moves.length ? [table("The last tasks that continued on another instance", [
       ["When", (each) => moment(each.at)], ["Task", (each) => element("span", { class: "name" }, each.task)],
-      ["From", (each) => each.before || "the start of the aggregator"], ["To", (each) => each.instance],
-    ], snapshot.migrations.filter((each) => each.before))] : []));
+      ["From", (each) => each.before], ["To", (each) => each.instance],
+    ], moves)] : []));
   for (const group of document.querySelectorAll("#diagram [data-subtopology]"))
     group.classList.toggle("wait", late.some((task) => task.subtopology === group.dataset.subtopology));
 }
