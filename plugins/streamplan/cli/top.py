@@ -71,6 +71,8 @@ def screen(snapshot: Snapshot) -> Group:
             f"  {snapshot.aggregator.state}, last heartbeat {seconds_ago(snapshot.aggregator.at)}",
             "red" if snapshot.silent else "dim",
         )
+    for reason, records in snapshot.dead_letters.items():
+        heading.append(f"\n{records:,} dead-lettered: {reason}", "yellow")
     tables = [_tasks(snapshot), _topics(snapshot), checks_table(snapshot.checks)]
     if snapshot.aggregator is not None and snapshot.aggregator.measures:
         tables.insert(1, _micro_batches(snapshot.aggregator))

@@ -78,7 +78,8 @@ def _describe(view: TopicView, *, as_json: bool) -> int:
     if as_json:
         print_json(view)
         return 0
-    partitions = [("PARTITION", "LEADER", "IN SYNC", "OFFSETS", "UNCOMMITTED", "RECORDS", "LIVE", "BUSIEST KEYS")]
+    headings = ("PARTITION", "LEADER", "IN SYNC", "OFFSETS", "UNCOMMITTED", "RECORDS", "LIVE")
+    partitions = [(*headings, "BUSIEST KEYS", "GREATEST VALUES")]
     partitions += [
         (
             str(each.partition),
@@ -89,6 +90,7 @@ def _describe(view: TopicView, *, as_json: bool) -> int:
             str(each.records) if each.counted_from == each.start else f"{each.records} from {each.counted_from}",
             "-" if each.live is None else str(each.live),
             ", ".join(f"{key.key}: {key.records}" for key in each.busiest),
+            ", ".join(f"{key.key}: {key.value}" for key in each.greatest),
         )
         for each in view.partitions
     ]

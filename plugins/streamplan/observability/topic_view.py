@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
+from operator import itemgetter
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster
@@ -17,6 +19,8 @@ COUNTED_OFFSETS = 1_000_000
 
 BUSIEST_KEYS = 3
 
+LONG_BYTES = 8
+
 _CONFIGS = ("cleanup.policy", "max.message.bytes", "min.insync.replicas", "retention.bytes", "retention.ms")
 """What a person asks of every topic, declared or not."""
 
@@ -27,6 +31,14 @@ class KeyCount:
 
     key: str
     records: int
+
+
+@dataclass(frozen=True)
+class KeyValue:
+    """A key, and its last value."""
+
+    key: str
+    value: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,8 @@ class PartitionView:
         records: The committed records from there on.
         live: The keys whose last record has a value; None for a topic that is not compacted.
         busiest: The keys with most of these records.
+        greatest: The keys with the greatest last values; none where values are not numbers of eight bytes, as Java's
+            ``LongSerializer`` writes the counts of a changelog.
     """
 
     partition: int
@@ -58,6 +72,7 @@ class PartitionView:
     records: int
     live: int | None
     busiest: Sequence[KeyCount]
+    greatest: Sequence[KeyValue]
 
 
 @dataclass(frozen=True)
@@ -118,13 +133,12 @@ def _partitions(spec: TopicSpec, observed: ObservedTopic, cluster: Cluster) -> l
         number: (max(at.log_start, at.last_stable - share), at.last_stable) for number, at in sorted(borders.items())
     }
     counts: dict[int, Counter[bytes | None]] = {number: Counter() for number in ranges}
-    deleted: dict[int, dict[bytes | None, bool]] = {number: {} for number in ranges}
+    last: dict[int, dict[bytes | None, bytes | None]] = {number: {} for number in ranges}
     is_compacted = "compact" in observed.configs.get("cleanup.policy", "")
     for batch in cluster.read(spec.name, ranges):
         counts[batch.partition].update(batch.keys)
         if is_compacted:
-            values = (value is None for value in batch.values)
-            deleted[batch.partition].update(zip(batch.keys, values, strict=True))
+            last[batch.partition].update(zip(batch.keys, batch.values, strict=True))
     return [
         PartitionView(
             partition=number,
@@ -136,15 +150,24 @@ def _partitions(spec: TopicSpec, observed: ObservedTopic, cluster: Cluster) -> l
             uncommitted=borders[number].high_watermark - borders[number].last_stable,
             counted_from=first,
             records=counts[number].total(),
-            live=sum(not is_deleted for is_deleted in deleted[number].values()) if is_compacted else None,
+            live=sum(value is not None for value in last[number].values()) if is_compacted else None,
             busiest=[
                 KeyCount(_key(spec, key), records)
                 for key, records in counts[number].most_common(BUSIEST_KEYS)
                 if records > 1
             ],
+            greatest=_greatest(spec, last[number]),
         )
         for number, (first, _) in ranges.items()
     ]
+
+
+def _greatest(spec: TopicSpec, last: Mapping[bytes | None, bytes | None]) -> list[KeyValue]:
+    values = [(key, value) for key, value in last.items() if value is not None]
+    if spec.role is not TopicRole.CHANGELOG or any(len(value) != LONG_BYTES for _, value in values):
+        return []
+    numbers = [(int.from_bytes(value, "big", signed=True), key) for key, value in values]
+    return [KeyValue(_key(spec, key), number) for number, key in nlargest(BUSIEST_KEYS, numbers, itemgetter(0))]
 
 
 def _key(spec: TopicSpec, key: bytes | None) -> str:

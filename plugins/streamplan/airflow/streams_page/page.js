@@ -407,6 +407,7 @@ async function examine(topic) {
       ["Records", (each) => count(each.records), "number"],
       ["Live", (each) => (each.live === null ? "–" : count(each.live)), "number"],
       ["Busiest keys", (each) => each.busiest.map((key) => `${key.key} (${count(key.records)})`).join(", ")],
+      ...(view.partitions.some((each) => each.greatest.length) ? [["Greatest values", (each) => each.greatest.map((key) => `${key.key} (${count(key.value)})`).join(", ")]] : []),
     ], view.partitions), table("Configs", [
       ["Config", (each) => element("span", { class: "name" }, each.name)],
       ["Declared", (each) => each.declared],
