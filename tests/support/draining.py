@@ -11,6 +11,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.model.pipeline import Pipeline
 from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
+from streamplan.spark.status import Heartbeat
 
 
 def drain(
@@ -22,6 +23,7 @@ def drain(
     *,
     stop: threading.Event | None = None,
     report: Callable[[str], None] = lambda line: None,
+    heartbeat: Heartbeat | None = None,
 ) -> None:
     run(
         spark,
@@ -30,4 +32,5 @@ def drain(
         trigger_interval_ms=100,
         stop=stop or threading.Event(),
         report=report,
+        heartbeat=heartbeat,
     )

@@ -66,6 +66,19 @@ class MicroBatchMeasures:
 
 
 @dataclass(frozen=True)
+class Restoration:
+    """How far the state of a sub-topology is restored from its changelogs.
+
+    Attributes:
+        offsets: The number of changelog offsets that were read.
+        total: The number of all that have to be read.
+    """
+
+    offsets: int
+    total: int
+
+
+@dataclass(frozen=True)
 class TaskPlacement:
     """The instance that last committed for a stream task.
 
@@ -114,6 +127,7 @@ class AggregatorStatus:
         tasks: The placement of each stream task, by the task's id, such as ``1_0``.
         started: When it started; empty in a file of an earlier version.
         measures: What was measured of each sub-topology, by the sub-topology's id.
+        restorations: The restorations since the start, by the sub-topology's id.
     """
 
     state: AggregatorState
@@ -124,6 +138,7 @@ class AggregatorStatus:
     tasks: Mapping[str, TaskPlacement] = field(default_factory=dict)
     started: str = ""
     measures: Mapping[int, MicroBatchMeasures] = field(default_factory=dict)
+    restorations: Mapping[int, Restoration] = field(default_factory=dict)
 
     def age(self, now: float) -> float:
         """Seconds since this heartbeat; negative where another host's clock is ahead.

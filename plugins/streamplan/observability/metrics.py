@@ -67,6 +67,8 @@ WRITE_DURATION = Metric("streamplan.micro_batch.write.duration", "s", "How long 
 BATCH_RECORDS = Metric("streamplan.micro_batch.records", "{record}", "Records that the last micro-batch read.")
 STATE_ROWS = Metric("streamplan.state.rows", "{row}", "Rows in the state stores of a sub-topology.")
 STATE_MEMORY = Metric("streamplan.state.memory", "By", "Memory that the state stores of a sub-topology use.")
+RESTORED = Metric("streamplan.restore.offsets", "{offset}", "Changelog offsets that a restoration has read.")
+TO_RESTORE = Metric("streamplan.restore.total", "{offset}", "Changelog offsets that a restoration has to read.")
 WRITTEN = Metric("streamplan.records.written", "{record}", "Records written since the aggregator started.")
 DEAD_LETTERED = Metric("streamplan.records.dead_lettered", "{record}", "Records dead-lettered since it started.")
 
@@ -79,6 +81,8 @@ AGGREGATOR_METRICS = (
     BATCH_RECORDS,
     STATE_ROWS,
     STATE_MEMORY,
+    RESTORED,
+    TO_RESTORE,
     WRITTEN,
     DEAD_LETTERED,
 )
@@ -150,6 +154,10 @@ def measure_aggregator(pipeline: str, status: AggregatorStatus) -> Iterator[Meas
     if status.started:
         yield Measurement(STARTED, datetime.fromisoformat(status.started).timestamp(), of_pipeline)
     yield Measurement(HEARTBEAT, datetime.fromisoformat(status.at).timestamp(), of_pipeline)
+    for number, restoration in status.restorations.items():
+        attributes = {**of_pipeline, "subtopology": str(number)}
+        yield Measurement(RESTORED, restoration.offsets, attributes)
+        yield Measurement(TO_RESTORE, restoration.total, attributes)
     for number, measures in status.measures.items():
         attributes = {**of_pipeline, "subtopology": str(number)}
         yield Measurement(DURATION, measures.seconds, attributes)

@@ -18,6 +18,7 @@ from streamplan.model.status import (
     AggregatorStatus,
     MicroBatch,
     MicroBatchMeasures,
+    Restoration,
     TaskMigration,
     TaskPlacement,
 )
@@ -49,6 +50,7 @@ def read_status(path: Path) -> AggregatorStatus | None:
         tasks={task: TaskPlacement(**placement) for task, placement in content.get("tasks", {}).items()},
         started=content.get("started", ""),
         measures={int(number): MicroBatchMeasures(**each) for number, each in content.get("measures", {}).items()},
+        restorations={int(number): Restoration(**each) for number, each in content.get("restorations", {}).items()},
     )
 
 

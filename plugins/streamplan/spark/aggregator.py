@@ -104,7 +104,16 @@ def run(
                     subtopology = query.subtopology
                     # State stores have one partition for each stream task. A query reads this setting when it starts.
                     spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
-                    checkpoint = prepare_checkpoint(spark, deployment, schemas, ownership, claimed, query, report)
+                    checkpoint = prepare_checkpoint(
+                        spark,
+                        deployment,
+                        schemas,
+                        ownership,
+                        claimed,
+                        query,
+                        report,
+                        progress.heartbeat.record_restoration,
+                    )
                     writer = query.writer(claimed, checkpoint, progress.record)
                     if available_now:
                         started = _start(spark, writer.trigger(availableNow=True))

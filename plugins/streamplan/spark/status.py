@@ -21,6 +21,7 @@ from streamplan.model.status import (
     AggregatorStatus,
     MicroBatch,
     MicroBatchMeasures,
+    Restoration,
     TaskMigration,
     TaskPlacement,
 )
@@ -130,6 +131,7 @@ class Heartbeat:
         batches: The last micro-batch of each sub-topology, by its id.
         placements: The placements of the stream tasks.
         measures: What was measured of each sub-topology, by its id.
+        restorations: The restorations since the start, by the id of the sub-topology.
     """
 
     file: Path | None = None
@@ -138,6 +140,7 @@ class Heartbeat:
     batches: dict[int, MicroBatch] = field(default_factory=dict)
     placements: TaskPlacements = field(default_factory=TaskPlacements)
     measures: dict[int, MicroBatchMeasures] = field(default_factory=dict)
+    restorations: dict[int, Restoration] = field(default_factory=dict)
     _started: str = field(default_factory=lambda: _now())
     _state: AggregatorState | None = None
     _written_at: float = 0.0
@@ -163,6 +166,16 @@ class Heartbeat:
         self._report_migrations()
         self._write(AggregatorState.STOPPED)
 
+    def record_restoration(self, subtopology: int, restoration: Restoration) -> None:
+        """Report how far a restoration is.
+
+        Args:
+            subtopology: Id of the sub-topology.
+            restoration: How far.
+        """
+        self.restorations[subtopology] = restoration
+        self._write(self._state or AggregatorState.STARTING)
+
     def record(self, subtopology: int, batch: int, tasks: Sequence[TaskReport] = ()) -> None:
         """Take in a micro-batch that was committed. The threads of the queries call this; the next beat reports it.
 
@@ -186,6 +199,7 @@ class Heartbeat:
             self.placements.current(),
             self._started,
             dict(self.measures),
+            dict(self.restorations),
         )
 
     def _report_migrations(self) -> None:

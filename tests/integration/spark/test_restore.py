@@ -26,6 +26,7 @@ from streamplan.spark.query import Deployment
 from streamplan.spark.state import restore
 from streamplan.spark.state.hadoop_files import HadoopFiles
 from streamplan.spark.state.state_store import read_state_stores
+from streamplan.spark.status import Heartbeat
 
 from tests.support.checkpoints import checkpoint_of, checkpoints_of, forget_last_commit, newest
 from tests.support.draining import drain
@@ -45,7 +46,11 @@ def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> 
         future.result(120)
 
 
-def drained(application: Application, report: Callable[[str], object] = lambda line: None) -> list[str]:
+def drained(
+    application: Application,
+    report: Callable[[str], object] = lambda line: None,
+    heartbeat: Heartbeat | None = None,
+) -> list[str]:
     """What the aggregator said; ``report`` is told at once."""
     lines: list[str] = []
 
@@ -54,7 +59,9 @@ def drained(application: Application, report: Callable[[str], object] = lambda l
         report(line)
 
     brokers = Brokers(application.bootstrap_servers)
-    drain(application.spark, application.pipeline, brokers, application.checkpoints, 500, report=said)
+    drain(
+        application.spark, application.pipeline, brokers, application.checkpoints, 500, report=said, heartbeat=heartbeat
+    )
     return lines
 
 
@@ -144,7 +151,9 @@ def test_the_state_is_restored_and_the_totals_are_exact(
     drained(application)
     fault(application)
     application.produce(numbered(3000, 3101))
-    lines = drained(application)
+    heartbeat = Heartbeat()
+    lines = drained(application, heartbeat=heartbeat)
+    assert heartbeat.restorations[1].offsets == heartbeat.restorations[1].total > 0
     begun = [line for line in lines if line.startswith("sub-topology 1 begins with its changelog topics")]
     assert len(begun) == 1
     assert re.search(said, begun[0])

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatchMeasures
+from streamplan.model.status import AggregatorState, AggregatorStatus, MicroBatchMeasures, Restoration
 from streamplan.reports.status import read_status
 from streamplan.spark import status as heartbeat
 from streamplan.spark.status import Heartbeat
@@ -25,6 +25,9 @@ def file(tmp_path: Path) -> Path:
 def test_the_life_of_an_aggregator(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.0)
     with Heartbeat(file) as heart:
+        assert said(file).state is AggregatorState.STARTING
+        heart.record_restoration(1, Restoration(500, 2000))
+        assert said(file).restorations == {1: Restoration(500, 2000)}
         assert said(file).state is AggregatorState.STARTING
         heart.beat()
         first = said(file)

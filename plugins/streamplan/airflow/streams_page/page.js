@@ -101,6 +101,8 @@ function aggregatorState(snapshot) {
   const said = snapshot.aggregator;
   if (!said) return ["runs", "good"];
   if (snapshot.silent) return [`silent for ${duration((new Date(snapshot.at) - new Date(said.at)) / 1000)}`, "bad"];
+  const restores = Object.values(said.restorations).find((each) => each.offsets < each.total);
+  if (said.state === "starting" && restores) return [`restores, ${Math.floor((100 * restores.offsets) / restores.total)} %`, "wait"];
   return said.state === "starting" ? ["starts", "wait"] : ["runs", "good"];
 }
 

@@ -10,6 +10,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.start_point import STORE, StartFrom, resolve_start
+from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
 from streamplan.spark.query import Deployment, Query
 from streamplan.spark.state.checkpoint import Checkpoint
@@ -47,6 +48,7 @@ def prepare_checkpoint(
     claimed: ClaimedTasks,
     query: Query,
     report: Callable[[str], None],
+    report_restoration: Callable[[int, Restoration], None],
 ) -> Checkpoint:
     """Return the checkpoint at which the query begins: the one that Kafka names, or a new one if that cannot be used.
 
@@ -60,6 +62,7 @@ def prepare_checkpoint(
         claimed: The committed positions, which no other aggregator can move.
         query: The query, not started.
         report: Is told why the checkpoint was not used, and how far a restoration is.
+        report_restoration: Is told the latter, too, with the id of the sub-topology.
 
     Raises:
         Refused: See :func:`~streamplan.model.start_point.resolve_start`; or there is a newer aggregator.
@@ -97,6 +100,7 @@ def prepare_checkpoint(
             checkpoint=checkpoint,
             require_latest=ownership.require_latest,
             report=report,
+            report_restoration=report_restoration,
         )
         checkpoint.continue_at(committed.positions, query.topics)
         report(f"{name}: restored {restored.rows:,} rows in {restored.seconds:.1f} s")

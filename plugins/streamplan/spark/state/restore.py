@@ -11,7 +11,7 @@ key is given to the operator: it would add an older one to it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JJavaError
@@ -24,6 +24,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.plan import plan_restore
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch
@@ -86,6 +87,7 @@ def restore(
     checkpoint: Checkpoint,
     require_latest: Callable[[], None],
     report: Callable[[str], None],
+    report_restoration: Callable[[int, Restoration], None],
 ) -> Restored:
     """Build the state of a sub-topology, and return when it is complete.
 
@@ -101,6 +103,7 @@ def restore(
         checkpoint: A checkpoint that does not exist yet. It gets the state.
         require_latest: Raises :class:`Refused` when there is a newer aggregator. It is called often.
         report: Is told the progress: offsets, rate, time left.
+        report_restoration: Is told the offsets, too, with the id of the sub-topology.
 
     Raises:
         Refused: A changelog holds values of another form than the declared one, or there is a newer aggregator.
@@ -108,9 +111,10 @@ def restore(
     """
     begun = time.monotonic()
     try:
-        records = _copy_changelogs(
-            spark, pipeline, subtopology, brokers, f"{checkpoint.location}/{_COPIES}", require_latest, report
-        )
+        slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
+        progress = _Progress(subtopology.id, sum(part.offsets for part in slices), report, report_restoration)
+        directory = f"{checkpoint.location}/{_COPIES}"
+        records = _copy_changelogs(spark, subtopology, slices, brokers, directory, require_latest, progress)
         _run_restoring_query(spark, pipeline, subtopology, schemas, records, checkpoint, require_latest)
         rows = spark.read.schema(_STORED).parquet(records).count()
     except Py4JJavaError as error:  # reading a changelog or writing its copy failed
@@ -122,12 +126,12 @@ def restore(
 
 def _copy_changelogs(
     spark: SparkSession,
-    pipeline: Pipeline,
     subtopology: Subtopology,
+    slices: Sequence[_ChangelogSlice],
     brokers: Brokers,
     directory: str,
     require_latest: Callable[[], None],
-    report: Callable[[str], None],
+    progress: _Progress,
 ) -> str:
     """Copy the records that the state is built from to Parquet files; returns the directory of these files.
 
@@ -136,8 +140,6 @@ def _copy_changelogs(
     may be in several slices, so they are not yet the last ones of the changelog.
     """
     last_only = not subtopology.joins
-    slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
-    progress = _Progress(f"sub-topology {subtopology.id}", sum(part.offsets for part in slices), report)
     copied = f"{directory}/read"
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
     spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
@@ -236,18 +238,21 @@ def _last_of_each_key(records: DataFrame) -> DataFrame:
 class _Progress:
     """Reports how far a restoration has come."""
 
-    subject: str
+    subtopology: int
     total: int
     report: Callable[[str], None]
+    report_restoration: Callable[[int, Restoration], None]
     copied: int = 0
     begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.report(f"{self.subject}: restoring from {self.total:,} changelog offsets")
+        self.report(f"sub-topology {self.subtopology}: restoring from {self.total:,} changelog offsets")
+        self.report_restoration(self.subtopology, Restoration(0, self.total))
 
     def add(self, offsets: int) -> None:
         self.copied += offsets
         rate = self.copied / max(time.monotonic() - self.begun, 0.001)
         left = (self.total - self.copied) / max(rate, 1)
         read = f"read {self.copied:,} of {self.total:,} changelog offsets"
-        self.report(f"{self.subject}: {read}, {rate:,.0f}/s, {left:.0f} s left")
+        self.report(f"sub-topology {self.subtopology}: {read}, {rate:,.0f}/s, {left:.0f} s left")
+        self.report_restoration(self.subtopology, Restoration(self.copied, self.total))
