@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from airflow.sdk import BaseOperator, ExceptionRetryPolicy, RetryAction, RetryRu
 from airflow.sdk.exceptions import AirflowSkipException
 
 from streamplan.airflow.connections import brokers
-from streamplan.airflow.data_docs import DataDocsLink
+from streamplan.airflow.data_docs import DataDocsLink, SummaryLink, picture_address, summaries
+from streamplan.airflow.notifications import Notifier
 from streamplan.airflow.supervised_job import job_environment, job_file, spark_hook
 from streamplan.checks import check_named, scheduled_checks
 from streamplan.checks.framework.application import Application, application_in, application_of
@@ -29,10 +31,10 @@ from streamplan.checks.framework.check import (
     SparkJob,
     run_check,
 )
-from streamplan.files import ReportPaths
+from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.registry import pipeline_named
-from streamplan.reports.results import passed_lately, read_latest, write_result
+from streamplan.reports.results import passed_lately, read_history, read_latest, write_result
 from streamplan.reports.run_page import RunPage, results_on
 from streamplan.settings import Settings
 
@@ -45,6 +47,9 @@ RECOUNT_MINUTES = 60
 
 _LOG_COLUMNS = 84
 """A line of the log of a check that did not pass is not longer: a window of 1,280 pixels shows so much of it."""
+
+SUMMARY_RESULTS = 100_000
+"""So many of the last results of checks are searched for those of the last seven days."""
 
 LOGGED_ROWS = 50
 """The log of a failed check shows so many wrong rows. The Data Docs show more."""
@@ -306,6 +311,43 @@ class DataDocsOperator(BaseOperator):
         write_data_docs(reports, page, results)
         self.log.info("%d checks are on the page %s", len(results), reports / page.path)
         return page.path
+
+
+class SummaryOperator(BaseOperator):
+    """Draws the last seven days of a pipeline: what arrived, what was dead-lettered, what the checks found.
+
+    The picture lies beside the Data Docs, and the button of the task leads to it. Notifiers can use ``summary`` in
+    their templates: ``pipeline``, ``picture`` (the address on Airflow's API server) and ``text``.
+    """
+
+    operator_extra_links = (SummaryLink(),)
+
+    def __init__(self, *, pipeline: str, notifiers: Sequence[Notifier] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.notifiers = tuple(notifiers)
+
+    def execute(self, context: Context) -> str:
+        """Draw the picture, and tell the notifiers.
+
+        Returns:
+            The address of the picture on Airflow's API server.
+        """
+        from streamplan.kafka.cluster import KafkaCluster
+        from streamplan.observability.week import describe, draw, look_back
+
+        reports = Settings.from_environment().reports
+        cluster = KafkaCluster(brokers(self.pipeline))
+        history = read_history(reports, self.pipeline, last=SUMMARY_RESULTS)
+        week = look_back(application_in(pipeline_named(self.pipeline), cluster), cluster, history, datetime.now(UTC))
+        file = summaries(reports, self.pipeline) / f"{context['dag_run'].run_after:%Y-%m-%dT%H%M%S}.svg"
+        write_atomically(file, draw(week))
+        picture = picture_address(self.pipeline, file)
+        self.log.info("%s: %s", describe(week), picture)
+        summary = {"pipeline": self.pipeline, "picture": picture, "text": describe(week)}
+        for notifier in self.notifiers:
+            copy.deepcopy(notifier)({**context, "summary": summary})  # it renders itself
+        return picture
 
 
 def run_page(context: Context, pipeline: str) -> RunPage:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Asset, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup, TriggerRule
 
-from streamplan.airflow.check_operators import CheckOperator, DataDocsOperator, RecountOperator, StateStoreOperator
+from streamplan.airflow.check_operators import (
+    CheckOperator,
+    DataDocsOperator,
+    RecountOperator,
+    StateStoreOperator,
+    SummaryOperator,
+)
 from streamplan.airflow.deploy_operators import (
     EnsureDagRunOperator,
     PlanProductionOperator,
@@ -64,9 +70,14 @@ _TEST_DATA = " `producer` writes the test data that is asked for, by default non
 
 
 def declare_dags(
-    pipeline: Pipeline, *, notifiers: Sequence[Notifier] = (), deadlines: Sequence[DeadlineAlert] = ()
+    pipeline: Pipeline,
+    *,
+    notifiers: Sequence[Notifier] = (),
+    deadlines: Sequence[DeadlineAlert] = (),
+    summary: str | None = None,
+    summary_notifiers: Sequence[Notifier] = (),
 ) -> dict[str, DAG]:
-    """Make the six DAGs of a pipeline.
+    """Make the six DAGs of a pipeline, and a seventh where a summary is asked for.
 
     A DAG file consists of these lines::
 
@@ -82,6 +93,8 @@ def declare_dags(
         pipeline: The pipeline. It is registered, because tasks, triggers and jobs find it by its name.
         notifiers: They are called when the outcome of a check changes, see :func:`health_dag`.
         deadlines: They tell when a run of the health DAG does not end in time, see :func:`health_dag`.
+        summary: The cron expression of ``<name>_summary``, such as ``0 6 * * 1``; None for no such DAG.
+        summary_notifiers: They are told of each summary, see :class:`SummaryOperator`.
 
     Returns:
         The DAGs by their ids: ``<name>_deploy`` and so on. Without test data there is no ``<name>_producer``.
@@ -104,6 +117,7 @@ def declare_dags(
         health_dag(pipeline, notifiers, deadlines),
         reset_dag(pipeline),
         repartition_dag(pipeline),
+        *([summary_dag(pipeline, summary, summary_notifiers)] if summary is not None else []),
     ]
     return {dag.dag_id: dag for dag in dags}
 
@@ -327,6 +341,34 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = (), deadlines
             [
                 tasks[check.name] for check in scheduled_checks(application_of(pipeline)) if check.stores_verified_cut
             ] >> purge
+    return dag
+
+
+def summary_dag(pipeline: Pipeline, schedule: str, notifiers: Sequence[Notifier] = ()) -> DAG:
+    """Make ``<name>_summary``: a picture of the last seven days.
+
+    Args:
+        pipeline: The pipeline.
+        schedule: A cron expression, in UTC.
+        notifiers: They are told of each picture.
+    """
+    with pipeline_dag(
+        pipeline,
+        "summary",
+        f"""
+        Draws the last seven days of **{pipeline.name}**: how much arrived, how much was dead-lettered, and what the
+        checks found, in bars of six hours. The button *Picture* of the task leads to the picture.
+        """,
+        schedule=CronTriggerTimetable(schedule, timezone="UTC"),
+        max_active_runs=1,
+    ) as dag:
+        SummaryOperator(
+            task_id="draw",
+            pipeline=pipeline.name,
+            notifiers=notifiers,
+            execution_timeout=timedelta(minutes=10),
+            doc_md="Asks Kafka by the timestamps of its records, and reads the history of the checks.",
+        )
     return dag
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
+from streamplan.files import ReportPaths
 from streamplan.reports.results import read_latest
 from streamplan.settings import Settings
 
@@ -43,7 +44,29 @@ class DataDocsLink(BaseOperatorLink):
         latest = read_latest(Settings.from_environment().reports, operator.pipeline)
         result = latest.get(getattr(operator, "check", ""))
         page = result.data_docs if result is not None else None
-        return f"{base_path()}{URL_PREFIX}/{quote(page or f'{operator.pipeline}/data_docs/index.html')}"
+        return page_address(page or f"{operator.pipeline}/data_docs/index.html")
+
+
+class SummaryLink(BaseOperatorLink):
+    """The button of the task that draws a week: to the newest picture. Airflow asks when the task ends."""
+
+    name = "Picture"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """Return the address; empty where nothing was drawn yet."""
+        pictures = summaries(Settings.from_environment().reports, operator.pipeline)
+        newest = max(pictures.glob("*.svg"), default=None)
+        return "" if newest is None else picture_address(operator.pipeline, newest)
+
+
+def summaries(reports: Path, pipeline: str) -> Path:
+    """Return the directory of the pictures of a pipeline's weeks. It lies in the Data Docs, which are served."""
+    return ReportPaths(reports, pipeline).data_docs / "summaries"
+
+
+def picture_address(pipeline: str, picture: Path) -> str:
+    """Return the address of such a picture."""
+    return page_address(f"{pipeline}/data_docs/{picture.parent.name}/{picture.name}")
 
 
 class DataDocsApp:
@@ -60,6 +83,15 @@ class DataDocsApp:
         if self._app is None:
             self._app = _make_app()
         await self._app(scope, receive, send)
+
+
+def page_address(page: str) -> str:
+    """Return the address of a page on Airflow's API server.
+
+    Args:
+        page: The page, ``<pipeline>/data_docs/...``.
+    """
+    return f"{base_path()}{URL_PREFIX}/{quote(page)}"
 
 
 def base_path() -> str:

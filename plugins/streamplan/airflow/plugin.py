@@ -11,7 +11,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from streamplan.airflow import orphan_listener, preload
-from streamplan.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink
+from streamplan.airflow.data_docs import URL_PREFIX, DataDocsApp, DataDocsLink, SummaryLink
 from streamplan.airflow.streams_page import NAVIGATION, StreamsApp
 from streamplan.airflow.streams_page import URL_PREFIX as STREAMS_PREFIX
 
@@ -21,7 +21,7 @@ class StreamplanPlugin(AirflowPlugin):
 
     name = "streamplan"
     listeners: list[Any] = [orphan_listener, preload]  # noqa: RUF012  # as the base class has it
-    operator_extra_links: list[Any] = [DataDocsLink()]  # noqa: RUF012
+    operator_extra_links: list[Any] = [DataDocsLink(), SummaryLink()]  # noqa: RUF012
     fastapi_apps: list[Any] = [  # noqa: RUF012
         {"name": "Data Docs", "app": DataDocsApp(), "url_prefix": URL_PREFIX},
         {"name": "Streams", "app": StreamsApp(), "url_prefix": STREAMS_PREFIX},
