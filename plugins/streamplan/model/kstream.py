@@ -434,20 +434,29 @@ class KGroupedStream(_Grouped):
     """A stream that is grouped by its key."""
 
     def windowed_by(self, windows: TimeWindows) -> TimeWindowedKStream:
-        """Aggregate each key anew in each tumbling window.
+        """Aggregate each key anew in each window.
 
         Args:
-            windows: As ``TimeWindows("1 minute")``.
+            windows: As ``TimeWindows("1 minute")``, or ``TimeWindows("5 minutes", advance="1 minute")``.
         """
         if not isinstance(windows, TimeWindows):
             self.graph.fault(f"windowed_by: {windows!r} is not a TimeWindows", "For example TimeWindows('1 minute')")
             windows = TimeWindows("1 minute")
-        for parameter in ("size", "grace"):
+        durations: dict[str, int] = {}
+        for parameter in ("size", "grace", "advance"):
             try:
-                if getattr(windows, f"{parameter}_ms") < (1 if parameter == "size" else 0):
-                    self.graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
+                durations[parameter] = getattr(windows, f"{parameter}_ms")
             except ValueError as error:
-                self.graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
+                if parameter != "advance" or windows.advance is not None:
+                    self.graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
+        size, advance = durations.get("size"), durations.get("advance")
+        if size == 0:
+            self.graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
+        elif size is not None and advance is not None and not 0 < advance <= size:
+            self.graph.fault(
+                f"windowed_by: advance: {windows.advance!r} is not above 0 and at most the size, {windows.size!r}",
+                "For example TimeWindows('5 minutes', advance='1 minute')",
+            )
         return TimeWindowedKStream(
             self.graph, self.node, self.fields, self.key, self.sources, windows, self.repartition_required, self.name,
             self._repartition,

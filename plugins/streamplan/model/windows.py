@@ -1,4 +1,4 @@
-"""Tumbling windows (``org.apache.kafka.streams.kstream.TimeWindows``), and the bytes of a key with a window."""
+"""Windows of one size (``org.apache.kafka.streams.kstream.TimeWindows``), and the bytes of a key with a window."""
 
 from __future__ import annotations
 
@@ -25,18 +25,29 @@ def duration_ms(text: str) -> int:
     return int(duration[1]) * _UNITS_MS[duration[2]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TimeWindows:
-    """Windows of one size that follow each other, aligned to the epoch.
+    """Windows of one size, aligned to the epoch.
+
+    Tumbling windows follow each other. Hopping windows begin after each ``advance`` and overlap, so that a record is in
+    several of them. No window begins before the epoch (``TimeWindows.windowsFor``).
 
     Attributes:
         size: A duration, as ``"1 minute"``.
         grace: A duration. A window takes late records until the newest record is later than its end by ``grace``. The
             default is a day, which was the default of Kafka Streams before 3.0.
+        advance: A duration: how much later the next window begins (``TimeWindows.advanceBy``). None for tumbling
+            windows.
     """
 
     size: str
     grace: str = "1 day"
+    advance: str | None = None
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity. That of tumbling windows is older than hopping ones."""
+        advance = "" if self.advance is None else f", advance={self.advance!r}"
+        return f"TimeWindows(size={self.size!r}, grace={self.grace!r}{advance})"
 
     @property
     def size_ms(self) -> int:
@@ -47,6 +58,11 @@ class TimeWindows:
     def grace_ms(self) -> int:
         """The grace in ms. Raises ValueError where it is no duration."""
         return duration_ms(self.grace)
+
+    @property
+    def advance_ms(self) -> int:
+        """How much later the next window begins, in ms. Raises ValueError where it is no duration."""
+        return self.size_ms if self.advance is None else duration_ms(self.advance)
 
     @property
     def retention_ms(self) -> int:

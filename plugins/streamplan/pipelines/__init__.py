@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, users, wide
+from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, trending, users, wide
 
 PIPELINES: tuple[Pipeline, ...] = (
     orders.PIPELINE,
@@ -13,4 +13,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     wide.PIPELINE,
     skewed.PIPELINE,
     pageviews.PIPELINE,
+    trending.PIPELINE,
 )

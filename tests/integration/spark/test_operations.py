@@ -218,6 +218,52 @@ def test_windows(tried: Tried) -> None:
     assert plain == {b"%b@%d" % (key[:1], int.from_bytes(key[1:], "big")): total for key, total in expected.items()}
 
 
+@both_ways
+def test_windows_that_hop(tried: Tried) -> None:
+    """A record is in each window that holds its time, also where it comes late. Each result is of one window."""
+    windowed = (
+        tried.topology.stream(tried.named("sales"), value=SALE)
+        .group_by_key()
+        .windowed_by(TimeWindows("3 minutes", advance="1 minute", grace="1 hour"))
+    )
+    results = windowed.aggregate({"total": "sum(amount)", "best": "max_by(shop, amount)"}, store="results")
+    results.to_stream().to(tried.named("windowed"))
+    tried.create_topics()
+    first = [("k", sale("x", 1), 0), ("k", sale("y", 2), 119), ("k", sale("x", 4), 120)]
+    late = [("k", sale("z", 8), 30), ("l", sale("y", 16), 600)]
+    tried.produce("sales", first)
+    tried.drain()
+    tried.produce("sales", late)
+    tried.drain()
+    expected: dict[bytes, tuple[int, str]] = {}
+    for begin in range(-180, 660, 60):
+        for key in ("k", "l"):
+            sold = [value for name, value, at in (*first, *late) if name == key and begin <= at < begin + 180]
+            if sold:
+                best = max(sold, key=lambda value: value["amount"])
+                stored = key.encode() + (EPOCH + begin * 1000).to_bytes(8, "big")
+                expected[stored] = sum(value["amount"] for value in sold), best["shop"]
+    changelog = {m.key(): json.loads(m.value()) for m in tried.read(tried.topology.changelog_topic("results"))}
+    assert {key: (value["total"], value["best"]["value"]) for key, value in changelog.items()} == {
+        key + bytes(4): result for key, result in expected.items()
+    }
+    written = {m.key(): json.loads(m.value()) for m in tried.read(tried.named("windowed"))}
+    assert {key: (value["total"], value["best"]) for key, value in written.items()} == expected
+
+
+@restored
+def test_no_window_begins_before_the_epoch(tried: Tried) -> None:
+    """As ``TimeWindows.windowsFor`` has it: at most those of the first moments are fewer."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    windows = TimeWindows("3 minutes", advance="1 minute", grace="36500 days")
+    sales.group_by_key().windowed_by(windows).count(store="counts")
+    tried.create_topics()
+    tried.produce("sales", [("k", sale("x", 1), 90 - EPOCH // 1000)])
+    tried.drain()
+    changelog = tried.read(tried.topology.changelog_topic("counts"))
+    assert sorted(int.from_bytes(m.key()[1:9], "big") for m in changelog) == [0, 60_000]
+
+
 @pytest.mark.soak
 def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     topology, named = tried.topology, tried.named

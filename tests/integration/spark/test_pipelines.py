@@ -359,6 +359,38 @@ def recount_views(records: Sequence[Record]) -> Expected:
     return expected
 
 
+def product_key(key: bytes | None, value: bytes | None) -> bytes:
+    return text(fields(value, id=str, product=str).get("product"))
+
+
+def declare_trending(library: Library) -> None:
+    duration = library.jvm.java.time.Duration
+    windows = library.option("TimeWindows", "ofSizeAndGrace", duration.ofMinutes(5), duration.ofDays(1))
+    views = library.grouped(library.stream("product-views", id=str, product=str), product_key, "by-product")
+    windowed = views.windowedBy(windows.advanceBy(duration.ofMinutes(1)))
+    windowed.count(library.stored("views-in-five-minutes"))
+
+
+def product_views(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Every fiftieth comes one and a half minutes late."""
+    late = [
+        record._replace(timestamp=record.timestamp - 90_000 * (n % 50 == 49))
+        for n, record in enumerate(numbered(pipeline, range(4000)))
+    ]
+    bad = [("product-views", b"bad", b"}"), ("product-views", None, b'{"id": "view", "product": "boots"}')]
+    return [*late, *(Record(*one, START_MS + number) for number, one in enumerate(bad))]
+
+
+def recount_product_views(records: Sequence[Record]) -> Expected:
+    expected = regrouped(records, product_key)
+    expected.last["trending-products-views-in-five-minutes-changelog"] = counts(
+        key + (record.timestamp // MINUTE_MS * MINUTE_MS - before * MINUTE_MS).to_bytes(8, "big") + bytes(4)
+        for key, record in expected.passed
+        for before in range(5)
+    )
+    return expected
+
+
 CASES = {
     "orders": Case(
         orders, counted("orders-aggregator-orders-products-quantities-changelog", order_key), declare_orders
@@ -373,8 +405,9 @@ CASES = {
     "wide": Case(readings, counted("wide-counter-readings-per-sensor-changelog", sensor_key), declare_wide),
     "skewed": Case(clicks, counted("skewed-counter-clicks-by-page-changelog", page_key), declare_skewed),
     "pageviews": Case(views, recount_views, declare_pageviews),
+    "trending": Case(product_views, recount_product_views, declare_trending),
 }
-COUNTING = ("orders", "users", "wide", "skewed", "pageviews")
+COUNTING = ("orders", "users", "wide", "skewed", "pageviews", "trending")
 
 
 # -- a run

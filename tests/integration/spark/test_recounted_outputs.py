@@ -250,6 +250,30 @@ def test_a_record_that_came_too_late_is_not_missing(declared: Declare) -> None:
     assert f"{changelog}: key a" in app.wrong()
 
 
+def per_hopping_window(topology: Topology, source: str, sink: str) -> None:
+    windows = TimeWindows("2 minutes", advance="1 minute", grace="1 minute")
+    best = topology.stream(source, value=Json("n int, by int")).group_by_key().windowed_by(windows)
+    best.aggregate({"best": "max_by(n, by)"}, store="best").to_stream().to(sink)
+
+
+def test_each_window_of_those_that_overlap_is_compared(declared: Declare) -> None:
+    """Of two records with the same greatest value either is right, in each window that has both."""
+    app = declared(per_hopping_window)
+    app.write(app.source, (b"a", b'{"n": 1, "by": 5}', AT), (b"a", b'{"n": 2, "by": 5}', AT + 1))
+    changelog = app.pipeline.topology.changelog_topic("best")
+    partition = next(number for number, end in app.ends(app.source).items() if end)
+
+    def write(begin: int, kept: int) -> None:
+        value = b'{"best":{"value":%d,"by":5}}' % kept
+        app.write(changelog, (b"a" + begin.to_bytes(8, "big") + bytes(4), value, AT + 1), partition=partition)
+        app.write(app.sink, (b"a" + begin.to_bytes(8, "big"), b'{"best":%d}' % kept, AT + 1), partition=partition)
+
+    write(AT, 1)
+    assert f"{changelog}: key a" in app.wrong()  # the window that began a minute earlier is missing
+    write(AT - MINUTE, 2)
+    assert app.wrong() == ""
+
+
 # -- stores
 
 

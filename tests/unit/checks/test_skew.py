@@ -281,6 +281,7 @@ REKEYED = {
     "latest": b'"device": ',
     "skewed": b'"page": ',
     "pageviews": b'"country": ',
+    "trending": b'"product": ',
 }
 """Where the new key stands in the value."""
 

@@ -290,6 +290,33 @@ def test_windows_of_no_size_are_a_fault_and_no_grace_is_not(topology: Topology, 
     assert only(topology).message == "windowed_by: the size is 0"
 
 
+@pytest.mark.parametrize("advance", ["1 minute", "5 minutes", "300 seconds"])
+def test_windows_may_hop_by_up_to_their_size(topology: Topology, grouped: KGroupedStream, advance: str) -> None:
+    grouped.windowed_by(TimeWindows("5 minutes", advance=advance)).count()
+    assert topology.faults == ()
+
+
+@pytest.mark.parametrize("advance", ["0 minutes", "6 minutes"])
+def test_windows_do_not_hop_by_nothing_or_by_more_than_their_size(
+    topology: Topology, grouped: KGroupedStream, advance: str
+) -> None:
+    grouped.windowed_by(TimeWindows("5 minutes", advance=advance))
+    assert (only(topology).message, only(topology).hint) == (
+        f"windowed_by: advance: {advance!r} is not above 0 and at most the size, '5 minutes'",
+        "For example TimeWindows('5 minutes', advance='1 minute')",
+    )
+
+
+def test_windows_that_hop_by_no_duration_are_a_fault(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(TimeWindows("5 minutes", advance="often"))
+    assert only(topology).message.startswith("windowed_by: advance: 'often' is not a duration")
+
+
+def test_the_identity_of_tumbling_windows_is_what_it_was_before_windows_could_hop() -> None:
+    assert repr(TimeWindows("1 minute")) == "TimeWindows(size='1 minute', grace='1 day')"
+    assert repr(TimeWindows("5 minutes", advance="1 minute")) != repr(TimeWindows("5 minutes"))
+
+
 def test_windows_are_not_a_text(topology: Topology, grouped: KGroupedStream) -> None:
     grouped.windowed_by("1 minute").count()  # type: ignore[arg-type]
     assert only(topology).message == "windowed_by: '1 minute' is not a TimeWindows"

@@ -10,9 +10,8 @@ import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.model.pipeline import Pipeline
 from streamplan.observability.diagram import Diagram, Shape, arrange, diagram_of, diagram_of_application, svg
-from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, users, wide
+from streamplan.pipelines import PIPELINES, orders
 
-PIPELINES = [module.PIPELINE for module in (enriched, latest, orders, pageviews, skewed, users, wide)]
 every_pipeline = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
 every_diagram = pytest.mark.parametrize(
     "diagram",

@@ -23,6 +23,9 @@ from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, Ti
 from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.sources import HEADERS
 
+WINDOW_START = "window_start"
+"""The column with the start of the window that a row of a store belongs to."""
+
 
 def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], *, merged: bool) -> DataFrame:
     """Aggregate the records of several nodes with one ``groupBy``.
@@ -61,11 +64,11 @@ def restore_aggregation(
             contributions.append(_contributions(number, node, frame, merged))
             continue
         value = _stored_value(number, node, types)
-        rows = rows.select("partition", *_stored_key(node), "timestamp", value.alias("_stored"))
+        rows = rows.select("partition", *stored_key(_window(node)), "timestamp", value.alias("_stored"))
         arguments = [
             argument.from_store.alias(argument.name) for argument in _arguments(number, node, inputs[node.name])
         ]
-        window_start = ("window_start",) if _window(node) else ()
+        window_start = (WINDOW_START,) if _window(node) else ()
         rows = rows.select("partition", "key", *window_start, "timestamp", F.lit(number).alias("node"), *arguments)
         contributions.append(_with_window(node, rows, *window_start))
     return _fold(nodes, contributions)
@@ -189,20 +192,41 @@ def _with_window(node: Processor, rows: DataFrame, time: str = "timestamp") -> D
     if window is None:
         return rows
     rows = rows.withWatermark(time, f"{window.grace_ms} milliseconds")
-    return rows.withColumn("window", F.window(time, f"{window.size_ms} milliseconds"))
+    rows = with_windows(rows, window, time)
+    return rows.where(f"window.start = {WINDOW_START}") if time == WINDOW_START else rows
 
 
-def _stored_key(node: Processor) -> list[Column]:
-    """The key of a changelog record, and the start of its window, which the key's last bytes hold.
+def with_windows(rows: DataFrame, windows: TimeWindows, time: str) -> DataFrame:
+    """Repeat each row for every window that a time lies in, with the window in the column ``window``.
 
-    The record's timestamp does not tell the window for certain: another clock may have set it.
+    Args:
+        rows: Any rows.
+        windows: The windows.
+        time: The name of a column with a timestamp.
     """
-    if not _window(node):
+    sizes = (f"{windows.size_ms} milliseconds", f"{windows.advance_ms} milliseconds")
+    rows = rows.withColumn("window", F.window(time, *sizes))
+    # Windows that overlap may begin before the epoch on Spark. Those of the library do not.
+    return rows if windows.advance is None else rows.where(F.unix_millis("window.start") >= 0)
+
+
+def stored_key(windows: TimeWindows | None) -> list[Column]:
+    """Return the key of a changelog record, and the start of its window, which the key's last bytes hold.
+
+    The record's timestamp does not tell the window for certain: another clock may have set it, and windows may overlap.
+
+    Args:
+        windows: The windows of the store; None for a store without windows, whose keys have no start.
+
+    Returns:
+        The columns ``key`` and, for a windowed store, :data:`WINDOW_START`.
+    """
+    if windows is None:
         return [F.col("key").cast("string").alias("key")]
     key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_WINDOW_BYTES})")
     start = F.expr(f"substring(key, octet_length(key) - {STORED_WINDOW_BYTES - 1}, {WINDOW_START_BYTES})")
     start_ms = F.conv(F.hex(start), 16, -10).cast("bigint")  # to a negative base: signed
-    return [key.cast("string").alias("key"), F.timestamp_millis(start_ms).alias("window_start")]
+    return [key.cast("string").alias("key"), F.timestamp_millis(start_ms).alias(WINDOW_START)]
 
 
 def _arguments(number: int, node: Processor, frame: RecordFrame) -> list[_Argument]:

@@ -32,9 +32,11 @@ class Windowing:
     newest_ms: int
 
     def is_open(self, timestamp: Column) -> Column:
-        """Return whether the window that a time in ms lies in is open."""
-        size = F.lit(self.windows.size_ms)
-        return timestamp - F.pmod(timestamp, size) + size > F.lit(self.newest_ms - self.windows.grace_ms)
+        """Return whether every window that a time in ms lies in is open: whether the first of them is."""
+        size, advance = F.lit(self.windows.size_ms), F.lit(self.windows.advance_ms)
+        before = timestamp - size
+        first_end = before - F.pmod(before, advance) + advance + size
+        return first_end > F.lit(self.newest_ms - self.windows.grace_ms)
 
 
 def compare_store(

@@ -8,8 +8,8 @@ from pyspark.sql.types import StructField, StructType
 
 from streamplan.model.operations import Aggregate, AggregateColumn
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, TimeWindows
-from streamplan.spark.planning.aggregation import arguments_of_call
+from streamplan.model.windows import TimeWindows
+from streamplan.spark.planning.aggregation import WINDOW_START, arguments_of_call, stored_key, with_windows
 from streamplan.spark.planning.records import RecordFrame
 
 
@@ -37,13 +37,15 @@ def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, ch
     records = inputs.data.select(
         F.col("record.partition").alias("partition"),
         F.col("record.key").alias("key"),
-        *([_window("record.timestamp", windows)] if windows else []),
+        F.col("record.timestamp").alias("timestamp"),
         *(
             F.expr(argument).alias(f"{name}_{column.name}")
             for column in columns
             for name, argument in zip("xy", arguments_of_call(column), strict=True)
         ),
     )
+    if windows:
+        records = with_windows(records, windows, "timestamp")
     ties = (
         records.join(_last_values(changelog, types, windows), by)
         .groupBy(*by)
@@ -78,15 +80,7 @@ def _last_values(changelog: DataFrame, types: StructType, windows: TimeWindows |
     last = changelog.groupBy("partition", "key").agg(F.max_by("value", "offset").alias("value"))
     last = last.withColumn("stored", F.from_json(F.col("value").cast("string"), types))
     values = [F.col(f"stored.`{name}`.value").alias(f"observed_{name}") for name in types.names]
+    stored = last.select("partition", *stored_key(windows), *values)
     if windows is None:
-        return last.select("partition", F.col("key").cast("string").alias("key"), *values)
-    length = F.length("key") - F.lit(STORED_WINDOW_BYTES)
-    start = F.substr("key", length + F.lit(1), F.lit(WINDOW_START_BYTES))
-    start = F.timestamp_millis(F.conv(F.hex(start), 16, 10).cast("long"))
-    key = F.substr("key", F.lit(1), length).cast("string").alias("key")
-    parts = last.select("partition", key, start.alias("start"), *values)
-    return parts.withColumn("window", _window("start", windows)).drop("start")
-
-
-def _window(time: str, windows: TimeWindows) -> Column:
-    return F.window(time, f"{windows.size_ms} milliseconds").alias("window")
+        return stored
+    return with_windows(stored, windows, WINDOW_START).where(f"window.start = {WINDOW_START}").drop(WINDOW_START)
