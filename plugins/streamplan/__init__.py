@@ -1,7 +1,8 @@
 """Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
 
-A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``. Each is
-imported when it is first used, so that a process that needs one part of the library does not import all of it.
+A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
+the serdes ``String``, ``Integer``, ``Long`` and ``Double``. Each is imported when it is first used. So a process that
+needs one part of the library does not import all of it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ if TYPE_CHECKING:
     from streamplan.model.windows import TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.json import Json
+    from streamplan.serdes.primitive import Double, Integer, Long, String
     from streamplan.serdes.serde import Serde
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Double",
+    "Integer",
     "Json",
     "Limits",
+    "Long",
     "Pipeline",
     "Serde",
+    "String",
     "TestData",
     "TimeWindows",
     "Topology",
@@ -32,10 +38,14 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Double": "streamplan.serdes.primitive",
+    "Integer": "streamplan.serdes.primitive",
     "Json": "streamplan.serdes.json",
     "Limits": "streamplan.model.pipeline",
+    "Long": "streamplan.serdes.primitive",
     "Pipeline": "streamplan.model.pipeline",
     "Serde": "streamplan.serdes.serde",
+    "String": "streamplan.serdes.primitive",
     "TestData": "streamplan.model.pipeline",
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",

@@ -53,7 +53,7 @@ def check_names(pipeline: Pipeline) -> set[str]:
 
 KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition")
 DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
-RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews", "trending"}
+RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews", "trending", "words"}
 """The others count records by a field or their key, which needs no engine."""
 
 SUPERVISED = {"produce", "aggregate"}

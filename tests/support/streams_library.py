@@ -82,10 +82,15 @@ class Library:
         return getattr(getattr(self.jvm.org.apache.kafka.streams.kstream, kind), method)(*arguments)
 
     def consumed(self, **kinds: type) -> Any:
+        return self.consumed_if(lambda value: fields(value, **kinds))
+
+    def consumed_if(self, judge: Callable[[bytes], object]) -> Any:
+        """``judge`` raises ValueError for a value that is refused."""
+
         def deserialize(*arguments: Any) -> bytes | None:
             value = raw(arguments[-1])
             if value is not None:  # deletes from a table, and is dropped by a stream
-                fields(value, **kinds)
+                judge(value)
             return value
 
         reader = Callback(

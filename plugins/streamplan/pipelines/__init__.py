@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, trending, users, wide
+from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, trending, users, wide, words
 
 PIPELINES: tuple[Pipeline, ...] = (
     orders.PIPELINE,
@@ -14,4 +14,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     skewed.PIPELINE,
     pageviews.PIPELINE,
     trending.PIPELINE,
+    words.PIPELINE,
 )

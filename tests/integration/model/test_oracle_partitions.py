@@ -17,6 +17,8 @@ from streamplan.model.copartitioning import copartition_groups, resolve_partitio
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import TopicRole
 from streamplan.model.windows import TimeWindows
+from streamplan.serdes.primitive import Double, Integer, Long, String
+from streamplan.serdes.serde import Serde
 
 from tests.support.brokers import NewTopicFactory
 from tests.support.kafka_streams import (
@@ -38,6 +40,25 @@ def jvm() -> Iterator[Any]:
 @pytest.fixture
 def twin(jvm: Any) -> Twin:
     return Twin(jvm, "app")
+
+
+@pytest.mark.parametrize(
+    ("serde", "serializer", "value"),
+    [
+        (String(), "StringSerializer", "Käse"),
+        (Integer(), "IntegerSerializer", -7),
+        (Long(), "LongSerializer", 1 << 40),
+        (Double(), "DoubleSerializer", -0.1),
+    ],
+    ids=repr,
+)
+def test_primitive_values_have_the_bytes_of_the_serializers(
+    jvm: Any, serde: Serde, serializer: str, value: Any
+) -> None:
+    kinds = {"LongSerializer": jvm.java.lang.Long.valueOf}  # Python's numbers become the smallest type that fits
+    java_value = kinds.get(serializer, lambda same: same)(value)
+    serialized = getattr(jvm.org.apache.kafka.common.serialization, serializer)().serialize("topic", java_value)
+    assert serde.encode({"value": value}) == bytes(serialized)
 
 
 def ours(twin: Twin, external: Mapping[str, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ A new pipeline fails here until it has a line in ``CASES``.
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections import Counter
@@ -391,6 +392,56 @@ def recount_product_views(records: Sequence[Record]) -> Expected:
     return expected
 
 
+def words_of(value: bytes | None) -> list[bytes]:
+    """Raises ValueError where the value is not UTF-8."""
+    return [] if value is None else [word.encode() for word in re.findall("[a-z]+", value.decode().lower())]
+
+
+def word_value(word: bytes) -> bytes:
+    return b'{"word":"%b"}' % word
+
+
+def declare_words(library: Library) -> None:
+    lines = library.builder.stream("text-lines", library.consumed_if(words_of))
+
+    def apply(key: Any, value: Any) -> Any:
+        words = library.jvm.java.util.ArrayList()
+        for word in words_of(raw(value)):
+            words.add(library.jvm.org.apache.kafka.streams.KeyValue(word, word_value(word)))
+        return words
+
+    words = lines.flatMap(Callback(f"{STREAMS}.kstream.KeyValueMapper", apply=apply))
+    grouped = words.groupByKey(library.option("Grouped", "with", "by-word", library.bytes, library.bytes))
+    counts = grouped.count(library.stored("words"))
+    produced = library.option("Produced", "with", library.bytes, library.serdes.Long())
+    counts.toStream().to(library.output("word-counts"), produced)
+
+
+def text_lines(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    return mixed_in(
+        numbered(pipeline, range(2500)),
+        [
+            ("text-lines", b"bad", b"caf\xe9 in Latin-1"),
+            ("text-lines", b"page", None),
+            ("text-lines", b"page", b""),
+            ("text-lines", None, "Ω, und Käse".encode()),
+        ],
+    )
+
+
+def recount_words(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    for record in records:
+        try:
+            for word in words_of(record.value):
+                expected.passed.append((word, record._replace(key=word, value=word_value(word))))
+        except ValueError:
+            expected.dead.append(record)
+    words = counts(key for key, _ in expected.passed)
+    expected.last = {"word-count-words-changelog": words, "word-counts": words}
+    return expected
+
+
 CASES = {
     "orders": Case(
         orders, counted("orders-aggregator-orders-products-quantities-changelog", order_key), declare_orders
@@ -406,8 +457,9 @@ CASES = {
     "skewed": Case(clicks, counted("skewed-counter-clicks-by-page-changelog", page_key), declare_skewed),
     "pageviews": Case(views, recount_views, declare_pageviews),
     "trending": Case(product_views, recount_product_views, declare_trending),
+    "words": Case(text_lines, recount_words, declare_words),
 }
-COUNTING = ("orders", "users", "wide", "skewed", "pageviews", "trending")
+COUNTING = ("orders", "users", "wide", "skewed", "pageviews", "trending", "words")
 
 
 # -- a run

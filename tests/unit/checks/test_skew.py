@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.errors import CouldNotLook
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
-from streamplan.pipelines import PIPELINES, wide
+from streamplan.pipelines import PIPELINES, wide, words
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.pipelines.skewed import PIPELINE as SKEWED
 
@@ -320,6 +321,9 @@ def _test_data(cluster: FakeCluster, pipeline: Pipeline) -> dict[str, Counter[in
         put(topic, key, value)
         if pipeline is wide.PIPELINE:
             put(repartition[0], key, value)
+        elif pipeline is words.PIPELINE:
+            for word in re.findall(b"[a-z]+", value.lower()):
+                put(repartition[0], word, value)
         elif repartition and b'"robot": true' not in value:
             mark = REKEYED[pipeline.name]
             begin = value.index(mark) + len(mark)
