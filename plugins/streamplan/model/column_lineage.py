@@ -15,10 +15,12 @@ from streamplan.model.operations import (
     Columns,
     Count,
     FlatMap,
+    FlatMapFunction,
     Join,
     KeySelect,
     Map,
     MapValues,
+    MapValuesFunction,
     Operation,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
@@ -87,6 +89,12 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case FlatMap(each=each, key=key, value=value):
             seen = {**before, "element": _of(each, before)}
             return {KEY: _of(key, seen), **_columns(value, seen)}
+        case MapValuesFunction(fields=fields) | FlatMapFunction(fields=fields):  # a function may use every field
+            every = frozenset(column for origins in before.values() for column in origins)
+            made = dict.fromkeys((name for name, _ in fields), every)
+            if isinstance(operation, FlatMapFunction):
+                return {KEY: _of(operation.key, made), **made}
+            return {KEY: before.get(KEY, frozenset()), **made}
         case Join(value=value):
             seen = {**before, **{f"table.{name}": origins for name, origins in table.items()}}
             return {KEY: before.get(KEY, frozenset()), **_columns(value, seen)}

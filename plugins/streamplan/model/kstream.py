@@ -16,17 +16,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamplan.model.diagnostics import name_fault
+from streamplan.model.functions import ON_ERROR, REJECT, PythonFunction, function_name, hinted_schema
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
     Columns,
     Count,
     Filter,
+    FilterFunction,
     FlatMap,
+    FlatMapFunction,
     Join,
     KeySelect,
     Map,
     MapValues,
+    MapValuesFunction,
     Merge,
     Operation,
     Peek,
@@ -35,6 +39,7 @@ from streamplan.model.operations import (
 )
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph
 from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
 
 LATEST = "record.offset"
 """The expression by which :meth:`KGroupedStream.reduce` keeps the latest record."""
@@ -107,28 +112,63 @@ class KStream(_Declared):
 
     # -- record by record
 
-    def filter(self, condition: str, *, name: str | None = None) -> KStream:
+    def filter(
+        self,
+        condition: str | Callable[[Any], bool | None],
+        *,
+        on_error: str = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> KStream:
         """Pass the records for which a condition is true.
 
         Args:
-            condition: A Spark SQL condition, as ``"amount > 0"``. A record for which it is null is not passed.
+            condition: A Spark SQL condition, as ``"amount > 0"``. A record for which it is null is not passed. Or a
+                function of a record; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
 
         Returns:
             The stream of those records, with the same key and value.
         """
+        if callable(condition):
+            function = self._function(condition, "filter", on_error, deterministic)
+            return self._then("KSTREAM-FILTER-", name, FilterFunction(function))
         self._field(condition, "filter")
         return self._then("KSTREAM-FILTER-", name, Filter(condition))
 
-    def map_values(self, value: Mapping[str, str], *, name: str | None = None) -> KStream:
+    def map_values(
+        self,
+        value: Mapping[str, str] | Callable[[Any], Any],
+        *,
+        schema: str | None = None,
+        on_error: str = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> KStream:
         """Give each record a new value. The key stays.
 
-        Example: ``stream.map_values({"total": "price * count"})``
+        Examples: ``stream.map_values({"total": "price * count"})``, ``stream.map_values(score, schema="risk double")``
 
         Args:
-            value: The fields of the new value: name to Spark SQL expression.
+            value: The fields of the new value: name to Spark SQL expression. Or a Python function. It is given a record
+                with the fields of its value as attributes, and ``record`` with ``key``, ``timestamp``, ``topic``,
+                ``partition`` and ``offset``. It returns a mapping, a dataclass or a named tuple; None for no value.
+            schema: The fields that a function returns, in Spark's DDL. Without it the function's return type tells
+                them: a dataclass, a ``NamedTuple`` or a ``TypedDict``.
+            on_error: What happens to a record for which a function raises: ``"reject"`` writes it to the dead-letter
+                topic with the exception and its line. ``"stop"`` stops the application.
+            deterministic: Whether a function returns the same for the same record. What comes after another function
+                cannot be recounted.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
+        if callable(value):
+            function = self._function(value, "map_values", on_error, deterministic)
+            made = self._made_by(function, schema, "map_values")
+            operation = MapValuesFunction(function, tuple((made or {}).items()))
+            return self._then("KSTREAM-MAPVALUES-", name, operation, fields=None if made is None else tuple(made))
+        self._refuse_schema(schema, "map_values")
         columns = self._columns(value, "map_values")
         return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), fields=tuple(value))
 
@@ -157,22 +197,47 @@ class KStream(_Declared):
         columns = self._columns(value, "map")
         return self._then("KSTREAM-MAP-", name, Map(key, columns), fields=tuple(value), key=_word(key), rekeyed=True)
 
-    def flat_map(self, each: str, *, key: str, value: Mapping[str, str], name: str | None = None) -> KStream:
-        """Make one record for each element of an array.
+    def flat_map(
+        self,
+        each: str | Callable[[Any], Any],
+        *,
+        key: str,
+        value: Mapping[str, str] | None = None,
+        schema: str | None = None,
+        on_error: str = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> KStream:
+        """Make one record for each element of an array, or for each value that a function returns.
 
         Example: ``stream.flat_map("split(line, ' ')", key="element", value={"word": "element"})``
 
         Args:
-            each: A Spark SQL expression of an array.
-            key: The expression of the new key. It sees the element as ``element``.
+            each: A Spark SQL expression of an array. Or a function that returns any number of values; see
+                :meth:`map_values`.
+            key: The expression of the new key. It sees the element as ``element``; after a function it sees the fields
+                of the new value.
             value: The fields of the new value: name to expression. They see the element as ``element``.
+            schema: For a function; see :meth:`map_values`. Its return type is a list or an iterator of such values.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
+        if callable(each):
+            function = self._function(each, "flat_map", on_error, deterministic)
+            made = self._made_by(function, schema, "flat_map", each=True)
+            fields = None if made is None else tuple(made)
+            if value is not None:
+                self.graph.fault("flat_map: both a function and value are given", "The function returns the value")
+            replace(self, fields=fields)._field(key, "flat_map")
+            by_function = FlatMapFunction(function, tuple((made or {}).items()), key)
+            return self._then("KSTREAM-FLATMAP-", name, by_function, fields=fields, key=_word(key), rekeyed=True)
+        self._refuse_schema(schema, "flat_map")
         self._field(each, "flat_map")
         self._field(key, "flat_map")
-        columns = self._columns(value, "flat_map")
+        columns = self._columns(value or {}, "flat_map")
         operation = FlatMap(each, key, columns)
-        return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value), key=None, rekeyed=True)
+        return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value or ()), key=None, rekeyed=True)
 
     def peek(self, metrics: Mapping[str, str], *, name: str | None = None) -> KStream:
         """Log aggregates of the records of each micro-batch, and pass the records unchanged.
@@ -351,6 +416,34 @@ class KStream(_Declared):
         if rekeyed:
             changes |= {"repartition_required": True, "window": None}
         return replace(self, node=node, _repartition=[], **changes)
+
+    def _function(
+        self, call: Callable[[Any], Any], operation: str, on_error: str, deterministic: bool
+    ) -> PythonFunction:
+        if on_error not in ON_ERROR:
+            self.graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
+        return PythonFunction(function_name(call), call, on_error, deterministic)
+
+    def _made_by(
+        self, function: PythonFunction, schema: str | None, operation: str, *, each: bool = False
+    ) -> dict[str, str] | None:
+        """The fields that a function returns, with their types; None, and a fault, where they are not known."""
+        told = schema if schema is not None else hinted_schema(function.call, each=each)
+        example = "For example schema='id string, risk double', or the return type hint of a dataclass"
+        if told is None:
+            self.graph.fault(f"{operation}: what {function.name} returns is not known", example)
+            return None
+        try:
+            made = dict(Json(told).fields)
+        except ValueError as error:
+            self.graph.fault(f"{operation}: schema: {error}", example)
+            return None
+        self._columns(dict.fromkeys(made, "null"), operation)
+        return made
+
+    def _refuse_schema(self, schema: str | None, operation: str) -> None:
+        if schema is not None:
+            self.graph.fault(f"{operation}: a schema is given with expressions", "Expressions have types of their own")
 
     def _grouped(self, name: str | None) -> KGroupedStream:
         return KGroupedStream(

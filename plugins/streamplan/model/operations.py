@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import TimeWindows
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
@@ -59,6 +60,30 @@ class FlatMap:
     each: str
     key: str
     value: Columns
+
+
+@dataclass(frozen=True)
+class FilterFunction:
+    """Passes the records for which a function returns True."""
+
+    function: PythonFunction
+
+
+@dataclass(frozen=True)
+class MapValuesFunction:
+    """A new value for each record: what a function returns. ``fields`` has the name and the type of each field."""
+
+    function: PythonFunction
+    fields: Columns
+
+
+@dataclass(frozen=True)
+class FlatMapFunction:
+    """One record for each value that a function returns; the expression ``key`` sees the fields of the value."""
+
+    function: PythonFunction
+    fields: Columns
+    key: str
 
 
 @dataclass(frozen=True)
@@ -161,6 +186,9 @@ Operation: TypeAlias = (
     | MapValues
     | Map
     | FlatMap
+    | FilterFunction
+    | MapValuesFunction
+    | FlatMapFunction
     | Merge
     | Peek
     | NullKeyFilter
@@ -171,6 +199,21 @@ Operation: TypeAlias = (
     | Join
     | ToStream
 )
+
+
+SETS_KEY = (KeySelect, Map, FlatMap, FlatMapFunction)
+"""The operations that give a record another key."""
+
+LEAVES_OUT = (Filter, FilterFunction, FlatMap, FlatMapFunction)
+"""The operations that may give no record for a record."""
+
+
+def function_of(operation: Operation) -> PythonFunction | None:
+    """The Python function that an operation calls with each record; None for an operation without one."""
+    match operation:
+        case FilterFunction() | MapValuesFunction() | FlatMapFunction():
+            return operation.function
+    return None
 
 
 def _closes_last(arguments: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -53,6 +54,21 @@ def decode_again(serde: Serde, values: pa.Array, column: pa.StructArray, rows: S
         positions[row] = len(column) + number
     fields = pa.concat_arrays([column, again.fields]).take(pa.array(positions, pa.int64()))
     return DecodedColumn(fields, {rows[number]: reason for number, reason in again.rejected.items()})
+
+
+def numbers_of(values: pa.Array, code: str) -> pa.Array:
+    """The numbers that binary values hold, none of which is null.
+
+    Args:
+        values: Binary array.
+        code: The form of each value, in the words of NumPy, as ``>q``.
+
+    Raises:
+        pa.ArrowInvalid: A value has another size.
+    """
+    form = np.dtype(code)
+    numbers = np.frombuffer(b"".join(values.cast(pa.binary(form.itemsize)).to_pylist()), form)
+    return pa.array(numbers.astype(form.newbyteorder("=")))
 
 
 def encode_each(serde: Serde, values: pa.StructArray) -> pa.Array:

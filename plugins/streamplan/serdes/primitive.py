@@ -175,12 +175,9 @@ class _Number(_Primitive):
         return bytes(struct.calcsize(self.code))
 
     def _column(self, values: pa.Array) -> pa.Array:
-        import numpy as np
-        import pyarrow as pa
+        from streamplan.serdes.arrow import numbers_of
 
-        same_size = values.cast(pa.binary(len(self._some_value)))
-        numbers = np.frombuffer(b"".join(same_size.to_pylist()), self.code)
-        return pa.array(numbers.astype(numbers.dtype.newbyteorder("=")))
+        return numbers_of(values, self.code)
 
 
 @dataclass(frozen=True)

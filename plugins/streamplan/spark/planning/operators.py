@@ -17,11 +17,14 @@ from streamplan.model.operations import (
     Columns,
     Count,
     Filter,
+    FilterFunction,
     FlatMap,
+    FlatMapFunction,
     Join,
     KeySelect,
     Map,
     MapValues,
+    MapValuesFunction,
     Merge,
     NullKeyFilter,
     Operation,
@@ -35,6 +38,7 @@ from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
+from streamplan.spark.planning.python_functions import filter_by, flat_map_by, map_by
 from streamplan.spark.planning.records import RecordFrame, read_external, read_internal, read_internal_keys
 from streamplan.spark.sources import HEADERS
 
@@ -154,6 +158,12 @@ class OperatorPlanner:
                 return frame.select(value, key)
             case FlatMap(each=each, key=key, value=value):
                 return frame.exploded(each, value, key)
+            case FilterFunction(function=function):
+                return filter_by(frame, function)
+            case MapValuesFunction(function=function, fields=fields):
+                return map_by(frame, function, dict(fields))
+            case FlatMapFunction(function=function, fields=fields, key=key):
+                return flat_map_by(frame, function, dict(fields), key)
             case Merge():
                 return frame.union(*predecessors[1:])
             case Peek(metrics=metrics):

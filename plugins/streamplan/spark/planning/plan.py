@@ -25,7 +25,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from streamplan.model.operations import Aggregate, Count, FlatMap, KeySelect, Map, NullKeyFilter
+from streamplan.model.operations import SETS_KEY, Aggregate, Count, KeySelect, NullKeyFilter
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.serdes.serde import Serde, is_key_field
@@ -310,7 +310,7 @@ def _has_windowed_key(subtopology: Subtopology, node: Node) -> bool:
         match node.operation:
             case Count(window=window) | Aggregate(window=window):
                 return window is not None
-            case KeySelect() | Map() | FlatMap():
+            case operation if isinstance(operation, SETS_KEY):
                 return False
     nodes = {node.name: node for node in subtopology.nodes}
     return any(

@@ -1,0 +1,260 @@
+"""Python functions on records: each Arrow batch is given to Python, and the function is called with each record.
+
+A record for which the function raises, or returns what its schema does not allow, is rejected with the reason, unless
+the declaration lets the application stop. Rejected records pass unchanged, as they do with expressions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from numbers import Integral
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from streamplan.model.functions import STOP, PythonFunction
+from streamplan.serdes.arrow import struct_type
+from streamplan.spark.planning.compiled_plan import map_in_arrow
+from streamplan.spark.planning.records import RecordFrame
+
+_POSITION = "_position"
+
+
+class _Unfit(TypeError):
+    """A function returned what its declaration does not allow. ``str()`` says what."""
+
+
+class RecordMetadata:
+    """What a function sees as ``record``, beside the fields of the value. Each attribute is read when it is asked for.
+
+    Args:
+        records: The struct array of a batch.
+        row: The record's row.
+    """
+
+    __slots__ = ("_records", "_row")
+
+    def __init__(self, records: pa.StructArray, row: int) -> None:
+        self._records, self._row = records, row
+
+    @property
+    def key(self) -> str | None:
+        """The record's key."""
+        key: str | None = self._of("key")
+        return key
+
+    @property
+    def timestamp(self) -> datetime:
+        """The record's timestamp, with a time zone."""
+        timestamp: datetime = self._of("timestamp")
+        return timestamp
+
+    @property
+    def topic(self) -> str | None:
+        """The topic that the record was read from; None after an aggregate."""
+        topic: str | None = self._of("topic")
+        return topic
+
+    @property
+    def partition(self) -> int:
+        """The partition that the record was read from."""
+        partition: int = self._of("partition")
+        return partition
+
+    @property
+    def offset(self) -> int | None:
+        """The record's offset; None after an aggregate."""
+        offset: int | None = self._of("offset")
+        return offset
+
+    @property
+    def window(self) -> Mapping[str, datetime]:
+        """After a windowed aggregate the window's ``start`` and ``end``."""
+        window: Mapping[str, datetime] = self._of("window")
+        return window
+
+    def _of(self, name: str) -> Any:
+        return self._records[self._row][name].as_py()
+
+
+def filter_by(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
+    """Keep the records for which a function returns True, and the rejected ones.
+
+    Args:
+        frame: The records.
+        function: Returns whether a record passes. None is taken for False; any other value is refused.
+    """
+
+    def passes(result: Any) -> bool:
+        if result is None or isinstance(result, bool):
+            return bool(result)
+        raise _Unfit(f"returned {type(result).__name__}, and not True or False")
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            results, reasons = _call_with_each(function, batch, passes)
+            kept = [bool(result) or reason is not None for result, reason in zip(results, reasons, strict=True)]
+            yield _with_reasons(batch, reasons).filter(pa.array(kept, pa.bool_()))
+
+    columns = ", ".join(f"`{name}` {data_type}" for name, data_type in frame.data.dtypes)
+    return _judged(replace(frame, data=map_in_arrow(frame.data, run, columns)), function)
+
+
+def map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, str]) -> RecordFrame:
+    """Give each record the value that a function returns: a mapping, a dataclass or a named tuple; None for no value.
+
+    Args:
+        frame: The records.
+        function: Returns the value.
+        fields: The fields of the value and their types.
+    """
+    computed = _computed(frame, function, fields, lambda result: [_fields_of(result, fields)])
+    return _judged(replace(computed, data=computed.data.drop(_POSITION)), function)
+
+
+def flat_map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, str], key: str) -> RecordFrame:
+    """Make one record of each value that a function returns.
+
+    Args:
+        frame: The records.
+        function: Returns any number of values, as :func:`map_by` takes one.
+        fields: The fields of each value and their types.
+        key: The expression of the new key. It sees these fields.
+    """
+
+    def values_of(results: Any) -> list[dict[str, Any] | None]:
+        if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable | None):
+            raise _Unfit(f"returned {type(results).__name__}, and not a list of values")
+        return [_fields_of(result, fields) for result in results or ()]
+
+    computed = _computed(frame, function, fields, values_of)
+    order = F.concat(F.col("record.order"), F.array(F.col(_POSITION)))
+    rows = computed.data.withColumn("record", F.col("record").withField("order", order)).drop(_POSITION)
+    unchanged = [(name, f"`{name}`") for name in fields]
+    return _judged(replace(computed, data=rows), function).select(unchanged, key)
+
+
+def _judged(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
+    """Note that records may have been rejected, unless a failure stops the application."""
+    return replace(frame, no_rejects=frame.no_rejects and function.on_error == STOP)
+
+
+def _computed(
+    frame: RecordFrame,
+    function: PythonFunction,
+    fields: Mapping[str, str],
+    values_of: Callable[[Any], list[dict[str, Any] | None]],
+) -> RecordFrame:
+    """The records with the values that the function returns, and the place of each among those of one record."""
+    value_type = struct_type(fields)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def checked(result: Any) -> list[dict[str, Any] | None]:
+            values = values_of(result)
+            for value in values:
+                _require_types(value, value_type)
+            return values
+
+        for batch in batches:
+            results, reasons = _call_with_each(function, batch, checked)
+            rows: list[int] = []
+            positions: list[int] = []
+            values: list[dict[str, Any] | None] = []
+            for row, (result, reason) in enumerate(zip(results, reasons, strict=True)):
+                made = [None] if reason is not None else result or []
+                rows += [row] * len(made)
+                positions += range(len(made))
+                values += made
+            records = _with_reasons(batch, reasons).column("record").take(pa.array(rows, pa.int64()))
+            columns = pa.array(values, value_type).flatten()
+            yield pa.RecordBatch.from_arrays(
+                [*columns, records, pa.array(positions, pa.int32())], names=[*fields, "record", _POSITION]
+            )
+
+    types = dict(frame.data.dtypes)
+    columns = [f"`{name}` {field_type}" for name, field_type in fields.items()]
+    schema = ", ".join([*columns, f"record {types['record']}", f"{_POSITION} int"])
+    data = map_in_arrow(frame.data, run, schema)
+    return replace(frame, data=data, value_is_raw=False, serde=None, format=None)
+
+
+def _call_with_each(
+    function: PythonFunction, batch: pa.RecordBatch, judge: Callable[[Any], Any]
+) -> tuple[list[Any], list[str | None]]:
+    """Call a function with each record that is not rejected.
+
+    Returns:
+        What ``judge`` made of the results, None for a rejected record; and the reason of each rejected record.
+    """
+    records = batch.column("record")
+    reasons = pc.struct_field(records, "reason").to_pylist()
+    names = [name for name in batch.schema.names if name != "record"]
+    values = batch.select(names).to_pylist() if names else [{} for _ in range(batch.num_rows)]
+    results: list[Any] = []
+    for row, value in enumerate(values):
+        result = None
+        if reasons[row] is None:
+            try:
+                result = judge(function.call(SimpleNamespace(**value, record=RecordMetadata(records, row))))
+            except Exception as error:  # whatever a function of a declaration raises is the record's reason
+                if function.on_error == STOP:
+                    raise
+                reasons[row] = _reason(function, error)
+        results.append(result)
+    return results, reasons
+
+
+def _reason(function: PythonFunction, error: Exception) -> str:
+    """Why a record is rejected: the function, the exception, and the line where it was raised."""
+    if isinstance(error, _Unfit):
+        return f"{function.name} {error}"
+    code = getattr(function.call, "__code__", None)
+    frames = [at for at in traceback.extract_tb(error.__traceback__) if code and at.filename == code.co_filename]
+    line = f" in line {frames[-1].lineno}" if frames else ""
+    return f"{function.name} raised {type(error).__name__}{line}: {error}"
+
+
+def _with_reasons(batch: pa.RecordBatch, reasons: list[str | None]) -> pa.RecordBatch:
+    records = batch.column("record")
+    names = [field.name for field in records.type]
+    columns = records.flatten()
+    columns[names.index("reason")] = pa.array(reasons, pa.string())
+    replaced = pa.StructArray.from_arrays(columns, fields=list(records.type))
+    return batch.set_column(batch.schema.get_field_index("record"), batch.schema.field("record"), replaced)
+
+
+def _fields_of(result: Any, fields: Mapping[str, str]) -> dict[str, Any] | None:
+    """The fields of one returned value."""
+    if result is None:
+        return None
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        value = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+    elif isinstance(result, tuple) and hasattr(result, "_asdict"):
+        value = result._asdict()
+    elif isinstance(result, Mapping):
+        value = dict(result)
+    else:
+        raise _Unfit(f"returned {type(result).__name__}, and not a mapping of fields")
+    if unknown := value.keys() - fields.keys():
+        raise _Unfit(f"returned the field {min(map(str, unknown))}, which its schema does not have")
+    return value
+
+
+def _require_types(value: dict[str, Any] | None, value_type: pa.StructType) -> None:
+    for name, item in (value or {}).items():
+        field_type = value_type.field(name).type
+        try:
+            if pa.types.is_integer(field_type) and item is not None and not isinstance(item, Integral):
+                raise TypeError("Arrow would cut off its fraction")
+            scalar = pa.scalar(item, field_type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise _Unfit(f"returned a {name} of another type than its schema: {item!r}") from error
+        if pa.types.is_floating(field_type) and scalar.is_valid and not pc.is_finite(scalar).as_py():
+            raise _Unfit(f"returned {item!r} as {name}, which is no number")

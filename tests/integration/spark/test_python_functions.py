@@ -1,0 +1,114 @@
+"""Python functions on real brokers and Spark, against values worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from streamplan.errors import StreamplanError
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.spark.recount.recount import recount
+
+from tests.support.tried_topology import EPOCH, SALE, Tried, sale
+
+
+@pytest.fixture
+def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Tried]:
+    made = Tried(bootstrap_servers, tmp_path, spark, restoring=True)
+    yield made
+    made.delete_topics()
+
+
+@dataclass
+class Receipt:
+    shop: str
+    unit: float
+    at: str | None = None
+
+
+def receipt_of(sale: Any) -> Receipt | None:
+    if sale.amount is None:
+        return None
+    return Receipt(sale.shop, sale.weight / sale.amount, f"{sale.record.key} {sale.record.timestamp.timestamp():.0f}")
+
+
+def is_paid(sale: Any) -> bool | None:
+    paid: bool | None = sale.paid
+    return paid
+
+
+def letters_of(sale: Any) -> list[dict[str, Any]]:
+    return [{"letter": letter, "amount": sale.amount} for letter in sale.shop]
+
+
+def of_wrong_types(sale: Any) -> Any:
+    wrong: Sequence[Any] = (
+        {"amount": "4"}, {"amount": 4.5}, {"amount": True}, {"amount": 1 << 63}, {"mean": float("nan")},
+        {"other": 1}, 5, {"amount": 1, "mean": 2}, {},
+    )  # fmt: skip
+    return wrong[sale.amount]
+
+
+def test_functions_give_values_records_and_conditions(tried: Tried) -> None:
+    """What raises, or returns another type, is a dead letter with the reason; a null value has no fields."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.filter(is_paid).map_values(receipt_of).to(tried.named("receipts"))
+    letters = sales.filter("shop is not null").flat_map(letters_of, schema="letter string, amount bigint", key="letter")
+    letters.group_by_key(name="by-letter").aggregate({"total": "sum(amount)"}, store="letters")
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("xy", 4, 2.0), 1), ("b", sale("y", 0), 2), ("c", sale("z", 8, paid=False), 3)])
+    tried.produce("sales", [("d", sale("x", None), 4), ("e", None, 5), (None, sale("", 1), 6), ("f", b"no JSON", 7)])
+    tried.drain()
+    line = receipt_of.__code__.co_firstlineno + 3
+    raised = f"{__name__}.receipt_of raised ZeroDivisionError in line {line}: float division by zero"
+    assert tried.dead_letters() == [("sales", raised), ("sales", "the value is not JSON")]
+    receipts = [
+        ("a", {"shop": "xy", "unit": 0.5, "at": f"a {EPOCH // 1000 + 1}"}),
+        ("d", {}),  # no value was made of a record that has one
+        (None, {"shop": "", "unit": 1.5, "at": f"None {EPOCH // 1000 + 6}"}),
+    ]
+    assert tried.records("receipts") == sorted(receipts, key=repr)
+    assert tried.store("letters") == {"x": {"total": 4}, "y": {"total": 4}, "z": {"total": 8}}
+    tried.produce("sales", [("g", sale("xz", 16), 8)])
+    tried.drain()
+    assert tried.store("letters") == {"x": {"total": 20}, "y": {"total": 4}, "z": {"total": 24}}
+    cluster = KafkaCluster(Brokers(tried.bootstrap_servers))
+    rows = recount(tried.spark, tried.pipeline, cluster, Brokers(tried.bootstrap_servers))
+    assert [row for row in rows if not row.agrees] == []
+
+
+def test_a_result_that_does_not_fit_its_schema_is_rejected(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.map_values(of_wrong_types, schema="amount bigint, mean double").to(tried.named("made"))
+    tried.create_topics()
+    tried.produce("sales", [("k", sale("x", number), number) for number in range(9)])
+    tried.drain()
+    name = f"{__name__}.of_wrong_types returned"
+    assert tried.dead_letters() == sorted(
+        ("sales", f"{name} {what}")
+        for what in (
+            "a amount of another type than its schema: '4'",
+            "a amount of another type than its schema: 4.5",
+            "a amount of another type than its schema: True",
+            "a amount of another type than its schema: 9223372036854775808",
+            "nan as mean, which is no number",
+            "the field other, which its schema does not have",
+            "int, and not a mapping of fields",
+        )
+    )
+    assert tried.records("made") == sorted([("k", {"amount": 1, "mean": 2.0}), ("k", {})], key=repr)
+
+
+def test_a_function_may_stop_the_application(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.map_values(receipt_of, on_error="stop").to(tried.named("receipts"))
+    tried.create_topics()
+    tried.produce("sales", [("b", sale("y", 0), 2)])
+    with pytest.raises(StreamplanError, match="ZeroDivisionError"):
+        tried.drain()
+    assert tried.dead_letters() == []

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypedDict
+
+import pytest
+from streamplan.model.functions import PythonFunction, function_name, hinted_schema
+from streamplan.model.kstream import KStream
+from streamplan.model.operations import FilterFunction, FlatMapFunction, MapValuesFunction
+from streamplan.model.processor_topology import Processor
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
+
+
+@dataclass
+class Score:
+    id: str
+    risk: float | None
+    cases: int
+    sure: bool
+
+
+class Named(NamedTuple):
+    word: str
+
+
+class Typed(TypedDict):
+    word: str
+    length: int | None
+
+
+def dataclass_of(record: Any) -> Score | None: ...
+def named_tuple_of(record: Any) -> Named: ...  # type: ignore[empty-body]
+def typed_dict_of(record: Any) -> Typed: ...  # type: ignore[empty-body]
+def several(record: Any) -> list[Named]: ...  # type: ignore[empty-body]
+def one_by_one(record: Any) -> Iterator[Typed]: ...  # type: ignore[empty-body]
+def some_dict(record: Any) -> dict[str, Any]: ...  # type: ignore[empty-body]
+def a_text(record: Any) -> str: ...  # type: ignore[empty-body]
+def of_an_unknown_type(record: Any) -> Unknown: ...  # type: ignore[name-defined]  # noqa: F821
+def without_hint(record): ...  # type: ignore[no-untyped-def]
+
+
+@pytest.mark.parametrize(
+    ("function", "each", "schema"),
+    [
+        (dataclass_of, False, "id string, risk double, cases bigint, sure boolean"),
+        (named_tuple_of, False, "word string"),
+        (typed_dict_of, False, "word string, length bigint"),
+        (several, True, "word string"),
+        (one_by_one, True, "word string, length bigint"),
+        (several, False, None),
+        (some_dict, False, None),
+        (a_text, False, None),
+        (of_an_unknown_type, False, None),
+        (without_hint, False, None),
+        (lambda record: None, False, None),
+    ],
+)
+def test_the_type_of_what_is_returned_tells_the_schema(function: Any, each: bool, schema: str | None) -> None:
+    assert hinted_schema(function, each=each) == schema
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return Topology("app")
+
+
+@pytest.fixture
+def orders(topology: Topology) -> KStream:
+    return topology.stream("orders", value=Json("id string, amount bigint"))
+
+
+def is_large(order: Any) -> bool:
+    return bool(order.amount > 100)
+
+
+def test_functions_are_processors_like_expressions(topology: Topology, orders: KStream) -> None:
+    scored = orders.filter(is_large).map_values(dataclass_of, on_error="stop", deterministic=False)
+    scored.flat_map(several, key="word").group_by_key(name="words").count(store="words")
+    assert topology.faults == ()
+    operations = [
+        node.operation
+        for subtopology in topology.subtopologies
+        for node in subtopology.nodes
+        if isinstance(node, Processor)
+    ]
+    fields = (("id", "string"), ("risk", "double"), ("cases", "bigint"), ("sure", "boolean"))
+    assert operations[:3] == [
+        FilterFunction(PythonFunction(function_name(is_large), is_large)),
+        MapValuesFunction(PythonFunction(function_name(dataclass_of), dataclass_of, "stop", False), fields),
+        FlatMapFunction(PythonFunction(function_name(several), several), (("word", "string"),), "word"),
+    ]
+    described = topology.describe()
+    for name in ("KSTREAM-FILTER-0000000001", "KSTREAM-MAPVALUES-0000000002", "KSTREAM-FLATMAP-0000000003"):
+        assert name in described
+
+
+def test_the_identity_of_a_checkpoint_has_the_name_of_a_function_alone() -> None:
+    name = f"{__name__}.is_large"
+    assert repr(PythonFunction(function_name(is_large), is_large)) == f"PythonFunction(name='{name}')"
+    assert repr(PythonFunction(name, a_text, "stop", False)) == f"PythonFunction(name='{name}')"
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda orders: orders.map_values(some_dict), f"map_values: what {function_name(some_dict)} returns is"),
+        (lambda orders: orders.map_values(some_dict, schema="risk"), "map_values: schema: 'risk' is not a field"),
+        (
+            lambda orders: orders.map_values(some_dict, schema="record int"),
+            "map_values: a field cannot be named 'record'",
+        ),
+        (
+            lambda orders: orders.map_values({"a": "id"}, schema="a int"),
+            "map_values: a schema is given with expressions",
+        ),
+        (lambda orders: orders.filter(is_large, on_error="ignore"), "filter: on_error='ignore'"),
+        (lambda orders: orders.flat_map(several, key="letter"), "flat_map: the value has no field 'letter'"),
+        (
+            lambda orders: orders.flat_map(some_dict, key="id"),
+            f"flat_map: what {__name__}.some_dict returns is not known",
+        ),
+        (
+            lambda orders: orders.flat_map(several, key="word", value={"word": "word"}),
+            "flat_map: both a function and value are given",
+        ),
+        (lambda orders: orders.flat_map("array(id)", key="element"), "flat_map: the value has no field"),
+        (
+            lambda orders: orders.map_values(several, schema="word string").filter("id = ''").select_key("id"),
+            "select_key: the value has no field 'id'",
+        ),
+    ],
+)
+def test_wrong_declarations_are_faults(topology: Topology, orders: KStream, declare: Any, message: str) -> None:
+    declare(orders)
+    (fault,) = topology.faults
+    assert fault.message.startswith(message)
