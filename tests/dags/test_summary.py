@@ -39,7 +39,7 @@ def test_the_picture_is_served_and_told_of() -> None:
     assert file.read_text().startswith("<svg ")
     (context,) = told
     assert context["summary"]["picture"] == address
-    assert context["summary"]["text"] == "0 offsets arrived, 0 were dead-lettered, no check ran"
+    assert context["summary"]["text"] == "0 offsets arrived, 0 offsets were dead-lettered, no check ran"
 
 
 def test_a_summary_is_drawn_where_one_is_asked_for() -> None:

@@ -314,7 +314,7 @@ class DataDocsOperator(BaseOperator):
 
 
 class SummaryOperator(BaseOperator):
-    """Draws the last seven days of a pipeline: what arrived, what was dead-lettered, what the checks found.
+    """Draws the last seven days of a pipeline: what arrived, lag, what was dead-lettered, what the checks found.
 
     The picture lies beside the Data Docs, and the button of the task leads to it. Notifiers can use ``summary`` in
     their templates: ``pipeline``, ``picture`` (the address on Airflow's API server) and ``text``.

@@ -356,8 +356,9 @@ def summary_dag(pipeline: Pipeline, schedule: str, notifiers: Sequence[Notifier]
         pipeline,
         "summary",
         f"""
-        Draws the last seven days of **{pipeline.name}**: how much arrived, how much was dead-lettered, and what the
-        checks found, in bars of six hours. The button *Picture* of the task leads to the picture.
+        Draws the last seven days of **{pipeline.name}**: how much arrived, how far the stream tasks lagged, how much
+        was dead-lettered, and what the checks found, in bars of six hours. The button *Picture* of the task leads to
+        the picture.
         """,
         schedule=CronTriggerTimetable(schedule, timezone="UTC"),
         max_active_runs=1,

@@ -26,6 +26,9 @@ from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus
 LAG_DEADLINE = Deadline(seconds=90.0, interval=0.25)
 """Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), than a slow micro-batch, and than a restart."""
 
+LAG_RECORDS, LAG_SECONDS = "lag_records", "lag_seconds"
+"""The figures of a stream task: how many records it has to process, and the age of the oldest of them."""
+
 _HEALTHY = "caught up or moving"
 
 _SEPARATE = "stop them, or give them a group of their own"
@@ -113,6 +116,9 @@ def _rows(
 ) -> Iterable[Observation]:
     unprocessed, group = item.unprocessed, application.application_id
     age = now - unprocessed.oldest / 1000 if unprocessed.oldest is not None and unprocessed.oldest >= 0 else None
+    figures: dict[str, float] = {LAG_RECORDS: unprocessed.records}
+    if age is not None or not unprocessed.records:
+        figures[LAG_SECONDS] = round(max(age or 0.0, 0.0), 1)
     subject = f"{item.title}: "
     if unprocessed.records:
         records = f"{unprocessed.records:,} record{'s' if unprocessed.records > 1 else ''} to process"
@@ -134,12 +140,12 @@ def _rows(
             f"{item.position}: {item.deleted:,} offsets were deleted before they were processed",
         )
     elif not unprocessed.records or task_moves(item, inputs):
-        yield Observation(subject, _HEALTHY, _HEALTHY)
+        yield Observation(subject, _HEALTHY, _HEALTHY, figures=figures)
     elif item.position is None:
-        yield Observation(subject, f"a committed position of group {group}", f"none {within}", runs)
+        yield Observation(subject, f"a committed position of group {group}", f"none {within}", runs, figures)
     else:
         since = f"since {item.name} offset {item.position}; {runs}"
-        yield Observation(subject, _HEALTHY, f"has not moved {within}", since)
+        yield Observation(subject, _HEALTHY, f"has not moved {within}", since, figures)
     if item.open_transaction:
         yield Observation(
             f"{item.name}: transactions",

@@ -108,6 +108,17 @@ def test_a_task_that_does_not_move_is_named_with_its_lag(
     assert clock.seconds >= 90
 
 
+def test_a_task_says_its_lag_in_records_and_in_seconds(
+    cluster: FakeCluster, application: FakeApplication, clock: Clock
+) -> None:
+    for seconds in (40, 30, 20):
+        at = int((NOW - seconds) * 1000)
+        cluster.produce(application.repartition, b"0", b"v", partition=0, timestamp=at)
+    caught_up = {"lag_records": 0, "lag_seconds": 0.0}
+    behind = {"lag_records": 3, "lag_seconds": pytest.approx(40 + clock.deadline.seconds, abs=1)}
+    assert [row.figures for row in look(cluster, clock)] == [{}, caught_up, caught_up, behind, caught_up]
+
+
 # -- the members of the group
 
 OURS = Member("streamplan:worker-1:4711:ab12cd34", "10.0.0.1", "id-1")

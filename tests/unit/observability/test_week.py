@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 
@@ -31,10 +32,18 @@ def cluster() -> FakeCluster:
     return cluster
 
 
-def result(check: str, outcome: Outcome, hours: float) -> CheckResult:
-    return CheckResult("orders", check, outcome, "", (NOW - timedelta(hours=hours)).isoformat(), ())
+def result(check: str, outcome: Outcome, hours: float, figures: Mapping[str, float] | None = None) -> CheckResult:
+    at = (NOW - timedelta(hours=hours)).isoformat()
+    return CheckResult("orders", check, outcome, "", at, (), figures=figures or {})
 
 
+LAGS = [
+    result("lag", Outcome.PASSED, 200, {"lag_records": 9_999, "lag_seconds": 9_999}),
+    result("lag", Outcome.PASSED, 14, {"lag_records": 40, "lag_seconds": 3.5}),
+    result("lag", Outcome.FAILED, 13, {"lag_records": 25, "lag_seconds": 600}),
+    result("lag", Outcome.PASSED, 8),  # written by a version that kept no figures
+    result("lag", Outcome.PASSED, 1, {"lag_records": 0, "lag_seconds": 0.0}),
+]
 HISTORY = [
     result("totals", Outcome.PASSED, 200),
     result("totals", Outcome.PASSED, 14),
@@ -49,7 +58,30 @@ def test_records_are_in_the_bar_of_their_time(cluster: FakeCluster) -> None:
     week = look_back(ORDERS, cluster, [], NOW)
     assert {bar: gained for bar, gained in enumerate(week.arrived) if gained} == {BARS - 3: 3, BARS - 1: 7}
     assert {bar: gained for bar, gained in enumerate(week.dead_lettered) if gained} == {BARS - 1: 1}
-    assert describe(week) == "10 offsets arrived, 1 were dead-lettered, no check ran"
+    assert describe(week) == "10 offsets arrived, 1 offsets were dead-lettered, no check ran"
+
+
+def test_what_arrived_is_not_known_where_retention_may_have_deleted_it() -> None:
+    """Of three records of 13 hours ago retention has deleted one."""
+    cluster = FakeCluster()
+    FakeApplication(cluster, PIPELINE)
+    for hours, records in ((13, 3), (1, 7)):
+        for _ in range(records):
+            at = int((NOW - timedelta(hours=hours)).timestamp() * 1000)
+            cluster.produce("orders", b"k", b"{}", partition=0, timestamp=at)
+    partition = cluster.existing["orders"].partitions[0]
+    partition.start, partition.records = 1, partition.records[1:]
+    week = look_back(ORDERS, cluster, [], NOW)
+    assert list(week.arrived) == [None] * (BARS - 2) + [0, 7]
+    assert list(week.dead_lettered) == [0] * BARS
+    assert describe(week).startswith("at least 7 offsets arrived, ")
+
+
+def test_a_bar_has_the_greatest_lag_that_was_measured_and_none_where_it_was_not(cluster: FakeCluster) -> None:
+    week = look_back(ORDERS, cluster, LAGS, NOW)
+    assert list(week.lag_records) == [None] * (BARS - 3) + [40, None, 0]
+    assert list(week.lag_seconds) == [None] * (BARS - 3) + [600, None, 0]
+    assert ", the greatest lag of a task was 40 records and 10 min, " in describe(week)
 
 
 def test_a_bar_has_the_worst_outcome_of_a_check(cluster: FakeCluster) -> None:
@@ -65,13 +97,33 @@ def test_the_picture_has_a_bar_for_each_quarter_of_a_day(cluster: FakeCluster) -
     root = ElementTree.fromstring(draw(look_back(ORDERS, cluster, HISTORY, NOW)))
     rectangles = [each for each in root.iter(f"{SVG}rect") if each.find(f"{SVG}title") is not None]
     assert len(rectangles) == 2 * BARS + 3
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert texts.count("not known") == 2  # the lag, which no result has
     heights = [float(each.attrib["height"]) for each in rectangles[:BARS]]
     assert heights[BARS - 3] == pytest.approx(heights[BARS - 1] * 3 / 7, abs=0.1)
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     for each in root.iter(f"{SVG}rect"):
         assert 0 <= float(each.attrib.get("x", 0)) + float(each.attrib["width"]) <= width
         assert 0 <= float(each.attrib.get("y", 0)) + float(each.attrib["height"]) <= height
-    assert "orders: 2026-03-01 to 2026-03-08" in [text.text for text in root.iter(f"{SVG}text")]
+    assert "orders: 2026-03-01 to 2026-03-08" in texts
+
+
+def test_the_picture_has_a_bar_for_each_measured_lag_and_its_unit(cluster: FakeCluster) -> None:
+    root = ElementTree.fromstring(draw(look_back(ORDERS, cluster, LAGS, NOW)))
+    titles = [title.text for rect in root.iter(f"{SVG}rect") for title in rect.iter(f"{SVG}title")]
+    assert titles[BARS : BARS + 4] == ["10 min", "0.0 s", "40", "0"]
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"Lag in time", "10 min", "Lag in records", "40", "UTC", "Sun 08 Mar", "dotted: not known"} <= {*texts}
+
+
+@pytest.mark.parametrize("hour", [0, 6, 11, 18, 23])
+def test_the_days_on_the_axis_are_those_of_the_week_and_lie_within_the_picture(cluster: FakeCluster, hour: int) -> None:
+    now = NOW.replace(hour=hour, minute=17)
+    root = ElementTree.fromstring(draw(look_back(ORDERS, cluster, [], now)))
+    days = [f"{now - timedelta(days=number):%a %d %b}" for number in range(7)]
+    found = {text.text: float(text.attrib["x"]) for text in root.iter(f"{SVG}text")}
+    assert [day for day in days if day not in found] in ([], days[:1])  # a day that has just begun has no room
+    assert all(found[day] < float(root.attrib["width"]) - 60 for day in days if day in found)
 
 
 def test_a_week_in_which_nothing_happened() -> None:

@@ -43,6 +43,23 @@ def test_the_history_has_every_result_with_what_was_wrong(tmp_path: Path) -> Non
     assert sorted(path.name for path in (tmp_path / "orders").iterdir()) == ["history.jsonl", "totals.json"]
 
 
+def test_the_history_keeps_the_figures_of_rows_that_agree(tmp_path: Path) -> None:
+    write_result(tmp_path, replace(RESULT, figures={"lag_records": 12, "lag_seconds": 3.5}))
+    assert read_history(tmp_path, "orders")[0].figures == {"lag_records": 12, "lag_seconds": 3.5}
+
+
+def test_a_history_without_figures_is_read(tmp_path: Path) -> None:
+    """A line as the versions before this one wrote it."""
+    history = ReportPaths(tmp_path, "orders").history
+    history.parent.mkdir(parents=True)
+    history.write_text(
+        '{"pipeline": "orders", "check": "totals", "outcome": "failed", "reason": "1 of 2 wrong: …",'
+        ' "at": "2026-01-01T00:00:00+00:00", "observations": [{"subject": "the other: policy", "expected": "compact",'
+        ' "observed": "delete", "where": ""}], "data_docs": "orders/data_docs/index.html"}\n'
+    )
+    assert read_history(tmp_path, "orders") == [replace(RESULT, observations=(BAD,))]
+
+
 def test_the_state_store_beside_the_results(tmp_path: Path) -> None:
     write_result(tmp_path, RESULT)
     content = '{"batch": 7, "positions": {"0": 12, "1": 9}, "totals": {"0": 10, "1": 9}}'

@@ -36,12 +36,14 @@ class Observation:
         expected: A number, or words.
         observed: The same of what was found.
         where: Where to look if the row is wrong: ``"since orders-0 offset 120 and orders-1 offset 98"``.
+        figures: Numbers that belong to the row and are kept in the history, by their name: ``{"lag_records": 12}``.
     """
 
     subject: str
     expected: str | int
     observed: str | int
     where: str = field(default="", compare=False)
+    figures: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def agrees(self) -> bool:
@@ -157,6 +159,7 @@ class CheckResult:
         at: When the run began, ISO 8601 in UTC.
         observations: All rows.
         data_docs: The page of the run, relative to the directory of all reports.
+        figures: The greatest of each figure of the rows. The history keeps them, also those of rows that agree.
     """
 
     pipeline: str
@@ -166,6 +169,7 @@ class CheckResult:
     at: str
     observations: tuple[Observation, ...]
     data_docs: str | None = None
+    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 def run_check(application: Application, check: Check, cluster: Cluster) -> CheckResult:
@@ -185,7 +189,10 @@ def run_check(application: Application, check: Check, cluster: Cluster) -> Check
         outcome, reason = Outcome.PASSED if healthy else Outcome.FAILED, explain(observations)
     except (BrokersUnavailable, CouldNotLook) as error:
         outcome, reason = Outcome.COULD_NOT_LOOK, " ".join(str(error).split())
-    return CheckResult(application.name, check.name, outcome, reason, at, observations)
+    figures: dict[str, float] = {}
+    for row in observations:
+        figures |= {name: max(figure, figures.get(name, figure)) for name, figure in row.figures.items()}
+    return CheckResult(application.name, check.name, outcome, reason, at, observations, figures=figures)
 
 
 def run_checks(

@@ -55,6 +55,19 @@ def test_checks_run_beside_each_other_and_keep_their_order() -> None:
     assert finished == ["2", "1", "0"]
 
 
+def test_a_result_has_the_greatest_of_each_figure_of_its_rows() -> None:
+    class Measuring(Doing):
+        def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+            return [
+                ROW,
+                Observation("a row", 1, 1, figures={"lag": 3, "age": 0.5}),
+                Observation("a row", 1, 2, figures={"lag": 2}),
+            ]
+
+    (result,) = run_checks(ORDERS, [Measuring("measuring")], FakeCluster)
+    assert result.figures == {"lag": 3, "age": 0.5}
+
+
 def test_each_check_has_a_cluster_of_its_own() -> None:
     seen: list[Cluster] = []
 
