@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
 from streamplan.airflow.streams_page import NAVIGATION, URL_PREFIX, routes
+from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.model.group_member import Member
+from streamplan.pipelines.orders import PIPELINE
+from streamplan.reports.results import write_result
+from streamplan.settings import Settings
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian's package chromium)")
+PAGE_MS = 120_000
 
 ADDRESSES = [
     "/",
@@ -19,6 +35,7 @@ ADDRESSES = [
     "/api/pipelines/orders",
     "/api/pipelines/orders/topology.svg",
     "/api/pipelines/orders/history",
+    "/api/pipelines/orders/verified-days",
     "/api/pipelines/orders/dead-letters",
     "/api/pipelines/orders/keys?key=0",
     "/api/pipelines/orders/topics/orders",
@@ -32,6 +49,7 @@ OF_ANY_APPLICATION = [
             "",
             "/topology.svg",
             "/history",
+            "/verified-days",
             "/dead-letters",
             "/records?topic=orders",
             "/topics/orders",
@@ -42,18 +60,24 @@ OF_ANY_APPLICATION = [
 
 
 @pytest.fixture
-def client(home: Path, database: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    """The page with an application that has counted 19 orders and rejected one; `ann` may see `orders` alone."""
-    from airflow.api_fastapi.core_api.security import get_user
-    from streamplan.pipelines.orders import PIPELINE
-
-    cluster = FakeCluster()
-    application = FakeApplication(cluster, PIPELINE)
+def application() -> FakeApplication:
+    """It has counted 19 orders and rejected one."""
+    application = FakeApplication(FakeCluster(), PIPELINE)
     for n in range(19):
         application.order(n)
     application.order(20, product=7)
     application.drain()
-    monkeypatch.setattr(routes, "_cluster", lambda kafka_conn_id: cluster)
+    return application
+
+
+@pytest.fixture
+def client(
+    application: FakeApplication, home: Path, database: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TestClient]:
+    """The page with the application; `ann` may see `orders` alone."""
+    from airflow.api_fastapi.core_api.security import get_user
+
+    monkeypatch.setattr(routes, "_cluster", lambda kafka_conn_id: application.cluster)
     manager = SimpleNamespace(
         is_authorized_dag=lambda *, method, details, user: (
             (method, details.id, user) == ("GET", "orders_health", "ann")
@@ -163,3 +187,87 @@ def test_airflow_shows_it_in_its_navigation() -> None:
 
     assert StreamplanPlugin.external_views == [NAVIGATION]
     assert (NAVIGATION["destination"], NAVIGATION["href"]) == ("nav", f"{URL_PREFIX}/")
+
+
+def looked(check: str, outcome: Outcome, days: float) -> None:
+    at = (datetime.now(UTC) - timedelta(days=days)).isoformat()
+    result = CheckResult("orders", check, outcome, f"{check} {outcome}", at, ())
+    write_result(Settings.from_environment().reports, result)
+
+
+def test_yesterdays_totals_are_answered_however_much_was_looked_at_since(client: TestClient) -> None:
+    """Seven other checks every ten minutes fill a history quickly."""
+    looked("totals", Outcome.PASSED, 1)
+    for _ in range(1_000):
+        looked("lag", Outcome.PASSED, 0)
+    today, yesterday = client.get("/api/pipelines/orders/verified-days").json()
+    assert (today["passed"], today["last"]) == (0, None)
+    assert (yesterday["passed"], yesterday["last"]["reason"]) == (1, "totals passed")
+
+
+@contextmanager
+def shown(client: TestClient, width: int = 1280) -> Iterator[Page]:
+    """The page in Chromium. What it asks for is answered by the routes, without a server."""
+    from playwright.sync_api import expect, sync_playwright
+
+    def answer(route: Route) -> None:
+        url = urlsplit(route.request.url)
+        found = client.get(f"{url.path}?{url.query}")
+        route.fulfill(status=found.status_code, headers=dict(found.headers), body=found.content)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            page = browser.new_page(viewport={"width": width, "height": 900})
+            page.set_default_timeout(PAGE_MS)
+            expect.set_options(timeout=PAGE_MS)
+            page.route("**/*", answer)
+            page.goto("http://streams.test/")
+            expect(page.locator("#task-rows tbody tr")).to_have_count(4)
+            yield page
+        finally:
+            browser.close()
+
+
+@in_a_browser
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ((), "nobody runs: no member is in the group"),
+        ((Member("streamplan:worker-1:4711:ab12cd34", "10.0.0.1", "id-1"),), "it does not move: is a process stopped"),
+    ],
+)
+def test_the_page_says_why_a_task_is_behind(
+    client: TestClient, application: FakeApplication, members: tuple[Member, ...], reason: str
+) -> None:
+    from playwright.sync_api import expect
+
+    application.cluster.group_members[application.group] = members
+    for n in (21, 23):
+        application.order(n)
+    with shown(client) as page:
+        behind = page.locator("#task-rows tr.behind")
+        assert behind.count() >= 1
+        expect(behind.first).to_contain_text(reason)
+        expect(page.locator("#task-rows tbody tr:not(.behind)").first).not_to_contain_text(reason)
+
+
+@in_a_browser
+def test_a_tile_names_the_check_that_failed_and_leads_to_it(client: TestClient) -> None:
+    from playwright.sync_api import expect
+
+    looked("lag", Outcome.FAILED, 0)
+    looked("totals", Outcome.PASSED, 0)
+    with shown(client) as page:
+        tile = page.locator("#summary .tile", has_text="Checks, 1 of 2 not passed")
+        expect(tile).to_contain_text("lag")
+        tile.click()
+        assert urlsplit(page.url).fragment == "checks"
+
+
+@in_a_browser
+def test_a_phone_shows_the_page_without_scrolling_sideways(client: TestClient) -> None:
+    looked("totals", Outcome.PASSED, 1)
+    with shown(client, width=390) as page:
+        page.wait_for_selector("#verified-days tbody tr")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390

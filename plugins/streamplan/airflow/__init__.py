@@ -1,7 +1,7 @@
 """Airflow: the DAGs of each declared pipeline, their tasks, and the pages of the Data Docs.
 
-A DAG file needs ``from streamplan.airflow import declare_dags``. The name is imported when it is first used, because
-other processes of Airflow import parts of this package and need no DAGs.
+A DAG file needs ``from streamplan.airflow import declare_dags``. The names are imported when they are first used,
+because other processes of Airflow import parts of this package and need no DAGs.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplan.airflow.dags import declare_dags
+    from streamplan.airflow.deadlines import verification_deadline
 
-__all__ = ["declare_dags"]
+__all__ = ["declare_dags", "verification_deadline"]
+
+_MODULES = {"declare_dags": "dags", "verification_deadline": "deadlines"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("streamplan.airflow.dags"), name)
+    return getattr(import_module(f"streamplan.airflow.{_MODULES[name]}"), name)

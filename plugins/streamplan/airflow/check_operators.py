@@ -34,7 +34,7 @@ from streamplan.checks.framework.check import (
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.registry import pipeline_named
-from streamplan.reports.results import passed_lately, read_history, read_latest, write_result
+from streamplan.reports.results import MOST_RESULTS, passed_lately, read_history, read_latest, write_result
 from streamplan.reports.run_page import RunPage, results_on
 from streamplan.settings import Settings
 
@@ -47,9 +47,6 @@ RECOUNT_MINUTES = 60
 
 _LOG_COLUMNS = 84
 """A line of the log of a check that did not pass is not longer: a window of 1,280 pixels shows so much of it."""
-
-SUMMARY_RESULTS = 100_000
-"""So many of the last results of checks are searched for those of the last seven days."""
 
 LOGGED_ROWS = 50
 """The log of a failed check shows so many wrong rows. The Data Docs show more."""
@@ -334,12 +331,13 @@ class SummaryOperator(BaseOperator):
             The address of the picture on Airflow's API server.
         """
         from streamplan.kafka.cluster import KafkaCluster
-        from streamplan.observability.week import describe, draw, look_back
+        from streamplan.observability.week import LENGTH, describe, draw, look_back
 
         reports = Settings.from_environment().reports
         cluster = KafkaCluster(brokers(self.pipeline))
-        history = read_history(reports, self.pipeline, last=SUMMARY_RESULTS)
-        week = look_back(application_in(pipeline_named(self.pipeline), cluster), cluster, history, datetime.now(UTC))
+        now = datetime.now(UTC)
+        history = read_history(reports, self.pipeline, last=MOST_RESULTS, since=now - LENGTH)
+        week = look_back(application_in(pipeline_named(self.pipeline), cluster), cluster, history, now)
         file = summaries(reports, self.pipeline) / f"{context['dag_run'].run_after:%Y-%m-%dT%H%M%S}.svg"
         write_atomically(file, draw(week))
         picture = picture_address(self.pipeline, file)

@@ -92,7 +92,7 @@ def declare_dags(
     Args:
         pipeline: The pipeline. It is registered, because tasks, triggers and jobs find it by its name.
         notifiers: They are called when the outcome of a check changes, see :func:`health_dag`.
-        deadlines: They tell when a run of the health DAG does not end in time, see :func:`health_dag`.
+        deadlines: Deadline alerts of the health DAG, such as :func:`streamplan.airflow.verification_deadline` returns.
         summary: The cron expression of ``<name>_summary``, such as ``0 6 * * 1``; None for no such DAG.
         summary_notifiers: They are told of each summary, see :class:`SummaryOperator`.
 
@@ -293,8 +293,8 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = (), deadlines
         pipeline: The pipeline.
         notifiers: They are called when the outcome of a check changes. :class:`OutcomeNotification` says what their
             templates can use.
-        deadlines: Airflow calls their callbacks when a run has not ended in time, so that nothing was verified and no
-            notifier could tell.
+        deadlines: Airflow calls their callbacks for each run that has not succeeded in time, also where it has failed
+            before. :func:`streamplan.airflow.verification_deadline` returns one that looks at the totals first.
     """
     after_production = " and after each run of its producer" if pipeline.test_data else ""
     timetable = CronTriggerTimetable(pipeline.health_schedule, timezone="UTC")

@@ -24,6 +24,7 @@ HOURS = 6
 """The length of a bar, in hours."""
 
 BARS = 28
+LENGTH = timedelta(hours=HOURS * BARS)
 """Seven days."""
 
 Values = Sequence[float | None]
@@ -77,7 +78,7 @@ def look_back(application: Application, cluster: Cluster, history: Iterable[Chec
         CouldNotLook: A topic does not exist.
         BrokersUnavailable: Kafka does not answer.
     """
-    begins = now - timedelta(hours=HOURS * BARS)
+    begins = now - LENGTH
     moments = [begins + timedelta(hours=HOURS * n) for n in range(BARS + 1)]
     checks: dict[str, list[Outcome | None]] = {}
     greatest: dict[str, list[float | None]] = {LAG_RECORDS: [None] * BARS, LAG_SECONDS: [None] * BARS}
@@ -135,7 +136,7 @@ def describe(week: Week) -> str:
 
 def draw(week: Week) -> str:
     """Return the picture as the text of an SVG document. It needs no style sheet."""
-    ends = week.begins + timedelta(hours=HOURS * BARS)
+    ends = week.begins + LENGTH
     heading = f"{week.name}: {week.begins:%Y-%m-%d} to {ends:%Y-%m-%d}"
     described = describe(week)
     sentences = textwrap.wrap(described, 130)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,12 @@ from typing import Any
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
 from streamplan.files import ReportPaths, write_atomically
+
+MOST_RESULTS = 100_000
+"""More of the last results are never asked for: those of three months, with eight checks in ten minutes."""
+
+_BLOCK = 1 << 18
+"""The history is read in pieces of so many bytes."""
 
 
 def write_result(reports: Path, result: CheckResult) -> None:
@@ -44,12 +50,45 @@ def read_latest(reports: Path, pipeline: str) -> dict[str, CheckResult]:
     return {name: _decode(json.loads(path.read_text())) for name, path in paths.items() if path.exists()}
 
 
-def read_history(reports: Path, pipeline: str, *, last: int = 100) -> list[CheckResult]:
-    """Return the last results of all checks, oldest first. Their observations are those that were wrong."""
-    path = ReportPaths(reports, pipeline).history
+def read_history(
+    reports: Path, pipeline: str, *, last: int = 100, check: str | None = None, since: datetime | None = None
+) -> list[CheckResult]:
+    """Return the last results of checks, oldest first. Their observations are those that were wrong.
+
+    Args:
+        reports: The directory of all reports.
+        pipeline: The name of the pipeline.
+        last: At most so many are returned. The file is read from its end, and no further than is needed.
+        check: The name of the check; all checks where None.
+        since: Results of earlier runs are left out.
+    """
+    found: list[CheckResult] = []
+    for line in _newest_lines(ReportPaths(reports, pipeline).history):
+        if check is not None and f'"check": "{check}"' not in line:
+            continue  # most lines are those of other checks, and need not be decoded
+        result = _decode(json.loads(line))
+        if since is not None and datetime.fromisoformat(result.at) < since:
+            break
+        if check in (None, result.check):
+            found.append(result)
+        if len(found) == last:
+            break
+    return found[::-1]
+
+
+def _newest_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, the last one first."""
     if not path.exists():
-        return []
-    return [_decode(json.loads(line)) for line in path.read_text().splitlines()[-last:]]
+        return
+    with path.open("rb") as file:
+        position, rest = file.seek(0, os.SEEK_END), b""
+        while position:
+            size = min(_BLOCK, position)
+            position = file.seek(position - size)
+            rest, *lines = (file.read(size) + rest).split(b"\n")
+            yield from (line.decode() for line in reversed(lines) if line)
+        if rest:
+            yield rest.decode()
 
 
 def passed_lately(check: str, pipeline: str, reports: Path, *, minutes: float) -> str | None:
@@ -58,6 +97,13 @@ def passed_lately(check: str, pipeline: str, reports: Path, *, minutes: float) -
     if last is None or last.outcome is not Outcome.PASSED:
         return None
     return last.at if is_younger(last.at, timedelta(minutes=minutes)) else None
+
+
+def last_pass(check: str, pipeline: str, reports: Path) -> str | None:
+    """Return when the check last passed, ISO 8601; None where no result that is left says that it did."""
+    results = read_history(reports, pipeline, last=MOST_RESULTS, check=check)
+    passed = (result.at for result in results if result.outcome is Outcome.PASSED)
+    return max(passed, key=datetime.fromisoformat, default=None)
 
 
 def is_younger(at: str, limit: timedelta) -> bool:

@@ -5,13 +5,35 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
 
 import pytest
 from streamplan import processes
 from streamplan.local.airflow import DEFAULT_PORTS as AIRFLOW_PORTS
 from streamplan.local.brokers import DEFAULT_PORTS
 from streamplan.local.stack import Stack
-from streamplan.settings import Settings
+from streamplan.settings import PROJECT, Settings
+
+DAG_FILE = """
+from datetime import timedelta
+
+from airflow.sdk import AsyncCallback
+from streamplan.airflow import declare_dags, verification_deadline
+from streamplan.pipelines.orders import PIPELINE
+
+late = AsyncCallback("told.write", kwargs={{"file": {told!r}}})
+globals().update(declare_dags(PIPELINE, deadlines=[verification_deadline(PIPELINE, timedelta(seconds=1), late)]))
+"""
+
+CALLBACK = """
+import json
+
+
+async def write(file, context):
+    with open(file, "a") as told:
+        told.write(json.dumps({"dag_id": context["dag_run"]["dag_id"], **context["verification"]}) + "\\n")
+"""
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -41,9 +63,25 @@ def home(tmp_path_factory: pytest.TempPathFactory, registered: None) -> Iterator
     assert processes.registered(home / "run") == []
 
 
+@pytest.fixture(scope="package")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a user's repository has: DAGs with a deadline, and a plugins folder with the callback.
+
+    The deadline is missed by every run of ``orders_health`` that takes a second. Its callback writes ``told.jsonl``.
+    """
+    repository = tmp_path_factory.mktemp("repository")
+    (repository / "dags").mkdir()
+    (repository / "dags" / "streamplan_dags.py").write_text(DAG_FILE.format(told=str(repository / "told.jsonl")))
+    (repository / "plugins").mkdir()
+    (repository / "plugins" / "told.py").write_text(CALLBACK)
+    (repository / "plugins" / "streamplan_plugin.py").symlink_to(PROJECT / "plugins" / "streamplan_plugin.py")
+    return repository
+
+
 @pytest.fixture(scope="module")
-def stack(home: Settings) -> Stack:
+def stack(home: Settings, repository: Path) -> Stack:
     """Secured brokers and Airflow's four processes, up when a module begins, whatever the one before has stopped."""
-    whole = Stack(home, secure=True)
+    with chdir(repository):
+        whole = Stack(home, secure=True)
     whole.up()
     return whole

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -104,6 +105,23 @@ def test_the_asset_of_the_totals_says_up_to_where_they_are_verified(stack: Stack
     assert found["positions"].keys() == {"orders"}
     # Behind each record there may be the marker of its transaction.
     assert all(0 <= found["positions"]["orders"][str(partition)] - orders[partition] <= 2 for partition in (0, 1))
+
+
+def test_a_missed_deadline_tells_when_the_totals_were_last_verified(
+    stack: Stack, deployment: Deployment, repository: Path
+) -> None:
+    """A run of the health DAG that takes longer than the second that the totals may be old here."""
+    rest, told = patient_rest(stack), repository / "told.jsonl"
+    deployed_at = rest.xcom("orders_deploy", deployment.run, "verify.totals", "result")["at"]
+    rest.unpause("orders_health")
+    run = rest.trigger("orders_health", {})
+    eventually(told.exists, "the callback is called", DEPLOY_SECONDS)
+    rest.set_run_state("orders_health", run, "failed")
+    lines = [json.loads(line) for line in told.read_text().splitlines()]
+    assert {(line["dag_id"], line["pipeline"], line["within"]) for line in lines} == {("orders_health", "orders", 1.0)}
+    verified_at = [datetime.fromisoformat(line["verified_at"]) for line in lines]
+    assert verified_at[-1] >= datetime.fromisoformat(deployed_at)
+    assert len({*verified_at}) == len(verified_at)  # once of each verification
 
 
 def test_lineage_is_sent_of_what_the_tasks_read_and_wrote(stack: Stack, deployment: Deployment) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import chdir
+from pathlib import Path
 
 import psutil
 import pytest
@@ -63,7 +65,7 @@ def test_its_api_knows_its_user_and_no_stranger(stack: Stack) -> None:
     assert stack.airflow.url.endswith(str(stack.airflow._ports[API_SERVER]))
 
 
-def test_what_was_killed_is_mended_and_nothing_is_left_when_it_goes_down(stack: Stack) -> None:
+def test_what_was_killed_is_mended_and_nothing_is_left_when_it_goes_down(stack: Stack, repository: Path) -> None:
     settings = stack.settings
     before = pids(stack)
     for name in ("airflow-scheduler", "kafka-2"):
@@ -75,7 +77,9 @@ def test_what_was_killed_is_mended_and_nothing_is_left_when_it_goes_down(stack: 
         log_file=settings.logs / "job.log",
         run_dir=settings.run,
     )
-    Stack(settings).up()
+    with chdir(repository):
+        another = Stack(settings)
+    another.up()
     assert {name: fault for name, fault in faults(stack).items() if fault and name != "job"} == {}
     after = pids(stack)
     groups = {*before.values(), *after.values()}

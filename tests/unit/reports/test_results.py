@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,23 @@ def test_the_history_has_every_result_with_what_was_wrong(tmp_path: Path) -> Non
     assert [result.at[14:16] for result in history] == ["02", "03", "04"]
     assert history[0].observations == (BAD,)
     assert sorted(path.name for path in (tmp_path / "orders").iterdir()) == ["history.jsonl", "totals.json"]
+
+
+def test_the_history_of_one_check_is_read_however_many_results_of_others_are_between(tmp_path: Path) -> None:
+    """The lines are longer than what is read of the file at once."""
+    wrong = tuple(Observation(f"row {number} of lag: Größe", 1, 2) for number in range(400))
+    for hour in range(12):
+        write_result(tmp_path, replace(RESULT, at=f"2026-01-01T{hour:02}:00:00+00:00"))
+        for minute in range(1, 4):
+            other = replace(RESULT, check="lag", at=f"2026-01-01T{hour:02}:0{minute}:00+00:00", observations=wrong)
+            write_result(tmp_path, other)
+    assert (tmp_path / "orders" / "history.jsonl").stat().st_size > 3 * (1 << 18)
+    totals = read_history(tmp_path, "orders", check="totals")
+    assert [result.at[11:13] for result in totals] == [f"{hour:02}" for hour in range(12)]
+    since = read_history(tmp_path, "orders", check="totals", since=datetime(2026, 1, 1, 10, tzinfo=UTC))
+    assert [result.at[11:13] for result in since] == ["10", "11"]
+    assert len(read_history(tmp_path, "orders", last=1_000)) == 48
+    assert [result.observations for result in read_history(tmp_path, "orders", last=2)] == [wrong, wrong]
 
 
 def test_the_history_keeps_the_figures_of_rows_that_agree(tmp_path: Path) -> None:

@@ -114,8 +114,8 @@ function showSummary(snapshot) {
   const most = ages.includes(null) || !ages.length ? null : Math.max(...ages);
   const sources = snapshot.topics.filter((topic) => topic.role === "source").map((topic) => topic.records_per_second);
   const totals = snapshot.checks.find((check) => check.check === "totals");
-  const tile = (label, value, kind = "", title = "") =>
-    element("div", { class: "tile", title }, element("span", { class: "dim" }, label), element("b", { class: kind }, value));
+  const tile = (label, value, kind = "", title = "", section = "tasks") =>
+    element("a", { class: "tile", title, href: `#${section}` }, element("span", { class: "dim" }, label), element("b", { class: kind }, value));
   const hasDeadLetters = snapshot.topics.some((topic) => topic.role === "dead-letter");
   const [state, kind] = aggregatorState(snapshot);
   const who = [snapshot.members?.join(", ") ?? "The members of the group cannot be seen.",
@@ -126,11 +126,23 @@ function showSummary(snapshot) {
     tile("Oldest record waits", duration(most), most > 60 ? "wait" : ""),
     tile("Arriving", rate(sum(sources)), "", "Records that arrive in the input topics"),
     tile("Dead letters", hasDeadLetters ? count(sum(Object.values(snapshot.dead_letters)) ?? 0) : "–", "",
-      Object.entries(snapshot.dead_letters).map(([reason, records]) => `${count(records)} × ${reason}`).join("\n")),
-    tile("Checks", snapshot.checks.length ? (failed.length ? `${failed.length} of ${snapshot.checks.length} not passed` : `all ${snapshot.checks.length} passed`) : "none has run",
-      snapshot.checks.length ? (failed.length ? "bad" : "good") : "wait"),
-    totals?.outcome === "failed" ? tile("Totals", "wrong", "bad", totals.reason)
-      : tile("Totals verified", snapshot.verified?.at ? moment(snapshot.verified.at) : "–", snapshot.verified?.at ? "" : "wait"));
+      Object.entries(snapshot.dead_letters).map(([reason, records]) => `${count(records)} × ${reason}`).join("\n"), "dead-letters"),
+    tile(failed.length ? `Checks, ${failed.length} of ${snapshot.checks.length} not passed` : "Checks",
+      snapshot.checks.length ? (failed.length ? failed.map((check) => check.check).join(", ") : `all ${snapshot.checks.length} passed`) : "none has run",
+      snapshot.checks.length ? (failed.length ? "bad" : "good") : "wait", failed.map((check) => check.reason).join("\n"), "checks"),
+    totals?.outcome === "failed" ? tile("Totals", "wrong", "bad", totals.reason, "checks")
+      : tile("Totals verified", totals?.outcome === "passed" ? moment(totals.at) : "–", totals?.outcome === "passed" ? "" : "wait", "", "totals"));
+}
+
+// Why a task is behind, as far as the brokers and the aggregator say it.
+function reason(task, snapshot) {
+  const runs = task.instance === null ? "" : ` on ${task.instance}, ${task.host}`;
+  if (snapshot.members !== null && !snapshot.members.length) return "nobody runs: no member is in the group";
+  if (snapshot.silent) return "the aggregator is silent: it was killed, is stopped or hangs";
+  if (task.lag === null) return "it has no position: it has never committed";
+  if (task.records_per_second === null) return "…";
+  if (task.records_per_second) return `it is slower than its records come: it processes ${rate(task.records_per_second)}${runs}`;
+  return `it does not move${runs}: is a process stopped or does a micro-batch last long?`;
 }
 
 function showTasks(snapshot) {
@@ -147,6 +159,7 @@ function showTasks(snapshot) {
     ["Lag by minute", (task) => sparkline(task.lag_by_minute, most)],
     ["Instance", (task) => (task.instance === null ? "–" : `${task.instance} on ${task.host}`)],
     ["Last commit", (task) => moment(task.last_commit)],
+    ...(snapshot.tasks.some(behind) ? [["Why it is behind", (task) => (behind(task) ? reason(task, snapshot) : "")]] : []),
   ];
   const describe = (task) => ({ class: behind(task) ? "behind" : "", "data-task": task.task, "data-of": task.subtopology });
   const late = snapshot.tasks.filter(behind);
@@ -169,7 +182,7 @@ function showMicroBatches(snapshot) {
     ["Ended", ([id]) => moment(snapshot.aggregator.batches[id]?.at)],
     ["Records", ([, each]) => count(each.records), "number"],
     ["Lasted", ([, each]) => milliseconds(each.seconds), "number"],
-    ["Its job", ([, each]) => milliseconds(each.write_seconds), "number"],
+    ["Spark job", ([, each]) => milliseconds(each.write_seconds), "number"],
     ["State rows", ([, each]) => (each.state_rows ? count(each.state_rows) : "–"), "number"],
     ["State memory", ([, each]) => (each.state_bytes ? `${count(Math.ceil(each.state_bytes / 1048576))} MB` : "–"), "number"],
     ["Written since the start", ([, each]) => count(each.written), "number"],
@@ -228,27 +241,19 @@ function showVerified(snapshot) {
   const cut = snapshot.verified;
   replace("verified", cut
     ? `${count(cut.records)} records and ${count(cut.keys)} keys agreed at the last verified cut.`
-    : "No cut is verified. The check totals verifies the counts of a pipeline; the check recount compares all others.");
+    : "No verified cut is stored. Only plain counts have one. The check totals says whether all totals are right.");
 }
 
-// Answers "were yesterday's totals verified?": the results of the checks that compare totals, by day.
-function showVerifiedDays() {
-  const days = new Map();
-  for (const past of [...(history.totals ?? []), ...(history.recount ?? [])]) {
-    const day = new Date(past.at).toLocaleDateString("en-CA");
-    const found = days.get(day) ?? { day, passed: 0, failed: 0, other: 0, last: past };
-    found[past.outcome === "passed" || past.outcome === "failed" ? past.outcome : "other"] += 1;
-    if (past.at > found.last.at) found.last = past;
-    days.set(day, found);
-  }
-  const rows = [...days.values()].sort((a, b) => (a.day < b.day ? 1 : -1)).slice(0, 14);
-  replace("verified-days", ...(rows.length ? [table("By day", [
-    ["Day", (each) => each.day],
+// Answers "were yesterday's totals verified?".
+function showVerifiedDays(days) {
+  replace("verified-days", ...(days.length ? [table("The check totals by day", [
+    ["Day (UTC)", (each) => each.day],
     ["Verified", (each) => count(each.passed), "number"],
     ["Wrong", (each) => element("span", { class: each.failed ? "bad" : "" }, count(each.failed)), "number"],
-    ["Could not look", (each) => count(each.other), "number"],
-    ["The last of the day", (each) => element("span", {}, outcome(each.last), ` ${new Date(each.last.at).toLocaleTimeString()} — ${each.last.reason}`)],
-  ], rows)] : []));
+    ["Could not look", (each) => count(each.could_not_look), "number"],
+    ["The last of the day", (each) => (each.last === null ? element("span", { class: "wait" }, "the check did not run")
+      : element("span", {}, outcome(each.last), ` ${each.last.at.slice(11, 19)} — ${each.last.reason}`))],
+  ], days)] : []));
 }
 
 function showDeadLetters(letters) {
@@ -295,7 +300,7 @@ async function refreshSlow() {
   slowAt = Date.now();
   history = {};
   for (const past of await read(address("/history"))) (history[past.check] ??= []).push(past);
-  showVerifiedDays();
+  showVerifiedDays(await read(address("/verified-days")));
   try {
     showDeadLetters(await read(address("/dead-letters")));
   } catch (error) {
@@ -365,7 +370,7 @@ async function lookUp(event) {
     replace("key-rows", found.length ? table(`What the changelogs hold of ${key}`, [
       ["Changelog", (each) => element("span", { class: "name" }, each.changelog)], ["Key", (each) => each.key],
       ["Value", (each) => element("pre", {}, each.value ?? "deleted")],
-      ...(found.some((each) => each.in_state_store !== undefined) ? [["In the state store when the health DAG last read it",
+      ...(found.some((each) => each.in_state_store !== undefined) ? [["In the state store at the last deployment",
         (each) => (each.in_state_store === null || each.in_state_store === undefined ? "–" : String(each.in_state_store))]] : []),
       ["Last update", (each) => element("span", {}, `partition ${each.partition}, offset ${each.offset}, `, moment(each.at))],
     ], found) : `No changelog has the key ${key}.`);

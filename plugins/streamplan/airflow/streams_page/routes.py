@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.resources import files
 from threading import Lock
 from typing import Any
@@ -16,6 +17,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from fastapi.responses import JSONResponse
 
 from streamplan.airflow.connections import brokers_in, connection
+from streamplan.checks.totals import CHECK as TOTALS
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.observability.diagram import svg
@@ -23,9 +25,10 @@ from streamplan.observability.lookup import find_key, moment, newest_dead_letter
 from streamplan.observability.observed import Observed
 from streamplan.observability.sampler import Sampler
 from streamplan.observability.topic_view import view_topic
+from streamplan.observability.verified_days import first_moment, verified_days
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.reports.check_context import read_state_store
-from streamplan.reports.results import read_history
+from streamplan.reports.results import MOST_RESULTS, read_history
 from streamplan.settings import Settings
 
 SNAPSHOT_SECONDS = 4.0
@@ -179,6 +182,13 @@ def _addresses_of_one(chosen: Any) -> APIRouter:
     def history(asked: _Chosen = chosen) -> list[dict[str, Any]]:
         found = read_history(Settings.from_environment().reports, asked.name, last=HISTORY)
         return [{"check": each.check, "outcome": each.outcome, "at": each.at, "reason": each.reason} for each in found]
+
+    @router.get("/verified-days")
+    def days(asked: _Chosen = chosen) -> list[dict[str, Any]]:
+        now = datetime.now(UTC)
+        reports = Settings.from_environment().reports
+        found = read_history(reports, asked.name, last=MOST_RESULTS, check=TOTALS.name, since=first_moment(now))
+        return [asdict(each) for each in verified_days(found, now)]
 
     @router.get("/dead-letters")
     def dead_letters(asked: _Chosen = chosen) -> list[dict[str, Any]]:
