@@ -142,10 +142,10 @@ def _rows(
     elif not unprocessed.records or task_moves(item, inputs):
         yield Observation(subject, _HEALTHY, _HEALTHY, figures=figures)
     elif item.position is None:
-        yield Observation(subject, f"a committed position of group {group}", f"none {within}", runs, figures)
+        yield Observation(subject, f"a committed position of group {group}", f"none {within}", runs, figures=figures)
     else:
         since = f"since {item.name} offset {item.position}; {runs}"
-        yield Observation(subject, _HEALTHY, f"has not moved {within}", since, figures)
+        yield Observation(subject, _HEALTHY, f"has not moved {within}", since, figures=figures)
     if item.open_transaction:
         yield Observation(
             f"{item.name}: transactions",

@@ -200,8 +200,8 @@ def _chart(title: str, unit: str, values: Values, shown: Callable[[float], str],
 def _checks(checks: Mapping[str, Sequence[Outcome | None]], top: float) -> list[str]:
     """Return a row for each check, below the meaning of the colours."""
     lines, x = [_label(16, top + 16, "Checks", _TEXT, size=13)], _LEFT
-    for outcome in (Outcome.PASSED, Outcome.COULD_NOT_LOOK, Outcome.FAILED):
-        lines += [*_mark(outcome, x, top + 5, 14.0, ""), _label(x + 20, top + 16, str(outcome), _DIM)]
+    for meaning in (Outcome.PASSED, Outcome.COULD_NOT_LOOK, Outcome.FAILED):
+        lines += [*_mark(meaning, x, top + 5, 14.0, ""), _label(x + 20, top + 16, str(meaning), _DIM)]
         x += 130
     lines.append(_label(x, top + 16, "no mark: did not run", _DIM))
     for number, (name, outcomes) in enumerate(checks.items(), 1):

@@ -43,7 +43,7 @@ class Observation:
     expected: str | int
     observed: str | int
     where: str = field(default="", compare=False)
-    figures: Mapping[str, float] = field(default_factory=dict, compare=False)
+    figures: Mapping[str, float] = field(default_factory=dict, compare=False, kw_only=True)
 
     @property
     def agrees(self) -> bool:
