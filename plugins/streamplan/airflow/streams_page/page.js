@@ -247,7 +247,7 @@ function showVerified(snapshot) {
 // Answers "were yesterday's totals verified?".
 function showVerifiedDays(days) {
   replace("verified-days", ...(days.length ? [table("The check totals by day", [
-    ["Day (UTC)", (each) => each.day],
+    ["Day (UTC)", (each) => each.day, "day"],
     ["Verified", (each) => count(each.passed), "number"],
     ["Wrong", (each) => element("span", { class: each.failed ? "bad" : "" }, count(each.failed)), "number"],
     ["Could not look", (each) => count(each.could_not_look), "number"],
