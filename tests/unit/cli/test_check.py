@@ -269,7 +269,7 @@ def test_json(orders: FakeApplication, capsys: pytest.CaptureFixture[str]) -> No
     }
     assert copartitioning["outcome"] == "failed"
     rows = [row for row in copartitioning["observations"] if not row["agrees"]]
-    assert {"subject", "expected", "observed", "where", "agrees"} == rows[0].keys()
+    assert {"subject", "expected", "observed", "where", "figures", "agrees"} == rows[0].keys()
     assert rows[1]["subject"] == f"{orders.changelog}: key '1'"
 
 
