@@ -31,6 +31,7 @@ COMMANDS = (
     "letters",
     "exporter",
     "acls",
+    "redrive",
     "reset",
 )
 """The commands in the order in which the help shows them. Only the module of the command that runs is imported."""

@@ -20,7 +20,7 @@ def register(commands: Subparsers) -> None:
         "letters",
         help="show the newest dead letters, grouped by reason",
         description="Show the newest records of the dead-letter topic: how many have which reason, then each record "
-        "with where it lies in the input, its key and its value.",
+        "with where it lies in the input, whether it was re-driven, its key and its value.",
         epilog="Example: python -m streamplan letters orders --last 20 --json",
     )
     add_options(parser)
@@ -38,9 +38,12 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     console = plain_console()
     console.print(quantity(len(found), "dead letter"), style="bold")
+    open_ones = Counter(letter.reason for letter in found if letter.redriven is None)
     for reason, count in Counter(letter.reason for letter in found).most_common():
-        console.print(f"  {count:,} × {reason}")
+        console.print(f"  {count:,} × {reason}: {open_ones[reason]:,} open, {count - open_ones[reason]:,} re-driven")
     for letter in found:
         console.print(f"\n{letter.origin or '(no header says where the record lies)'}  {letter.at}  task {letter.task}")
+        state = f"re-driven by {letter.redriven.by} at {letter.redriven.at}" if letter.redriven else "open"
+        console.print(f"  letter  {letter.partition}@{letter.offset}, {state}")
         console.print(f"  reason  {letter.reason}\n  key     {letter.key}\n  value   {letter.value}")
     return 0

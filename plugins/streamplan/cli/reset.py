@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from streamplan.cli.active_runs import active_runs
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.output import plain_console
 from streamplan.errors import StreamplanError
@@ -32,13 +33,14 @@ def register(commands: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from streamplan.maintenance.reset import apply_reset, observe_reset
+    from streamplan.maintenance.reset_plan import RESET_ALONE
     from streamplan.registry import pipeline_named
 
     console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
     brokers = chosen_brokers(options)
-    runs = _active_runs(pipeline.name, settings)
+    runs = active_runs(pipeline.name, settings, RESET_ALONE)
     plan = observe_reset(pipeline, brokers, settings, report=console.print, runs=runs)
     console.print(plan.text.replace("`", ""))
     if plan.empty:
@@ -46,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     if not options.yes and not _is_confirmed(plan.application_id):
         console.print("Nothing was deleted.")
         return 1
-    runs = _active_runs(pipeline.name, settings)
+    runs = active_runs(pipeline.name, settings, RESET_ALONE)
     apply_reset(pipeline, brokers, settings, plan, report=console.print, runs=runs)
     return 0
 
@@ -62,19 +64,3 @@ def _is_confirmed(application_id: str) -> bool:
     sys.stdout.write(f"Type {application_id} to delete this: ")
     sys.stdout.flush()
     return sys.stdin.readline().strip() == application_id
-
-
-def _active_runs(pipeline: str, settings: Settings) -> list[str]:
-    """List this pipeline's active dag runs of this machine's Airflow: they would restart the aggregator meanwhile."""
-    from streamplan.local.stack import Stack
-    from streamplan.maintenance.reset_plan import RESET_ALONE
-
-    airflow = Stack(settings).airflow
-    if not airflow.running():
-        return []
-    rest = airflow.rest()
-    try:
-        dag_ids = [dag_id for suffix in RESET_ALONE if rest.dag(dag_id := f"{pipeline}_{suffix}") is not None]
-        return [dag_id for dag_id in dag_ids if any(run["state"] in ("queued", "running") for run in rest.runs(dag_id))]
-    finally:
-        rest.close()

@@ -22,9 +22,11 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.transactions import transactional_producer
 from streamplan.model.dead_letters import (
+    REDRIVEN_LETTER,
     TASK,
     Origin,
     dead_letter_digest,
+    is_mark,
     origin_headers,
     parse_origin,
     parse_subtopology,
@@ -231,7 +233,8 @@ def relocated_dead_letters(
     """Read all dead letters, with the new places of the records that were copied.
 
     A dead letter holds its record whole, or a digest of it. So the record's copy is found by key and value. Of several
-    equal records any will do: what cannot be read in one cannot be read in the others.
+    equal records any will do: what cannot be read in one cannot be read in the others. The mark of a re-drive names the
+    same record, and gets the same place. It no longer names its dead letter, which has another offset now.
 
     Args:
         cluster: The cluster.
@@ -243,6 +246,9 @@ def relocated_dead_letters(
     for record in all_records(cluster, topic):
         origin = parse_origin(record.headers)
         place = places.get(origin) if origin is not None else None
+        if is_mark(record.headers):
+            kept = tuple(header for header in record.headers if header[0] != REDRIVEN_LETTER)
+            record = record._replace(headers=kept)
         if place is None:
             yield PlacedRecord(record.partition % partitions, record)
         else:

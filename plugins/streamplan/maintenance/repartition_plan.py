@@ -19,7 +19,7 @@ from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicRole
 
-MOVED_ALONE = ("aggregator", "producer", "deploy", "reset")
+MOVED_ALONE = ("aggregator", "producer", "deploy", "reset", "redrive")
 """DAGs of the pipeline with whose active runs a repartition is refused: nothing may be added to what moves."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-RESET_ALONE = ("aggregator", "deploy", "repartition")
+RESET_ALONE = ("aggregator", "deploy", "repartition", "redrive")
 """A reset is refused while a run of one of these DAGs is active; a producer may go on."""
 
 

@@ -1,11 +1,16 @@
 """The headers of a dead-letter record: where its record came from, and why it could not be processed.
 
 The sink appends them to the record's own headers, so of several headers with one name the last is Streamplan's.
+
+The topic also has *marks*. A re-drive writes one for each record that it has processed again, in the transaction of
+what it made of the record. A mark has no key and no value. Its headers name the record as those of the dead letter do,
+and say who re-drove it, when and in which run. A dead letter whose record has a mark is *re-driven*, any other is open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
@@ -33,6 +38,18 @@ OMITTED = "streamplan.omitted"
 
 DIGEST = "streamplan.digest"
 """The :func:`record_digest` of a record of which something was left out, in hexadecimal digits."""
+
+REDRIVEN_LETTER = "streamplan.redriven.letter"
+"""In a mark: the dead letter of the record, ``<partition>@<offset>``. A repartition moves both and leaves it out."""
+
+REDRIVEN_AT = "streamplan.redriven.at"
+"""In a mark: when its record was processed again, ISO 8601."""
+
+REDRIVEN_RUN = "streamplan.redriven.run"
+"""In a mark: the run that did it."""
+
+REDRIVEN_BY = "streamplan.redriven.by"
+"""In a mark: who decided it. It is the last header of each mark, and of nothing else: see :func:`is_mark`."""
 
 MAX_BYTES = 2 * 1024 * 1024 + 65536
 """``max.message.bytes`` of the dead-letter topic.
@@ -133,3 +150,76 @@ def parse_origin(headers: Headers) -> Origin | None:
 def parse_subtopology(headers: Headers) -> bytes:
     """The number of the sub-topology in the header :data:`TASK`, as it stands there; empty without one."""
     return (dict(headers).get(TASK) or b"").partition(b"_")[0]
+
+
+class LetterPlace(NamedTuple):
+    """Where a dead letter lies in the dead-letter topic. People write it ``<partition>@<offset>``."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}@{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> LetterPlace | None:
+        """Return the place that a text names; None where it names none."""
+        partition, _, offset = text.partition("@")
+        is_place = partition.isascii() and offset.isascii() and partition.isdigit() and offset.isdigit()
+        return cls(int(partition), int(offset)) if is_place else None
+
+
+@dataclass(frozen=True)
+class Redrive:
+    """Who had a record processed again.
+
+    Attributes:
+        by: The person.
+        at: When, ISO 8601.
+        run: The run that did it.
+    """
+
+    by: str
+    at: str
+    run: str
+
+
+def is_mark(headers: Sequence[tuple[str, bytes | None]]) -> bool:
+    """Whether a record of the dead-letter topic is a mark. The headers of a dead letter end with others of ours."""
+    return bool(headers) and headers[-1][0] == REDRIVEN_BY
+
+
+def mark_headers(
+    letter: Headers, place: LetterPlace, digest: bytes, redrive: Redrive
+) -> list[tuple[str, str | bytes | None]]:
+    """Return the headers of the mark of a dead letter.
+
+    Args:
+        letter: The headers of the dead letter.
+        place: Where it lies.
+        digest: The :func:`dead_letter_digest` of it.
+        redrive: Who had its record processed again.
+    """
+    named = dict(letter)
+    copied = (TASK, SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, REASON)
+    return [
+        *((name, named.get(name) or b"") for name in copied),
+        (DIGEST, digest.hex().encode()),
+        (REDRIVEN_LETTER, str(place).encode()),
+        (REDRIVEN_RUN, redrive.run.encode()),
+        (REDRIVEN_AT, redrive.at.encode()),
+        (REDRIVEN_BY, redrive.by.encode()),
+    ]
+
+
+def parse_mark(headers: Headers) -> Redrive:
+    """Return who had the record of a mark processed again."""
+    named = dict(headers)
+    names = (REDRIVEN_BY, REDRIVEN_AT, REDRIVEN_RUN)
+    return Redrive(*((named.get(name) or b"").decode("utf-8", "replace") for name in names))
+
+
+def own_headers(letter: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:
+    """Return the headers that the record of a dead letter has itself: those before the first that the sink added."""
+    added = [number for number, (name, _) in enumerate(letter) if name == REASON]
+    return tuple(letter[: added[-1]] if added else letter)

@@ -1,4 +1,4 @@
-"""Counts dead letters by their reason. Each one is read once."""
+"""Counts open dead letters by their reason. Each one is read once, and so is the mark of each that was re-driven."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class DeadLetterCounts:
         found: Counter[str] = Counter()
         try:
             for batch in self._cluster.read(topic, ranges):
-                found.update(map(reason_of, batch.headers))
+                for headers in batch.headers:
+                    found[reason_of(headers)] += -1 if letters.is_mark(headers) else 1
         except RecordsGone:  # they were deleted just now; the next look reads what is left
             return
         for reason, number in found.items():
@@ -55,8 +56,11 @@ class DeadLetterCounts:
         return max(first if first <= at.last_stable else 0, at.log_start)
 
     def by_reason(self) -> Mapping[str, int]:
-        """Return how many dead letters were read, by reason, the most frequent first."""
-        return dict(self._counts.most_common())
+        """Return how many dead letters were read and are open, by reason, the most frequent first.
+
+        The dead letter of a mark may lie before the offsets that were read first.
+        """
+        return {reason: number for reason, number in self._counts.most_common() if number > 0}
 
 
 def reason_of(headers: Headers) -> str:

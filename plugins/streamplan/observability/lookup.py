@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TypeAlias
@@ -13,6 +13,7 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, Record, RecordBatch, records_of
 from streamplan.errors import Refused
 from streamplan.model import dead_letters as letters
+from streamplan.model.dead_letters import Redrive
 from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import TopicRole, TopicSpec
 
@@ -60,6 +61,7 @@ class DeadLetter:
         key: The key as text.
         value: The value as text.
         headers: All other headers as text.
+        redriven: Who had its record processed again, and when; None while it is open.
     """
 
     partition: int
@@ -71,6 +73,7 @@ class DeadLetter:
     key: str | None
     value: str | None
     headers: dict[str, str | None]
+    redriven: Redrive | None = None
 
 
 @dataclass(frozen=True)
@@ -199,25 +202,41 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
 
 
 def newest_dead_letters(application: Application, cluster: Cluster, last: int) -> list[DeadLetter]:
-    """Return the newest records of the dead-letter topic, the newest first.
+    """Return the newest dead letters, the newest first, those that were re-driven among them.
 
     Args:
         application: The application.
         cluster: The brokers.
-        last: The greatest number of records of each partition.
+        last: The greatest number of dead letters of each partition.
 
     Raises:
         Refused: ``last`` is less than 1.
     """
     if last < 1:
         raise Refused("the number of dead letters", expected="1 or more", observed=str(last))
+    marks: dict[tuple[bytes, letters.Origin | None], Redrive] = {}
+
+    def is_letter(record: Record) -> bool:
+        if not letters.is_mark(record.headers):
+            return True
+        marks[_record_of(record)] = letters.parse_mark(record.headers)  # it stands behind the dead letter
+        return False
+
     found = [
         record
         for spec in application.with_role(TopicRole.DEAD_LETTER)
         for partition, offsets in cluster.offsets(spec.name).items()
-        for record in _newest(cluster.read, spec.name, partition, offsets.log_start, offsets.last_stable, last)
+        for record in _newest(
+            cluster.read, spec.name, partition, offsets.log_start, offsets.last_stable, last, is_letter
+        )
     ]
-    return [_dead_letter(record) for record in sorted(found, key=lambda record: record.timestamp, reverse=True)]
+    by_time = sorted(found, key=lambda record: record.timestamp, reverse=True)
+    return [replace(_dead_letter(record), redriven=marks.get(_record_of(record))) for record in by_time]
+
+
+def _record_of(letter: Record) -> tuple[bytes, letters.Origin | None]:
+    """What a mark and its dead letter have in common: the sub-topology, and where the record lies."""
+    return letters.parse_subtopology(letter.headers), letters.parse_origin(letter.headers)
 
 
 def as_text(value: bytes | None) -> str | None:
@@ -272,12 +291,21 @@ def _from(read: Read, topic: str, partition: int, first: int, end: int, records:
     return list(islice((each for batch in batches for each in records_of(batch)), records))
 
 
-def _newest(read: Read, topic: str, partition: int, start: int, end: int, last: int) -> Sequence[Record]:
-    """Return the last records of a partition. Further offsets are read where transaction markers lie among them."""
+def _newest(
+    read: Read,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    last: int,
+    counts: Callable[[Record], bool] = lambda record: True,
+) -> Sequence[Record]:
+    """Return the last records of a partition that count. Further offsets are read where others lie among them."""
     wanted = last
     while True:
         first = max(start, end - wanted)
-        kept = deque((each for batch in read(topic, {partition: (first, end)}) for each in records_of(batch)), last)
+        records = (each for batch in read(topic, {partition: (first, end)}) for each in records_of(batch))
+        kept = deque(filter(counts, records), last)
         if len(kept) == last or first == start:
             return kept
         wanted *= 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -169,3 +169,45 @@ class Cluster(Protocol):
         Raises:
             RecordsGone: Records of the ranges were deleted.
         """
+
+
+_NEAR_OFFSETS = 2_000
+"""Records that are nearer to each other are read at once, with those between them: a read of its own costs more."""
+
+
+def read_records_at(cluster: Cluster, topic: str, places: Iterable[tuple[int, int]]) -> Iterator[Record]:
+    """Yield single committed records. Those that are not there any more are left out.
+
+    Args:
+        cluster: The brokers.
+        topic: An existing topic.
+        places: Partitions and offsets.
+
+    Raises:
+        RecordsGone: Records were deleted while they were read. A further attempt may succeed.
+    """
+    wanted: dict[int, list[int]] = {}
+    borders = cluster.offsets(topic)
+    for partition, offset in sorted(set(places)):
+        if partition in borders and borders[partition].log_start <= offset < borders[partition].last_stable:
+            wanted.setdefault(partition, []).append(offset)
+    runs = {partition: _runs_of_near_offsets(offsets) for partition, offsets in wanted.items()}
+    while runs:
+        ranges = {partition: (remaining[-1][0], remaining[-1][-1] + 1) for partition, remaining in runs.items()}
+        taken = {partition: set(remaining.pop()) for partition, remaining in runs.items()}
+        for batch in cluster.read(topic, ranges):
+            if taken[batch.partition].isdisjoint(batch.offsets):
+                continue
+            yield from (record for record in records_of(batch) if record.offset in taken[batch.partition])
+        runs = {partition: remaining for partition, remaining in runs.items() if remaining}
+
+
+def _runs_of_near_offsets(offsets: Sequence[int]) -> list[list[int]]:
+    """Divide ascending offsets into runs whose neighbours are near to each other; the last run comes first."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and offset - runs[-1][-1] <= _NEAR_OFFSETS:
+            runs[-1].append(offset)
+        else:
+            runs.append([offset])
+    return runs[::-1]

@@ -9,12 +9,27 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from streamplan.checks.framework.application import Aggregation
-from streamplan.checks.framework.cluster import Cluster, Headers, Record, RecordBatch, records_of
+from streamplan.checks.framework.cluster import (
+    Cluster,
+    Headers,
+    Record,
+    RecordBatch,
+    read_records_at,
+    records_of,
+)
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.checks.framework.verified import Positions
-from streamplan.model.dead_letters import parse_origin, parse_subtopology
+from streamplan.errors import CouldNotLook
+from streamplan.model.dead_letters import (
+    REDRIVEN_LETTER,
+    LetterPlace,
+    is_mark,
+    own_headers,
+    parse_origin,
+    parse_subtopology,
+)
 from streamplan.model.timestamps import timestamp_fault
-from streamplan.serdes.serde import MAX_BYTES, header_bytes
+from streamplan.serdes.serde import MAX_BYTES, Undecodable, header_bytes
 
 SourceOffset: TypeAlias = tuple[int, int]
 """A partition of the source and an offset in it."""
@@ -212,32 +227,85 @@ def read_changelog(cluster: Cluster, topic: str, since: Positions, until: Positi
 class DeadLetters(NamedTuple):
     """The dead letters of an aggregation.
 
-    ``origins`` says how often each record of the source stands in the dead-letter topic. ``deleted_below`` has the
-    partitions of that topic whose first records, below that offset, were deleted before they were read.
+    ``origins`` says how often each record of the source stands in the dead-letter topic and was not re-driven.
+    ``redriven`` has the records that were, with the place of the dead letter where the mark names it.
+    ``deleted_below`` has the partitions of that topic whose first records, below that offset, were deleted before they
+    were read.
     """
 
     origins: Mapping[SourceOffset, int]
+    redriven: Mapping[SourceOffset, LetterPlace | None]
     deleted_below: Positions
 
 
 def read_dead_letters(cluster: Cluster, aggregation: Aggregation, since: Positions, until: Positions) -> DeadLetters:
     """Read the dead letters from ``since`` to ``until``; none where the application has no dead-letter topic."""
     if aggregation.dead_letters is None:
-        return DeadLetters({}, {})
+        return DeadLetters({}, {}, {})
     origins: Counter[SourceOffset] = Counter()
+    redriven: dict[SourceOffset, LetterPlace | None] = {}
     starts = {number: offsets.log_start for number, offsets in cluster.offsets(aggregation.dead_letters).items()}
     deleted_below = {number: start for number, start in starts.items() if start > since.get(number, 0)}
     ranges = {number: (max(starts[number], since.get(number, 0)), end) for number, end in until.items()}
     for batch in cluster.read(aggregation.dead_letters, ranges):
         for record in records_of(batch):
             origin = _origin_of(record, aggregation)
-            if origin is not None:
+            if origin is None:
+                continue
+            if is_mark(record.headers):
+                named = dict(record.headers).get(REDRIVEN_LETTER) or b""
+                redriven[origin] = LetterPlace.parse(named.decode("ascii", "replace"))
+            else:
                 origins[origin] += 1
-    return DeadLetters(dict(origins), deleted_below)
+    origins.subtract(redriven.keys())
+    return DeadLetters({origin: times for origin, times in origins.items() if times > 0}, redriven, deleted_below)
+
+
+def count_redriven(
+    cluster: Cluster, aggregation: Aggregation, redriven: Mapping[SourceOffset, LetterPlace | None]
+) -> tuple[Counter[bytes], int]:
+    """Count records that were re-driven, by key. Each is read in the source, or else in its dead letter.
+
+    Args:
+        cluster: Where the topics are.
+        aggregation: What is counted.
+        redriven: The records, each with the place of its dead letter.
+
+    Returns:
+        The number of records of each key, and the number of records that no longer count as rejected.
+
+    Raises:
+        CouldNotLook: Both a record and its dead letter were deleted.
+    """
+    if not redriven or aggregation.dead_letters is None:
+        return Counter(), 0
+    found = {(each.partition, each.offset): each for each in read_records_at(cluster, aggregation.source, redriven)}
+    letters = {place: origin for origin, place in redriven.items() if origin not in found and place is not None}
+    for letter in read_records_at(cluster, aggregation.dead_letters, letters):
+        origin = letters[LetterPlace(letter.partition, letter.offset)]
+        found[origin] = letter._replace(headers=own_headers(letter.headers))
+    if lost := sorted(redriven.keys() - found.keys()):
+        partition, offset = lost[0]
+        raise CouldNotLook(
+            f"the record at {aggregation.source}-{partition} offset {offset}, which was re-driven",
+            expected=f"to be there, or its dead letter in {aggregation.dead_letters}",
+            observed=f"neither, as of {len(lost) - 1:,} more" if len(lost) > 1 else "neither",
+            remedy="What was made of it can no longer be recounted: reset the application, or delete the verified cut.",
+        )
+    by_key, accepted = Counter[bytes](), 0
+    for record in found.values():
+        try:
+            key = aggregation.key_of(record)
+        except Undecodable:  # the declaration has changed once more; the record was counted, which is a fault
+            continue
+        accepted += 1
+        if key is not None:
+            by_key[key] += 1
+    return by_key, accepted
 
 
 def _origin_of(dead_letter: Record, aggregation: Aggregation) -> SourceOffset | None:
-    """Return the record of the aggregation's source that was dead-lettered; None for a record of another task."""
+    """Return the record of the source that a dead letter or a mark is about; None for one of another task."""
     origin = parse_origin(dead_letter.headers)
     if origin is None or origin.topic != aggregation.source:
         return None

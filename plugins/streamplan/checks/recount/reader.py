@@ -23,6 +23,7 @@ from streamplan.checks.framework.verified import (
 from streamplan.checks.recount.counting import (
     ChangelogUpdates,
     count_between,
+    count_redriven,
     count_rekeyed,
     count_source,
     read_changelog,
@@ -212,6 +213,10 @@ class TotalsReader:
             cluster, aggregation, previous.dead_letters if previous else {}, dead_letter_ends
         )
         recounted = count_source(cluster, aggregation, first, until)
+        # Re-driven records before the verified cut were verified as rejected ones. What was made of them is new.
+        again = {at: place for at, place in dead_letters.redriven.items() if at[1] < since.get(at[0], 0)}
+        redriven, no_longer_rejected = count_redriven(cluster, aggregation, again if previous else {})
+        recounted.by_key.update(redriven)
         without_record = 0
         if self._is_compacted():
             without_record = sum(end - first[number] for number, end in until.items()) - recounted.records
@@ -251,7 +256,7 @@ class TotalsReader:
             },
             dead_letters_deleted_below=dead_letters.deleted_below,
             unprocessed=sum(max(end - until.get(number, 0), 0) for number, end in ends.items()),
-            verified_elsewhere=previous.records - verified_here if previous else 0,
+            verified_elsewhere=previous.records - verified_here - no_longer_rejected if previous else 0,
             keys=(self.verified.key_count() if previous else 0) + len({*counted, *changelog} - before.keys()),
             not_counts=updates.not_counts,
             store=store.totals if store else None,

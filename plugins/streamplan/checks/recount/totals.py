@@ -16,6 +16,9 @@ NAMED_KEYS = 100
 _NAMED_OFFSETS = 5
 """So many offsets are named in one row."""
 
+PROCESS_AGAIN = "the declaration in force accepts them: a re-drive processes them again, and so does a reset"
+"""What to do with dead letters that are open and need not be."""
+
 
 @dataclass(frozen=True)
 class RekeyedTotals:
@@ -69,7 +72,8 @@ class Totals:
         in_flight: The number of records in the repartition topic that the changelog does not hold yet, by key. It is
             below 0 where the changelog was read later than the source.
         rejected: The records of the source that cannot be counted.
-        dead_letters: How often each record of the source stands in the dead-letter topic, since the verified cut.
+        dead_letters: How often each record of the source stands in the dead-letter topic and was not re-driven, since
+            the verified cut.
         dead_letters_deleted_below: The partitions of the dead-letter topic that lost records since then.
         unprocessed: The number of offsets of the source behind ``until``.
         verified_elsewhere: The number of records that were verified before and are not in ``counted``.
@@ -233,8 +237,11 @@ class Totals:
             )
         ]
         rows += [
-            Observation(f"{topic}: records {fault}{_listed(source, wrong)}", 0, len(wrong))
-            for fault, wrong in (("that could be aggregated", unexpected), ("more than once", repeated))
+            Observation(f"{topic}: records {fault}{_listed(source, wrong)}", 0, len(wrong), remedy)
+            for fault, wrong, remedy in (
+                ("that could be aggregated", unexpected, PROCESS_AGAIN),
+                ("more than once", repeated, ""),
+            )
             if wrong
         ]
         rows.append(

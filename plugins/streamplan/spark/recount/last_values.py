@@ -58,7 +58,7 @@ def compare_store(
     """
     by = ["partition", "key"]
     is_open = F.lit(True) if windowing is None else windowing.is_open(F.col("timestamp"))
-    expected = _last(demanded.withColumn("open", is_open), by, "offset", "order", also="open")
+    expected = _last(demanded.withColumn("open", is_open), by, "turn", "offset", "order", also="open")
     expected = written.timed(expected).select(*by, "open", F.struct("value", "timestamp").alias("expected"))
     observed = _last(written.rows.where("key is not null"), by, "offset")
     observed = observed.select(*by, F.struct("value", "timestamp").alias("observed"))
@@ -118,7 +118,7 @@ class _UpdateComparison:
         name = self.written.name
         rows = self.demanded
         if self.keyed:  # a key may come from several partitions of the sources
-            rows = _last(rows, ["topic", "partition", "key"], "offset", "order")
+            rows = _last(rows, ["topic", "partition", "key"], "turn", "offset", "order")
         closed = 0
         for windowing in windowings:
             is_open = windowing.is_open(F.col("timestamp"))

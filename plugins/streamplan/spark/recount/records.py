@@ -24,10 +24,11 @@ def compare_records(written: WrittenTopic, demanded: DataFrame, found: Findings)
     """Compare two multisets of records: key, value, timestamp, headers and partition; and their order.
 
     The records of one partition of a source stand in the order of that partition, in each partition of the output.
+    Those that were re-driven come later, in the order of their marks.
 
     Args:
         written: The output.
-        demanded: The rows that the inputs demand.
+        demanded: The rows that the inputs demand, with their ``turn``.
         found: Takes the result.
     """
     demanded = written.timed(demanded)
@@ -42,22 +43,25 @@ _HASHED = ("key", "value", "timestamp", "headers")
 
 _HASHES = ["hash", "hash2"]
 
+_TURNS = ("turn", "offset", "order")
+"""The columns that put the records of one partition of a source in the order in which they are written."""
+
 _PLACED_SCHEMA = "hash bigint, hash2 bigint, partition int, offset bigint, belongs int"
 
 
 def _pairs(written: WrittenTopic, demanded: DataFrame) -> DataFrame:
     """Put each demanded record beside a written one that is equal; the last of equals beside the last of equals.
 
-    The columns of a demanded record are ``key, topic, source, offset, order``, those of a written one ``place`` and
-    ``at``. Either are null in a row without a partner. ``other_sources`` says whether equal records come from several
-    partitions of the sources, ``belongs`` where a written record that is in a wrong partition belongs.
+    The columns of a demanded record are ``key, topic, source, turn, offset, order``, those of a written one ``place``
+    and ``at``. Either are null in a row without a partner. ``other_sources`` says whether equal records come from
+    several partitions of the sources, ``belongs`` where a written record that is in a wrong partition belongs.
     """
     # Two hashes of 64 bits, each with its own seed: what is not equal is not taken for equal, and nothing cancels out.
     columns = [column for name in _HASHED for column in (F.col(name).isNull(), F.col(name))]
     hashes = [F.xxhash64(*columns).alias("hash"), F.xxhash64(F.lit("again"), *columns).alias("hash2")]
     equal = Window.partitionBy(*_HASHES)
-    left = demanded.select(*hashes, "key", "topic", F.col("partition").alias("source"), "offset", "order")
-    by_source = equal.orderBy("topic", "source", F.desc("offset"), F.desc("order"))
+    left = demanded.select(*hashes, "key", "topic", F.col("partition").alias("source"), *_TURNS)
+    by_source = equal.orderBy("topic", "source", *(F.desc(column) for column in _TURNS))
     source = F.struct("topic", "source")
     left = left.withColumns(
         {
@@ -161,12 +165,12 @@ class _RecordComparison:
                 places = [None if key is None else partition_of(key, output.partitions) for key in keys]
                 yield batch.append_column("place", pa.array(places, pa.int32()))
 
-        columns = "key binary, topic string, source int, offset bigint, `order` array<int>"
-        placed = missing.select("key", "topic", "source", "offset", "order").mapInArrow(place, f"{columns}, place int")
+        columns = "key binary, topic string, source int, turn bigint, offset bigint, `order` array<int>"
+        placed = missing.select("key", "topic", "source", *_TURNS).mapInArrow(place, f"{columns}, place int")
         there = self.pairs.where("at is not null and offset is not null")
-        first = there.groupBy("topic", "source", "place").agg(F.min(F.struct("offset", "order")).alias("first"))
+        first = there.groupBy("topic", "source", "place").agg(F.min(F.struct(*_TURNS)).alias("first"))
         placed = placed.join(first, ["topic", "source", "place"], "left")
-        is_behind = F.col("first").isNotNull() & (F.struct("offset", "order") > F.col("first"))
+        is_behind = F.col("first").isNotNull() & (F.struct(*_TURNS) > F.col("first"))
         return placed.where(is_behind | ~F.col("place").isin(*self.written.incomplete))
 
     def _disordered(self) -> DataFrame:
@@ -175,7 +179,7 @@ class _RecordComparison:
         if self.written.ordered_from:
             begins = F.create_map(*(F.lit(number) for pair in self.written.ordered_from.items() for number in pair))
             pairs = pairs.where(F.col("at") >= F.coalesce(F.try_element_at(begins, F.col("place")), F.lit(0)))
-        in_order = Window.partitionBy("topic", "source", "place").orderBy("offset", "order")
+        in_order = Window.partitionBy("topic", "source", "place").orderBy(*_TURNS)
         return pairs.withColumn("before", F.lag("at").over(in_order)).where("before > at")
 
     def _judge_extra(self, *, wrong: bool) -> None:
@@ -208,7 +212,7 @@ class _RecordComparison:
         """Whether an application that was reset may have written the copies: it began with the first records."""
         if self.written.incomplete:
             return True
-        again, at = F.coalesce("again", F.lit(False)), F.struct("offset", "order")
+        again, at = F.coalesce("again", F.lit(False)), F.struct(*_TURNS)
         sources = copied.groupBy("topic", "source").agg(F.min_by(again, at).alias("first"), F.max(again).alias("any"))
         return sources.where("any and not first").isEmpty()
 

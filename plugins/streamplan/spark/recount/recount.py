@@ -22,9 +22,10 @@ from pyspark.sql import functions as F
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import ConsistentCut, Deadline, await_consistent_cut
+from streamplan.checks.recount.totals import PROCESS_AGAIN
 from streamplan.errors import CouldNotLook
 from streamplan.kafka.brokers import Brokers
-from streamplan.model.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, TASK
+from streamplan.model.dead_letters import REDRIVEN_BY, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, TASK
 from streamplan.model.operations import LEAVES_OUT, SETS_KEY, Aggregate, Count, Merge, function_of
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
@@ -43,6 +44,8 @@ from streamplan.spark.recount.ties import with_observed_ties
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic
 from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sources import read_batch
+
+_HEADERS = "array<struct<key: string, value: binary>>"
 
 _Read: TypeAlias = Callable[..., DataFrame]
 """Reads the committed records of a topic up to the given offset of each partition, and from others where given."""
@@ -181,7 +184,7 @@ class _Recount:
     def compare(self, found: Findings) -> None:
         """Compare every output, and the dead letters."""
         numbers, outputs = number_outputs(self.pipeline, self.subtopology)
-        expected = self._expected(numbers).persist()
+        expected = self._in_turns(self._expected(numbers)).persist()
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
@@ -312,28 +315,55 @@ class _Recount:
         planner.plan(subtopology.nodes)
         return reduce(DataFrame.unionByName, planner.take_output_rows().rows)
 
-    def _compare_dead_letters(self, expected: DataFrame) -> Observation:
-        topic, number = self.pipeline.topology.dead_letter_topic, self.subtopology.id
-        # There is one dead letter for each operation that could not process the record, and no more.
-        demanded = expected.where(F.col("output") == DEAD_LETTER).select("topic", "partition", "offset")
-        dead_letters = self.read(topic, self.cut.ends[topic]).where(_header(TASK).startswith(f"{number}_"))
-        written = dead_letters.select(
+    def _in_turns(self, expected: DataFrame) -> DataFrame:
+        """Add the column ``turn``: 0, and for what a re-drive has made of a record the offset of its mark.
+
+        So the rows of one partition of a source are written in the order of turn, offset and order.
+        """
+        if not any(self.cut.ends[self.pipeline.topology.dead_letter_topic].values()):
+            return expected.withColumn("turn", F.lit(0).cast("bigint"))
+        turns = self._marks().withColumnRenamed("at", "turn")
+        joined = expected.join(F.broadcast(turns), ["topic", "partition", "offset"], "left")
+        return joined.withColumn("turn", F.coalesce("turn", F.lit(0)))
+
+    def _marks(self) -> DataFrame:
+        """The records that were re-driven: topic, partition, offset, and ``at``, the offset of the mark, from 1 on."""
+        marks = self._letters().where("is_mark").groupBy("topic", "partition", "offset")
+        return marks.agg((F.min("at") + 1).alias("at"))
+
+    def _letters(self) -> DataFrame:
+        """The dead letters and marks of the sub-topology, by the place of the record that they are about."""
+        topic = self.pipeline.topology.dead_letter_topic
+        letters = self.read(topic, self.cut.ends[topic]).where(_header(TASK).startswith(f"{self.subtopology.id}_"))
+        last_header = F.try_element_at(F.from_json("headers", _HEADERS), F.lit(-1))["key"]
+        return letters.select(
             _header(SOURCE_TOPIC).alias("topic"),
             _header(SOURCE_PARTITION).cast("int").alias("partition"),
             _header(SOURCE_OFFSET).cast("long").alias("offset"),
+            F.coalesce(last_header == REDRIVEN_BY, F.lit(False)).alias("is_mark"),
+            F.col("offset").alias("at"),
         )
+
+    def _compare_dead_letters(self, expected: DataFrame) -> Observation:
+        topic, number = self.pipeline.topology.dead_letter_topic, self.subtopology.id
+        # There is one dead letter for each operation that could not process the record, and no more.
+        place = ["topic", "partition", "offset"]
+        demanded = expected.where(F.col("output") == DEAD_LETTER).select(*place)
+        written = self._letters().where("not is_mark").select(*place).exceptAll(self._marks().select(*place))
         for source, deleted in self.firsts.deleted.items():
             for partition, at in deleted.items():
                 is_gone = (F.col("topic") == source) & (F.col("partition") == partition) & (F.col("offset") < at)
                 written = written.where(~is_gone)
-        differences = demanded.exceptAll(written).unionByName(written.exceptAll(demanded))
-        wrong = differences.orderBy("topic", "partition", "offset").limit(NAMED).collect()
+        unexpected = written.exceptAll(demanded)
+        differences = demanded.exceptAll(written).unionByName(unexpected)
+        wrong = differences.orderBy(*place).limit(NAMED).collect()
         named = ", ".join(f"{row['topic']}-{row['partition']} offset {row['offset']}" for row in wrong)
         count = demanded.count()
         return Observation(
             f"{topic}: records that sub-topology {number} could not process{f' (see {named})' if named else ''}",
             count,
             count if not wrong else written.count(),
+            PROCESS_AGAIN if wrong and not unexpected.join(demanded, place, "left_anti").isEmpty() else "",
         )
 
 
@@ -355,6 +385,6 @@ def _windowing(node: Node, rows: DataFrame) -> Windowing | None:
 
 def _header(name: str) -> Column:
     """The last header of this name: headers of the record itself come before those that we add."""
-    headers = F.from_json("headers", "array<struct<key: string, value: binary>>")
+    headers = F.from_json("headers", _HEADERS)
     values = F.filter(headers, lambda header: header["key"] == name)
     return F.try_element_at(values, F.lit(-1))["value"].cast("string")

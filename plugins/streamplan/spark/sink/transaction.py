@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
@@ -41,6 +42,15 @@ which the coordinator is still busy with the transaction before.
 
 _SHARE_OF_TIMEOUT = 0.25
 """The share of its time-out that such a transaction takes at most. The rest is for the brokers."""
+
+
+PRODUCER_CONFIGS: Mapping[str, Any] = {
+    "partitioner": LIBRDKAFKA_PARTITIONER,
+    "compression_type": "lz4",
+    "linger_ms": 5,
+    "message_max_bytes": 16 * 1024 * 1024,  # before compression; the topic's own limit is after it
+}
+"""Properties of every producer that writes outputs of a sub-topology, with underscores for dots."""
 
 
 class TaskTransaction:
@@ -70,10 +80,7 @@ class TaskTransaction:
             spec.task(partition),
             transaction_timeout_ms=spec.transaction_timeout_ms,
             topic=spec.outputs[0].topic if spec.outputs else spec.dead_letter_topic,
-            partitioner=LIBRDKAFKA_PARTITIONER,
-            compression_type="lz4",
-            linger_ms=5,
-            message_max_bytes=16 * 1024 * 1024,  # before compression; the topic's own limit is after it
+            **PRODUCER_CONFIGS,
             batch_size=1_000_000,
             queue_buffering_max_messages=10_000_000,  # bounded by DeliveryQueue instead
             queue_buffering_max_kbytes=16 * delivery_queue.MAX_BYTES // 1024,
@@ -111,10 +118,7 @@ class TaskTransaction:
         headers: Iterable[Headers | None],
         size: int,
     ) -> None:
-        """Queue records for an output.
-
-        With positional arguments ``produce`` of librdkafka costs half of what it costs with keywords, and less than
-        ``produce_batch``, which accepts neither timestamps nor headers.
+        """Queue records for an output, see :func:`produce_records`.
 
         Args:
             output: The topic.
@@ -125,15 +129,7 @@ class TaskTransaction:
             size: The bytes of all keys and values.
         """
         self._queue.reserve(size)
-        produce = self._producer.produce
-        topic = output.topic
-        partition = self.partition if output.partition_by is PartitionBy.TASK else -1
-        windowed = output.partition_by is PartitionBy.WINDOWED_KEY
-        for key, value, timestamp, record_headers in zip(keys, values, timestamps, headers, strict=False):
-            if windowed and key is not None:  # WindowedStreamPartitioner
-                partition = partition_for_key(key[:-WINDOW_START_BYTES], output.partitions)
-            produce(topic, value, key, partition, None, None, timestamp or FIRST_WRITABLE_MS, record_headers)
-        self._producer.poll(0)
+        produce_records(self._producer, output, self.partition, keys, values, timestamps, headers)
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Queue a record for the dead-letter topic, with where it came from and the reason as headers.
@@ -300,6 +296,40 @@ class TaskTransaction:
                 foreign[place] = position
         if foreign:
             raise foreign_position_error(self.spec.application_id, foreign)
+
+
+def produce_records(
+    producer: Producer,
+    output: Output,
+    task_partition: int,
+    keys: Iterable[bytes | None],
+    values: Iterable[bytes | None],
+    timestamps: Iterable[int],
+    headers: Iterable[Headers | None],
+) -> None:
+    """Queue records for an output, each for the partition in which it belongs.
+
+    With positional arguments ``produce`` of librdkafka costs half of what it costs with keywords, and less than
+    ``produce_batch``, which accepts neither timestamps nor headers.
+
+    Args:
+        producer: With :data:`PRODUCER_CONFIGS`, and in a transaction.
+        output: The topic.
+        task_partition: The partition of the stream task.
+        keys: The keys in bytes.
+        values: The values in bytes, as many as keys.
+        timestamps: In ms, as many as keys.
+        headers: Of each record; None for a record without headers.
+    """
+    produce = producer.produce
+    topic = output.topic
+    partition = task_partition if output.partition_by is PartitionBy.TASK else -1
+    windowed = output.partition_by is PartitionBy.WINDOWED_KEY
+    for key, value, timestamp, record_headers in zip(keys, values, timestamps, headers, strict=False):
+        if windowed and key is not None:  # WindowedStreamPartitioner
+            partition = partition_for_key(key[:-WINDOW_START_BYTES], output.partitions)
+        produce(topic, value, key, partition, None, None, timestamp or FIRST_WRITABLE_MS, record_headers)
+    producer.poll(0)
 
 
 _consumers: dict[tuple[Brokers, str, str], Consumer] = {}

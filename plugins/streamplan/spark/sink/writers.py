@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from pyspark import TaskContext
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.serdes.serde import Serde, header_bytes, too_large
+from streamplan.spark.headers import headers_from_text
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, TransactionSpec
 from streamplan.spark.sink.transaction import TaskTransaction
@@ -334,8 +334,7 @@ def _too_large(rows: pa.RecordBatch, keys: pa.Array, max_bytes: int) -> dict[int
 
 def headers_of(headers: pa.Scalar) -> Headers:
     """Return headers from the text that :data:`streamplan.spark.sources.HEADERS` describes."""
-    listed = json.loads(headers.as_py() or "[]")
-    return [(header["key"], b64decode(header["value"]) if "value" in header else None) for header in listed]
+    return headers_from_text(headers.as_py())
 
 
 def freeze_gc() -> None:

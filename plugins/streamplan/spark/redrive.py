@@ -1,0 +1,113 @@
+"""Single records through the plan of a sub-topology without state, in a Spark session of their own: a re-drive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamplan.checks.framework.cluster import Record
+from streamplan.model.dead_letters import Origin
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Subtopology
+from streamplan.serdes.serde import Serde
+from streamplan.spark.headers import headers_as_text, headers_from_text
+from streamplan.spark.planning.operators import OperatorPlanner, read_source
+from streamplan.spark.planning.output_rows import DEAD_LETTER
+from streamplan.spark.planning.plan import number_outputs
+from streamplan.spark.session import open_session
+from streamplan.spark.sink.spec import Headers, Output
+from streamplan.spark.sources import RAW_COLUMNS
+from streamplan.spark.submit import submit_environment
+
+
+class OutputRecord(NamedTuple):
+    """A record that is made of another one; ``timestamp`` is in ms."""
+
+    output: Output
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+class Results(NamedTuple):
+    """What a sub-topology makes of a record: what is written, and the reasons for which it rejects it."""
+
+    outputs: list[OutputRecord]
+    reasons: list[str]
+
+
+@contextmanager
+def local_session(name: str) -> Iterator[SparkSession]:
+    """Open a session on this machine, for few records. Another session of this process would be used and stopped.
+
+    Args:
+        name: The name of the Spark application.
+
+    Raises:
+        StreamplanError: This machine has no fit Java or no PySpark.
+    """
+    os.environ.update(submit_environment(os.environ, local=True))
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    builder.config("spark.log.level", "ERROR").getOrCreate()
+    spark = open_session(name)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def process_records(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    subtopology: Subtopology,
+    schemas: Mapping[str, Serde],
+    records: Sequence[tuple[Origin, Record]],
+) -> dict[Origin, Results]:
+    """Compute what a sub-topology without state makes of records. Nothing is written.
+
+    Args:
+        spark: A session for batches.
+        pipeline: The declaration in force.
+        subtopology: The sub-topology that reads the records.
+        schemas: The serdes of the repartition topics.
+        records: The records, each with the topic, partition and offset that the plan sees.
+
+    Returns:
+        The results of each record. A record that an operation leaves out has none.
+    """
+    found: dict[Origin, Results] = {origin: Results([], []) for origin, _ in records}
+    numbers, outputs = number_outputs(pipeline, subtopology)
+    planner = OperatorPlanner(subtopology, numbers)
+    raw = _raw(spark, records)
+    for source in subtopology.sources:
+        of_topic = raw.where(F.col("topic") == pipeline.topology.decorate(source.topic))
+        planner.bind(source.name, read_source(subtopology, source, schemas, of_topic))
+    planner.plan(subtopology.nodes)
+    rows = reduce(DataFrame.unionByName, planner.take_output_rows().rows)
+    for row in sorted(rows.collect(), key=lambda row: row["order"] or []):
+        results = found[Origin(row["topic"], row["partition"], row["offset"])]
+        if row["output"] == DEAD_LETTER:
+            results.reasons.append(row["reason"])
+        else:
+            key, value = (None if row[name] is None else bytes(row[name]) for name in ("key", "value"))
+            headers = headers_from_text(row["headers"])
+            results.outputs.append(OutputRecord(outputs[row["output"]], key, value, row["timestamp"], headers))
+    return found
+
+
+def _raw(spark: SparkSession, records: Sequence[tuple[Origin, Record]]) -> DataFrame:
+    """The records in the columns ``RAW`` of :mod:`streamplan.spark.sources`."""
+    rows = [
+        (record.key, record.value, *origin, record.timestamp, headers_as_text(record.headers))
+        for origin, record in records
+    ]
+    schema = "key binary, value binary, topic string, partition int, offset bigint, timestamp bigint, headers string"
+    raw = spark.createDataFrame(rows, schema)
+    return raw.withColumn("timestamp", F.timestamp_millis("timestamp")).select(*RAW_COLUMNS)
