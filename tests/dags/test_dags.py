@@ -27,6 +27,7 @@ from streamplan.airflow.dags import (
     deploy_dag,
     health_dag,
     producer_dag,
+    redrive_dag,
     repartition_dag,
     reset_dag,
 )
@@ -51,7 +52,7 @@ def check_names(pipeline: Pipeline) -> set[str]:
     return CHECK_NAMES - ({"repartition"} if pipeline.name == "enriched" else set())
 
 
-KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition")
+KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition", "redrive")
 DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
 RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews", "trending", "words"}
 """The others count records by a field or their key, which needs no engine."""
@@ -128,7 +129,7 @@ def test_the_page_is_written_whatever_the_checks_found_and_hides_none_of_it(
     assert {name.removeprefix("verify.") for name in task.upstream_task_ids} == check_names(pipeline)
 
 
-@pytest.mark.parametrize("kind", ["reset", "repartition"])
+@pytest.mark.parametrize("kind", ["reset", "repartition", "redrive"])
 @every_pipeline
 def test_nothing_is_deleted_before_a_person_has_seen_the_plan(dagbag: DagBag, pipeline, kind: str) -> None:
     dag = dagbag.dags[f"{pipeline.name}_{kind}"]
@@ -166,7 +167,7 @@ def test_a_pipeline_without_test_data_has_no_producer() -> None:
     assert "producer" not in deploy.task_dict
     assert set(deploy.params) == set()
     assert health_dag(pipeline).timetable.expression == pipeline.health_schedule
-    kinds = ("deploy", "aggregator", "health", "reset", "repartition")
+    kinds = ("deploy", "aggregator", "health", "reset", "repartition", "redrive")
     assert set(declare_dags(pipeline)) == {f"orders_{kind}" for kind in kinds}
     with pytest.raises(Refused, match=r"the test data of orders: expected records to write.*test_data=TestData"):
         producer_dag(pipeline)
@@ -175,7 +176,9 @@ def test_a_pipeline_without_test_data_has_no_producer() -> None:
 def test_no_broker_is_asked_for_the_partitions_of_others_when_dags_are_made() -> None:
     pipeline = replace(PIPELINES[0], topic_partitions={}, test_data=None)
     assert not pipeline.is_resolved
-    dags = [make(pipeline) for make in (deploy_dag, aggregator_dag, health_dag, reset_dag, repartition_dag)]
+    dags = [
+        make(pipeline) for make in (deploy_dag, aggregator_dag, health_dag, reset_dag, repartition_dag, redrive_dag)
+    ]
     assert {f"verify.{name}" for name in CHECK_NAMES} <= set(dags[0].task_dict)
 
 

@@ -1,4 +1,4 @@
-"""The DAGs of a declared pipeline: one function for each of the six, and one for all.
+"""The DAGs of a declared pipeline: one function for each of the seven, and one for all.
 
 The text of a DAG or a task is what people read in Airflow: the module is long because these pages are.
 """
@@ -27,9 +27,11 @@ from streamplan.airflow.deploy_operators import (
     TopicsOperator,
 )
 from streamplan.airflow.maintenance_operators import (
+    PlanRedriveOperator,
     PlanRepartitionOperator,
     PlanResetOperator,
     PurgeOperator,
+    RedriveOperator,
     RepartitionOperator,
     ResetOperator,
 )
@@ -60,6 +62,9 @@ APPROVAL_TIMEOUT = timedelta(days=1)
 REPARTITION_TIMEOUT = timedelta(hours=12)
 """Enough for some hundred million records. The next run goes on with a copy that was cut short."""
 
+REDRIVE_TIMEOUT = timedelta(hours=2)
+"""Enough for some hundred thousand dead letters. The next run goes on with a re-drive that was cut short."""
+
 _VERIFICATION = {
     True: "`state_store` reads the totals that Spark holds. The checks in `verify` compare them with the topics.",
     False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
@@ -77,7 +82,7 @@ def declare_dags(
     summary: str | None = None,
     summary_notifiers: Sequence[Notifier] = (),
 ) -> dict[str, DAG]:
-    """Make the six DAGs of a pipeline, and a seventh where a summary is asked for.
+    """Make the seven DAGs of a pipeline, and an eighth where a summary is asked for.
 
     A DAG file consists of these lines::
 
@@ -117,6 +122,7 @@ def declare_dags(
         health_dag(pipeline, notifiers, deadlines),
         reset_dag(pipeline),
         repartition_dag(pipeline),
+        redrive_dag(pipeline),
         *([summary_dag(pipeline, summary, summary_notifiers)] if summary is not None else []),
     ]
     return {dag.dag_id: dag for dag in dags}
@@ -497,6 +503,62 @@ def repartition_dag(pipeline: Pipeline) -> DAG:
             doc_md="Cleared or run again it goes on from where it stopped.",
         )
         plan >> _approval(f"More partitions for {application_id}?") >> apply
+    return dag
+
+
+def redrive_dag(pipeline: Pipeline) -> DAG:
+    """Make ``<name>_redrive``: it processes dead letters again, behind an approval."""
+    application_id = pipeline.topology.application_id
+    with pipeline_dag(
+        pipeline,
+        "redrive",
+        f"""
+        Processes dead letters of **{pipeline.name}** again under the declaration as it is now, each exactly once.
+
+        What is made of a record and a mark in the dead-letter topic are written in one transaction. The mark says who
+        approved it, when, and in which run. Nothing is written to the topics that the application reads, and the
+        positions of group `{application_id}` do not move. A record that the declaration still rejects stays a dead
+        letter.
+
+        1. `plan` refuses while the application runs, and shows what becomes of each chosen dead letter. It writes
+           nothing, and is skipped where nothing can be processed again.
+        2. `approval` waits for a person.
+        3. `apply` looks once more, and processes what was approved.
+
+        Stop the run of {pipeline.name}_aggregator first. A re-drive that died halfway is completed by another run.
+        """,
+        params={
+            "reason": Param(
+                None,
+                type=["null", "string"],
+                title="Reason",
+                description="Only open dead letters of this reason; empty: of all reasons.",
+            ),
+            "letters": Param(
+                [],
+                type="array",
+                items={"type": "string", "pattern": "^[0-9]+@[0-9]+$"},
+                title="Dead letters",
+                description="Only these, each PARTITION@OFFSET in the dead-letter topic; none: all that are open.",
+            ),
+        },
+        max_active_runs=1,
+    ) as dag:
+        plan = PlanRedriveOperator(
+            task_id="plan",
+            pipeline=pipeline.name,
+            execution_timeout=REDRIVE_TIMEOUT,
+            doc_md="What becomes of each dead letter, by reason. Refused while the application runs.",
+        )
+        apply = RedriveOperator(
+            task_id="apply",
+            pipeline=pipeline.name,
+            plan_task_id="plan",
+            approval_task_id="approval",
+            execution_timeout=REDRIVE_TIMEOUT,
+            doc_md="Refused when more would be processed again than was approved. Run again it goes on.",
+        )
+        plan >> _approval(f"Re-drive dead letters of {application_id}?") >> apply
     return dag
 
 

@@ -1,16 +1,21 @@
-"""The tasks that delete or move records of an application in Kafka: purge, reset, and more partitions."""
+"""The tasks that delete, move or process again what an application has in Kafka: purge, reset, partitions, re-drive."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from streamplan.airflow.check_operators import SparkJobOperator
 from streamplan.airflow.connections import brokers
 from streamplan.airflow.deploy_operators import ACTIVE_STATES
 from streamplan.errors import Refused
+from streamplan.files import ReportPaths, write_atomically
+from streamplan.maintenance.redrive_plan import REDRIVE_ALONE, RedrivePlan
 from streamplan.maintenance.repartition_plan import MOVED_ALONE
 from streamplan.maintenance.reset_plan import RESET_ALONE, ResetPlan
 from streamplan.registry import pipeline_named
@@ -151,3 +156,68 @@ class RepartitionOperator(BaseOperator):
         except Refused as error:
             self.log.error("%s", error)  # the reason stands in one line above Airflow's traceback
             raise AirflowFailException(str(error)) from error
+
+
+class PlanRedriveOperator(SparkJobOperator):
+    """Shows what the declaration makes of the chosen dead letters now, for a person to approve. It changes nothing.
+
+    The parameters of the run choose: ``reason``, or ``letters``; without either all that are open.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run ``jobs/redrive.py``, and return the plan: as text, and as the task ``apply`` reads it.
+
+        Raises:
+            AirflowSkipException: No chosen dead letter can be processed again.
+        """
+        reason, letters = context["params"].get("reason"), context["params"].get("letters") or ()
+        plan = self.redrive(
+            context,
+            *(("--reason", reason) if reason else ()),
+            *(part for letter in letters for part in ("--letter", letter)),
+        )
+        self.log.info("%s", plan.text)
+        if not plan.done:
+            raise AirflowSkipException(plan.text)
+        return {"text": plan.text, "plan": plan.written()}
+
+    def redrive(self, context: Context, *arguments: str) -> RedrivePlan:
+        """Run the job, and return the plan that it leaves."""
+        output = _redrive_file(self.pipeline, "redrive")
+        active = active_runs(context, self.pipeline, REDRIVE_ALONE)
+        runs = (part for run in active for part in ("--active-run", run))
+        self._run("redrive", output, "--bootstrap-servers", str(brokers(self.pipeline)), *arguments, *runs)
+        return RedrivePlan.read(json.loads(output.read_text()))
+
+
+class RedriveOperator(PlanRedriveOperator):
+    """Processes again what a person has approved. The next run completes a run that died halfway."""
+
+    def __init__(self, *, plan_task_id: str, approval_task_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_task_id = plan_task_id
+        self.approval_task_id = approval_task_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run ``jobs/redrive.py`` with the plan that was approved, and return what was done."""
+        approved = _redrive_file(self.pipeline, "redrive-approved")
+        write_atomically(approved, json.dumps(context["ti"].xcom_pull(task_ids=self.plan_task_id)["plan"]))
+        by = answered_by(context, self.approval_task_id)
+        done = self.redrive(context, "--approved", str(approved), "--by", by, "--run", str(context["run_id"]))
+        return {"text": done.text, "plan": done.written()}
+
+
+def _redrive_file(pipeline: str, name: str) -> Path:
+    return ReportPaths(Settings.from_environment().reports, pipeline).directory / f"{name}.json"
+
+
+def answered_by(context: Context, approval_task_id: str) -> str:
+    """Return who answered the question of an ``ApprovalOperator``: the name of Airflow's user.
+
+    Args:
+        context: Of a task after the approval.
+        approval_task_id: The task that asked.
+    """
+    answer = context["ti"].xcom_pull(task_ids=approval_task_id) or {}
+    user = answer.get("responded_by_user") or {}
+    return str(user.get("name") or user.get("id") or "unknown")

@@ -176,9 +176,7 @@ def apply_redrive(
             _process_again(judge, producer, same, redrive)
             done += len(same)
             report(f"{done:,} of {plan.done:,} dead letters are processed again")
-    report(
-        f"{pipeline.name}: {plan.done:,} dead letters are re-driven, {plan.chosen - plan.done:,} chosen ones are not"
-    )
+    report(f"{pipeline.name}: {plan.done:,} of {plan.chosen:,} chosen dead letters are re-driven")
     return plan
 
 
@@ -222,7 +220,7 @@ def _resolve_stopped(
     require_stopped(pipeline, brokers, settings, action="the re-drive", report=report, runs=runs)
     refuse_unfinished_repartition(brokers, pipeline)
     topic = pipeline.topology.dead_letter_topic
-    if topic not in KafkaCluster(brokers).topics([topic]):
+    if topic not in KafkaCluster(brokers).names():
         raise Refused(
             f"the re-drive of {pipeline.name}",
             expected=f"topic {topic}",
@@ -320,7 +318,7 @@ class _Judge:
         """Return the record of each dead letter, or why there is none."""
         originals: dict[Origin, Record] = {}
         origins = [_origin(letter) for letter in letters]
-        for topic in self._cluster.topics(sorted({origin.topic for origin in origins})):
+        for topic in {origin.topic for origin in origins}.intersection(self._cluster.names()):
             places = [(origin.partition, origin.offset) for origin in origins if origin.topic == topic]
             for found in read_records_at(self._cluster, topic, places):
                 originals[Origin(topic, found.partition, found.offset)] = found

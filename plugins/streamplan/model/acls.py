@@ -97,6 +97,10 @@ def _aggregator(pipeline: Pipeline) -> Iterable[AclEntry]:
         for store in subtopology.stores:
             yield _topic(topology.changelog_topic(store), Operation.READ, "the state is restored from it")
     yield _topic(topology.dead_letter_topic, Operation.WRITE, "records that cannot be processed")
+    yield _topic(topology.dead_letter_topic, Operation.READ, "a re-drive processes them again")
+    yield AclEntry(
+        ResourceType.GROUP, READERS_GROUP, Operation.DESCRIBE, reason="a re-drive reads without joining a group"
+    )
     yield AclEntry(
         ResourceType.GROUP, application_id, Operation.READ, reason="membership and the positions of the stream tasks"
     )
@@ -105,7 +109,7 @@ def _aggregator(pipeline: Pipeline) -> Iterable[AclEntry]:
         f"{application_id}-",
         Operation.WRITE,
         prefixed=True,
-        reason="the transactions of the stream tasks, and the claim",
+        reason="the transactions of the stream tasks, the claim, and a re-drive",
     )
 
 

@@ -6,6 +6,16 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.kafka.copying import last_values, new_partition, records_by_time, relocated_dead_letters
 from streamplan.maintenance.repartition_plan import RepartitionPlan, TopicMove, refuse_other_counts, require_declared
+from streamplan.model.dead_letters import (
+    LetterPlace,
+    Origin,
+    Redrive,
+    is_mark,
+    mark_headers,
+    parse_mark,
+    parse_origin,
+    record_digest,
+)
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import Difference, TopicRole, explain_differences, staging_topic
@@ -90,6 +100,32 @@ def test_letters_name_the_records_where_they_are_now() -> None:
     assert [t["streamplan.task"] for t in told[:4]] == [b"0_%d" % where] * 4
     assert [one.partition for one in found] == [where] * 4 + [1, 1]
     assert all(one.record.headers[0] == ("streamplan.task", b"x") for one in found)
+
+
+def test_the_mark_of_a_redrive_goes_with_its_dead_letter() -> None:
+    cluster = FakeCluster()
+    for topic in ("old", "new", "letters"):
+        cluster.create(topic, 4 if topic == "new" else 2)
+    cluster.produce("new", b"k", b"fine")
+    cluster.produce("new", b"k", b"bad")
+    of_sink = (("streamplan.reason", b"why"), ("streamplan.task", b"0_1"))
+    origin = (
+        ("streamplan.source.topic", b"old"),
+        ("streamplan.source.partition", b"1"),
+        ("streamplan.source.offset", b"9"),
+    )
+    letter = cluster.produce("letters", b"k", b"bad", partition=1, headers=of_sink + origin)
+    digest = record_digest(letter.key, letter.value)
+    mark = mark_headers(letter.headers, LetterPlace(1, 0), digest, Redrive("ann", "then", "a run"))
+    cluster.produce("letters", None, None, partition=1, headers=tuple(mark))  # type: ignore[arg-type]
+    moved_letter, moved_mark = relocated_dead_letters(cluster, "letters", {"old": "new"}, 4)
+    assert parse_origin(moved_mark.record.headers) == parse_origin(moved_letter.record.headers)
+    assert parse_origin(moved_mark.record.headers) == Origin("new", partition_for_key(b"k", 4), 1)
+    assert moved_mark.partition == moved_letter.partition
+    assert is_mark(moved_mark.record.headers)
+    assert not is_mark(moved_letter.record.headers)
+    assert parse_mark(moved_mark.record.headers) == Redrive("ann", "then", "a run")
+    assert "streamplan.redriven.letter" not in dict(moved_mark.record.headers)  # it has another offset now
 
 
 def declared(**more: object) -> Pipeline:

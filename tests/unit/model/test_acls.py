@@ -24,7 +24,9 @@ EXPECTED = {
         ("topic", CHANGELOG, "Write"),
         ("topic", CHANGELOG, "Read"),
         ("topic", DEAD_LETTERS, "Write"),
+        ("topic", DEAD_LETTERS, "Read"),
         ("group", "orders-aggregator", "Read"),
+        ("group", "streamplan-checks", "Describe"),
         ("transactional-id", "orders-aggregator-*", "Write"),
     },
     Role.PRODUCER: {

@@ -6,8 +6,15 @@ from streamplan.model.dead_letters import (
     MAX_BYTES,
     OMITTED,
     REASON,
+    LetterPlace,
+    Redrive,
     dead_letter_digest,
     fit_record,
+    is_mark,
+    mark_headers,
+    own_headers,
+    parse_mark,
+    parse_origin,
     record_digest,
 )
 from streamplan.serdes.serde import header_bytes
@@ -51,3 +58,28 @@ def test_the_largest_parts_are_left_out_until_the_rest_fits(
 def test_the_digest_of_a_whole_record_is_its_own() -> None:
     assert dead_letter_digest(b"k", None, [(REASON, b"")]) == record_digest(b"k", None)
     assert record_digest(b"k", None) != record_digest(b"k", b"") != record_digest(None, b"k")
+
+
+def test_a_mark_names_the_record_of_its_dead_letter_and_is_no_dead_letter() -> None:
+    own = (("streamplan.reason", b"of the record itself"), ("streamplan.redriven.by", b"a header of the record"))
+    added = (("streamplan.reason", b"why"), ("streamplan.task", b"0_1"), ("streamplan.source.topic", b"orders"))
+    added += (("streamplan.source.partition", b"1"), ("streamplan.source.offset", b"7"))
+    who = Redrive("ann", "2026-01-02T03:04:05.000+00:00", "manual__1")
+    mark = mark_headers((*own, *added), LetterPlace(1, 4), record_digest(b"k", b"v"), who)
+    as_read = tuple(
+        (name, value if value is None or isinstance(value, bytes) else value.encode()) for name, value in mark
+    )
+    assert is_mark(as_read)
+    assert not is_mark((*own, *added))
+    assert not is_mark(())
+    assert parse_origin(as_read) == ("orders", 1, 7)
+    assert parse_mark(as_read) == who
+    assert dict(as_read)["streamplan.redriven.letter"] == b"1@4"
+    assert dead_letter_digest(None, None, as_read) == record_digest(b"k", b"v")
+    assert own_headers((*own, *added)) == own
+
+
+@pytest.mark.parametrize("text", ["", "1", "@", "1@", "@4", "a@4", "1@b", "-1@4", "1@4@5", "²@1"])
+def test_a_text_that_names_no_dead_letter(text: str) -> None:
+    assert LetterPlace.parse(text) is None
+    assert LetterPlace.parse(str(LetterPlace(1, 4))) == LetterPlace(1, 4)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.errors import Refused
+from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
 from streamplan.model.start_moment import StartMoment
 from streamplan.observability.lookup import as_text, find_key, moment, newest_dead_letters, read_records
 from streamplan.pipelines.orders import PIPELINE
@@ -109,6 +110,21 @@ def test_dead_letters_are_found_among_markers(cluster: FakeCluster, application:
         partition.end += 30  # markers of transactions that wrote nothing else
     (letter,) = newest_dead_letters(ORDERS, cluster, 1)
     assert (letter.reason, letter.key, letter.headers) == ("the reason", "order_40", {})
+
+
+def test_a_dead_letter_that_was_redriven_says_by_whom_and_marks_are_no_dead_letters(
+    cluster: FakeCluster, application: FakeApplication
+) -> None:
+    for n in (40, 42):
+        application.dead_letter(application.order(n))
+    letters = [letter for each in cluster.existing[application.dead_letters].partitions for letter in each.records]
+    first = next(letter for letter in letters if letter.key == b"order_40")
+    who = Redrive("ann", "2026-01-02T03:04:05.000+00:00", "a run")
+    mark = mark_headers(first.headers, LetterPlace(first.partition, first.offset), b"digest", who)
+    for _ in range(3):  # more marks than dead letters are asked for
+        cluster.produce(application.dead_letters, None, None, partition=first.partition, headers=tuple(mark))  # type: ignore[arg-type]
+    found = {letter.key: letter.redriven for letter in newest_dead_letters(ORDERS, cluster, 2)}
+    assert found == {"order_40": who, "order_42": None}
 
 
 @pytest.mark.parametrize(

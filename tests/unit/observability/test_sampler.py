@@ -86,6 +86,22 @@ def test_dead_letters_are_counted_once_each_by_reason(
     assert sampler.sample().dead_letters == {"the reason": 4, "no reason is given": 1}
 
 
+def test_a_dead_letter_that_was_redriven_is_not_counted_any_more(
+    sampler: Sampler, application: FakeApplication, cluster: FakeCluster
+) -> None:
+    for n in (40, 41):
+        application.dead_letter(application.order(n))
+    mark = (("streamplan.reason", b"the reason"), ("streamplan.redriven.by", b"ann"))
+    assert sampler.sample().dead_letters == {"the reason": 2}
+    cluster.produce(application.dead_letters, None, None, partition=0, headers=mark)
+    assert sampler.sample().dead_letters == {"the reason": 1}
+    cluster.produce(application.dead_letters, None, None, partition=1, headers=mark)
+    assert sampler.sample().dead_letters == {}
+    older = (("streamplan.reason", b"of long ago"), ("streamplan.redriven.by", b"ann"))
+    cluster.produce(application.dead_letters, None, None, partition=1, headers=older)
+    assert sampler.sample().dead_letters == {}
+
+
 def test_reasons_without_end_are_counted_together(
     sampler: Sampler, application: FakeApplication, cluster: FakeCluster
 ) -> None:

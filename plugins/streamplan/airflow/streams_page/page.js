@@ -7,6 +7,9 @@ const number = new Intl.NumberFormat("en");
 const byId = (id) => document.getElementById(id);
 let base = ""; // the address of the application that is shown
 let healthDag = ""; // the DAG that runs its checks; empty where none does
+let redriveDag = ""; // the DAG that processes its dead letters again; empty where none does
+let unfolded = new Set(); // the reasons whose dead letters are shown
+let chosenLetters = new Set(); // the places of dead letters that were chosen
 let history = {};
 let outcomes = {}; // of each check when it was last shown
 let timer = 0;
@@ -125,7 +128,7 @@ function showSummary(snapshot) {
     tile("Lag", `${count(sum(lags))}`, sum(lags) ? "wait" : "", "Offsets that no task has processed yet"),
     tile("Oldest record waits", duration(most), most > 60 ? "wait" : ""),
     tile("Arriving", rate(sum(sources)), "", "Records that arrive in the input topics"),
-    tile("Dead letters", hasDeadLetters ? count(sum(Object.values(snapshot.dead_letters)) ?? 0) : "–", "",
+    tile("Open dead letters", hasDeadLetters ? count(sum(Object.values(snapshot.dead_letters)) ?? 0) : "–", "",
       Object.entries(snapshot.dead_letters).map(([reason, records]) => `${count(records)} × ${reason}`).join("\n"), "dead-letters"),
     tile(failed.length ? `Checks, ${failed.length} of ${snapshot.checks.length} not passed` : "Checks",
       snapshot.checks.length ? (failed.length ? failed.map((check) => check.check).join(", ") : `all ${snapshot.checks.length} passed`) : "none has run",
@@ -256,18 +259,74 @@ function showVerifiedDays(days) {
   ], days)] : []));
 }
 
+const placeOf = (letter) => `${letter.partition}@${letter.offset}`;
+
+// A group of dead letters of one reason. What is chosen and what is unfolded outlives the next look at the topic.
+function deadLetterGroup(reason, same) {
+  const open = same.filter((letter) => !letter.redriven);
+  const group = element("details", {},
+    element("summary", {}, element("b", {}, number.format(same.length)), ` × ${reason || "no reason is given"}: `,
+      `${count(open.length)} open, ${count(same.length - open.length)} re-driven`));
+  group.open = unfolded.has(reason);
+  group.addEventListener("toggle", () => unfolded[group.open ? "add" : "delete"](reason));
+  const content = element("div", {});
+  if (redriveDag && open.length) {
+    const all = element("button", { type: "button" }, "Re-drive all of this reason");
+    const some = element("button", { type: "button" }, "Re-drive the chosen ones");
+    const chosen = () => open.map(placeOf).filter((place) => chosenLetters.has(place));
+    all.addEventListener("click", () => redrive(reason ? { reason } : { letters: open.map(placeOf) }));
+    some.addEventListener("click", () => redrive({ letters: chosen() }));
+    const note = () => { some.disabled = !chosen().length; };
+    content.addEventListener("change", note);
+    note();
+    content.append(element("p", { class: "actions" }, all, some));
+  }
+  content.append(table("The newest first", [
+    ["State", (letter) => deadLetterState(letter)],
+    ["Record", (letter) => element("span", { class: "name" }, letter.origin || `dead-letter partition ${placeOf(letter)}`)],
+    ["Task", (letter) => letter.task], ["Time", (letter) => moment(letter.at)],
+    ["Key", (letter) => element("pre", {}, letter.key)], ["Value", (letter) => element("pre", {}, letter.value)],
+    ["Headers", (letter) => element("pre", {}, Object.entries(letter.headers).map(([name, value]) => `${name}: ${value}`).join("\n"))],
+  ], same));
+  group.append(content);
+  return group;
+}
+
+function deadLetterState(letter) {
+  const by = letter.redriven;
+  if (by) return element("span", { class: "good", title: `run ${by.run}` }, "re-driven by ", by.by, " ", moment(by.at));
+  if (!redriveDag) return element("span", { class: "wait" }, "open");
+  const place = placeOf(letter);
+  const box = element("input", { type: "checkbox", "aria-label": `choose dead letter ${place}` });
+  box.checked = chosenLetters.has(place);
+  box.addEventListener("change", () => chosenLetters[box.checked ? "add" : "delete"](place));
+  return element("label", { class: "wait" }, box, " open");
+}
+
 function showDeadLetters(letters) {
   const groups = new Map();
   for (const letter of letters) groups.set(letter.reason, [...(groups.get(letter.reason) ?? []), letter]);
-  const rows = [...groups].map(([reason, same]) => element("details", {},
-    element("summary", {}, element("b", {}, number.format(same.length)), ` × ${reason || "no reason is given"}`),
-    element("div", {}, table("The newest first", [
-      ["Record", (letter) => element("span", { class: "name" }, letter.origin || `dead-letter partition ${letter.partition}@${letter.offset}`)],
-      ["Task", (letter) => letter.task], ["Time", (letter) => moment(letter.at)],
-      ["Key", (letter) => element("pre", {}, letter.key)], ["Value", (letter) => element("pre", {}, letter.value)],
-      ["Headers", (letter) => element("pre", {}, Object.entries(letter.headers).map(([name, value]) => `${name}: ${value}`).join("\n"))],
-    ], same))));
+  const rows = [...groups].map(([reason, same]) => deadLetterGroup(reason, same));
   replace("dead-letter-rows", ...(rows.length ? rows : [element("p", { class: "dim" }, "There is no dead letter.")]));
+}
+
+// The run shows its plan and waits for an approval. Airflow refuses whoever may not trigger the DAG.
+async function redrive(conf) {
+  replace("redrive-answer", "…");
+  try {
+    const run = await trigger(redriveDag, conf);
+    const path = `../dags/${encodeURIComponent(redriveDag)}/runs/${encodeURIComponent(run.dag_run_id)}`;
+    replace("redrive-answer", "The run ", element("a", { href: path, target: "_top" }, run.dag_run_id),
+      " has begun. It shows what becomes of each dead letter, and waits for an approval under Required Actions. The aggregator must not run.");
+  } catch (error) {
+    replace("redrive-answer", element("span", { class: "bad" }, error.message));
+  }
+}
+
+async function trigger(dag, conf) {
+  const body = JSON.stringify({ logical_date: null, conf });
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body };
+  return (await ask(`../api/v2/dags/${encodeURIComponent(dag)}/dagRuns`, options)).json();
 }
 
 // -- the loop
@@ -311,6 +370,7 @@ async function refreshSlow() {
 function choosePipeline(name) {
   byId("pipeline").value = name;
   healthDag = `${name}_health`;
+  redriveDag = `${name}_redrive`;
   return choose(`api/pipelines/${encodeURIComponent(name)}`, { pipeline: name });
 }
 
@@ -318,7 +378,7 @@ function chooseApplication(name, connection) {
   byId("pipeline").value = "";
   byId("application").value = name;
   byId("connection").value = connection;
-  healthDag = "";
+  healthDag = redriveDag = "";
   return choose(`${applications(connection)}/${encodeURIComponent(name)}`, { application: name, connection });
 }
 
@@ -336,7 +396,9 @@ async function choose(of, query) {
   base = of;
   slowAt = 0;
   outcomes = {};
-  for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "key-rows", "record-rows", "topic-view", "records-topic", "summary", "diagram", "verified", "verified-days"]) replace(id);
+  unfolded = new Set();
+  chosenLetters = new Set();
+  for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "redrive-answer", "key-rows", "record-rows", "topic-view", "records-topic", "summary", "diagram", "verified", "verified-days"]) replace(id);
   window.history.replaceState(null, "", `?${new URLSearchParams(query)}`);
   byId("run-checks").hidden = !healthDag;
   try {
@@ -428,9 +490,7 @@ async function examine(topic) {
 async function runChecks() {
   byId("run-checks").disabled = true;
   try {
-    const body = JSON.stringify({ logical_date: null });
-    const options = { method: "POST", headers: { "Content-Type": "application/json" }, body };
-    const run = await (await ask(`../api/v2/dags/${encodeURIComponent(healthDag)}/dagRuns`, options)).json();
+    const run = await trigger(healthDag, {});
     byId("run-answer").textContent = `The run ${run.dag_run_id} has begun. Results appear below.`;
   } catch (error) {
     byId("run-answer").textContent = error.message;

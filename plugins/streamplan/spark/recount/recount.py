@@ -184,7 +184,8 @@ class _Recount:
     def compare(self, found: Findings) -> None:
         """Compare every output, and the dead letters."""
         numbers, outputs = number_outputs(self.pipeline, self.subtopology)
-        expected = self._in_turns(self._expected(numbers)).persist()
+        letters = self._letters().persist()
+        expected = self._in_turns(self._expected(numbers), letters).persist()
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
@@ -193,9 +194,10 @@ class _Recount:
                 topic = f"dead letters of sub-topology {self.subtopology.id}"
                 found.rows.append(Observation(f"{topic}: not compared: {random} may reject other records", 0, 0))
             else:
-                found.rows.append(self._compare_dead_letters(expected))
+                found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
             expected.unpersist()
+            letters.unpersist()
 
     def _topic_of(self, node: Node, numbers: Mapping[str, int], outputs: Sequence[Output]) -> str | None:
         return outputs[numbers[node.name]].topic if node.name in numbers else None
@@ -315,21 +317,16 @@ class _Recount:
         planner.plan(subtopology.nodes)
         return reduce(DataFrame.unionByName, planner.take_output_rows().rows)
 
-    def _in_turns(self, expected: DataFrame) -> DataFrame:
+    def _in_turns(self, expected: DataFrame, letters: DataFrame) -> DataFrame:
         """Add the column ``turn``: 0, and for what a re-drive has made of a record the offset of its mark.
 
         So the rows of one partition of a source are written in the order of turn, offset and order.
         """
         if not any(self.cut.ends[self.pipeline.topology.dead_letter_topic].values()):
             return expected.withColumn("turn", F.lit(0).cast("bigint"))
-        turns = self._marks().withColumnRenamed("at", "turn")
+        turns = _marks(letters).withColumnRenamed("at", "turn")
         joined = expected.join(F.broadcast(turns), ["topic", "partition", "offset"], "left")
         return joined.withColumn("turn", F.coalesce("turn", F.lit(0)))
-
-    def _marks(self) -> DataFrame:
-        """The records that were re-driven: topic, partition, offset, and ``at``, the offset of the mark, from 1 on."""
-        marks = self._letters().where("is_mark").groupBy("topic", "partition", "offset")
-        return marks.agg((F.min("at") + 1).alias("at"))
 
     def _letters(self) -> DataFrame:
         """The dead letters and marks of the sub-topology, by the place of the record that they are about."""
@@ -344,12 +341,12 @@ class _Recount:
             F.col("offset").alias("at"),
         )
 
-    def _compare_dead_letters(self, expected: DataFrame) -> Observation:
+    def _compare_dead_letters(self, expected: DataFrame, letters: DataFrame) -> Observation:
         topic, number = self.pipeline.topology.dead_letter_topic, self.subtopology.id
         # There is one dead letter for each operation that could not process the record, and no more.
         place = ["topic", "partition", "offset"]
         demanded = expected.where(F.col("output") == DEAD_LETTER).select(*place)
-        written = self._letters().where("not is_mark").select(*place).exceptAll(self._marks().select(*place))
+        written = letters.where("not is_mark").select(*place).exceptAll(_marks(letters).select(*place))
         for source, deleted in self.firsts.deleted.items():
             for partition, at in deleted.items():
                 is_gone = (F.col("topic") == source) & (F.col("partition") == partition) & (F.col("offset") < at)
@@ -371,6 +368,11 @@ def _not_deterministic(nodes: Iterable[Node]) -> str:
     """Name the functions of some nodes that were declared as not deterministic; empty without one."""
     functions = [function_of(node.operation) for node in nodes if isinstance(node, Processor)]
     return ", ".join(function.name for function in functions if function is not None and not function.deterministic)
+
+
+def _marks(letters: DataFrame) -> DataFrame:
+    """The records that were re-driven: topic, partition, offset, and ``at``, the offset of the mark, from 1 on."""
+    return letters.where("is_mark").groupBy("topic", "partition", "offset").agg((F.min("at") + 1).alias("at"))
 
 
 def _windowing(node: Node, rows: DataFrame) -> Windowing | None:
