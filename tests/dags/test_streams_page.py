@@ -15,6 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 from streamplan.airflow.streams_page import NAVIGATION, URL_PREFIX, routes
 from streamplan.checks.framework.check import CheckResult, Outcome
+from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
 from streamplan.model.group_member import Member
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.results import write_result
@@ -271,3 +272,52 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(client: TestClient) -
     with shown(client, width=390) as page:
         page.wait_for_selector("#verified-days tbody tr")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@in_a_browser
+def test_dead_letters_show_their_state_and_a_button_begins_a_redrive(
+    client: TestClient, application: FakeApplication
+) -> None:
+    """The answers of Airflow's own API are stood in for: what the page sends is looked at."""
+    from playwright.sync_api import expect
+
+    cluster = application.cluster
+    letters = cluster.existing[application.dead_letters].partitions
+    first = next(each for partition in letters for each in partition.records)
+    application.dead_letter(cluster.existing["orders"].partitions[0].records[0])
+    still_open = letters[0].records[-1]
+    who = Redrive("ann", "2026-01-02T03:04:05.000+00:00", "manual__1")
+    mark = mark_headers(first.headers, LetterPlace(first.partition, first.offset), b"", who)
+    coded = tuple((name, value.encode() if isinstance(value, str) else value) for name, value in mark)
+    cluster.produce(application.dead_letters, None, None, partition=first.partition, headers=coded)
+    sent: list[Any] = []
+
+    def airflow(route: Route) -> None:
+        sent.append((route.request.url.partition("/api/v2/")[2], route.request.post_data_json))
+        refused = len(sent) > 2
+        body = {"detail": "Forbidden"} if refused else {"dag_run_id": f"manual__{len(sent)}"}
+        route.fulfill(status=403 if refused else 200, json=body)
+
+    with shown(client) as page:
+        page.route("**/api/v2/**", airflow)
+        rows, run = page.locator("#dead-letter-rows"), page.locator("#redrive-answer a")
+        expect(rows.locator("summary")).to_have_text("2 × the reason: 1 open, 1 re-driven")
+        rows.locator("summary").click()
+        expect(rows.locator("tbody tr").filter(has_text="re-driven by ann")).to_have_count(1)
+        expect(rows.get_by_role("button", name="Re-drive the chosen ones")).to_be_disabled()
+        rows.get_by_role("button", name="Re-drive all of this reason").click()
+        expect(run).to_have_text("manual__1")
+        expect(run).to_have_attribute("href", "../dags/orders_redrive/runs/manual__1")
+        rows.get_by_role("checkbox").check()
+        rows.get_by_role("button", name="Re-drive the chosen ones").click()
+        expect(run).to_have_text("manual__2")
+        rows.get_by_role("button", name="Re-drive all of this reason").click()
+        expect(page.locator("#redrive-answer")).to_have_text("Forbidden")  # Airflow says who may not trigger it
+        page.goto("http://streams.test/?application=orders-aggregator&connection=kafka_default")
+        expect(page.locator("#as-of")).to_contain_text("orders-aggregator")
+        expect(page.get_by_role("button", name="Re-drive all of this reason")).to_have_count(0)
+    address = "dags/orders_redrive/dagRuns"
+    assert sent[:2] == [
+        (address, {"logical_date": None, "conf": {"reason": "the reason"}}),
+        (address, {"logical_date": None, "conf": {"letters": [f"0@{still_open.offset}"]}}),
+    ]

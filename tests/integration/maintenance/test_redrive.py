@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.observability.lookup import DeadLetter, newest_dead_letters
+from streamplan.pipelines.orders import PIPELINE as ORDERS
+from streamplan.pipelines.orders import order
 from streamplan.reports.check_context import check_context
 from streamplan.serdes.json import Json
 from streamplan.settings import Settings
@@ -299,3 +303,43 @@ def test_what_is_passed_on_is_there_once_and_in_an_order_that_spark_recounts(
         assert passing.wrong(mended) == []
     finally:
         passing.close(mended)
+
+
+def test_the_command_asks_and_processes_in_a_spark_of_its_own(
+    bootstrap_servers: str, tmp_path: Path, spark_environment: Mapping[str, str]
+) -> None:
+    """A dead letter of an order that is right: as one that an older declaration rejected."""
+    brokers = Brokers(bootstrap_servers)
+    apply_topics(brokers, ORDERS)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    key, value = order(1)
+    producer.produce("orders", value, key, 0)
+    origin = [("streamplan.source.topic", b"orders"), ("streamplan.source.partition", b"0")]
+    headers = [("streamplan.reason", b"old"), ("streamplan.task", b"0_0"), *origin, ("streamplan.source.offset", b"0")]
+    producer.produce(ORDERS.topology.dead_letter_topic, value, key, 0, headers=headers)
+    assert producer.flush(120) == 0
+    repartition = ORDERS.topology.decorate("orders-products-quantities-repartition")
+    environment = {**spark_environment, "STREAMPLAN_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "streamplan", "redrive", "orders", "--bootstrap-servers", bootstrap_servers]
+
+    def said(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*command, *words], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    try:
+        status, text = said("--reason", "old")
+        assert (status, "1 × old: processed again (0@0)" in text, "or --yes, observed neither" in text) == (
+            1,
+            True,
+            True,
+        )
+        assert read_committed(bootstrap_servers, repartition) == []
+        status, text = said("--all", "--yes")
+        assert (status, "1 of 1 chosen dead letters are re-driven" in text) == (0, True), text
+        assert [(m.key(), m.value()) for m in read_committed(bootstrap_servers, repartition)] == [(b"1", value)]
+    finally:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        for future in admin.delete_topics([spec.name for spec in ORDERS.topics()]).values():
+            future.exception(120)
