@@ -1,0 +1,78 @@
+"""The command ``redrive``: what it shows, when it asks, and its exit status. Kafka and Spark are stood in for."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from streamplan.cli import main, redrive
+from streamplan.maintenance.redrive_plan import Choice, Group, RedrivePlan, Verdict
+
+
+class Redrives:
+    """Stands in for :mod:`streamplan.maintenance.redrive`."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.groups = (Group("old", verdict, "", 2, ("0@1", "1@4")),)
+        self.chosen: list[Choice] = []
+        self.applied: list[tuple[RedrivePlan, str]] = []
+
+    def observe(
+        self, pipeline: Any, brokers: Any, settings: Any, spark: Any, choice: Choice, **more: Any
+    ) -> RedrivePlan:
+        self.chosen.append(choice)
+        return RedrivePlan("orders", "orders-aggregator", choice, self.groups)
+
+    def apply(self, pipeline: Any, brokers: Any, settings: Any, spark: Any, plan: RedrivePlan, **more: Any) -> None:
+        self.applied.append((plan, more["by"]))
+
+
+@pytest.fixture
+def redrives(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Redrives:
+    made = Redrives(getattr(request, "param", Verdict.PROCESSED))
+    monkeypatch.setattr("streamplan.maintenance.redrive.observe_redrive", made.observe)
+    monkeypatch.setattr("streamplan.maintenance.redrive.apply_redrive", made.apply)
+    monkeypatch.setattr("streamplan.spark.redrive.local_session", lambda name: nullcontext())
+    monkeypatch.setattr(redrive, "active_runs", lambda pipeline, settings, kinds: [])
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    return made
+
+
+def test_without_a_choice_nothing_is_done(redrives: Redrives) -> None:
+    with pytest.raises(SystemExit) as usage:
+        main(["redrive", "orders"])
+    assert usage.value.code == 2
+    assert redrives.chosen == []
+
+
+def test_a_dry_run_shows_the_plan_alone(redrives: Redrives, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["redrive", "orders", "--reason", "old", "--dry-run", "--yes"]) == 0
+    assert "- 2 × old: processed again (0@1, 1@4)" in capsys.readouterr().out
+    assert redrives.chosen == [Choice("old")]
+    assert redrives.applied == []
+
+
+def test_nobody_is_there_to_agree(redrives: Redrives, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["redrive", "orders", "--all"]) == 1
+    assert "expected a person at a terminal who agrees, or --yes, observed neither" in capsys.readouterr().err
+    assert redrives.applied == []
+
+
+def test_a_person_who_does_not_agree(redrives: Redrives, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive, "_is_confirmed", lambda application_id: False)
+    assert main(["redrive", "orders", "--all"]) == 1
+    assert redrives.applied == []
+
+
+def test_what_was_shown_is_done_in_the_name_of_the_user(redrives: Redrives) -> None:
+    assert main(["redrive", "orders", "--letter", "0@1", "--letter", "1@4", "--yes"]) == 0
+    ((plan, by),) = redrives.applied
+    assert [str(place) for place in plan.choice.places] == ["0@1", "1@4"]
+    assert by.startswith("ann@")
+
+
+@pytest.mark.parametrize("redrives", [Verdict.REJECTED], indirect=True)
+def test_where_nothing_can_be_processed_again_nobody_is_asked(redrives: Redrives) -> None:
+    assert main(["redrive", "orders", "--all"]) == 0
+    assert redrives.applied == []
