@@ -18,6 +18,7 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.lag import LAG_RECORDS, LAG_SECONDS
+from streamplan.model.dead_letters import is_mark
 from streamplan.model.topics import TopicRole
 
 HOURS = 6
@@ -52,7 +53,7 @@ class Week:
         lag_seconds: The greatest age of a record that a stream task had to process, as the check `lag` measured it;
             None where it did not.
         lag_records: The greatest number of records that a stream task had to process, as the check `lag` measured it.
-        dead_lettered: The offsets that the dead-letter topic gained.
+        dead_lettered: The offsets that the dead-letter topic gained, without the marks of re-drives.
         checks: For each check its worst outcome in each bar; None where it did not run.
     """
 
@@ -96,7 +97,7 @@ def look_back(application: Application, cluster: Cluster, history: Iterable[Chec
         _gained(cluster, application, TopicRole.SOURCE, moments),
         greatest[LAG_SECONDS],
         greatest[LAG_RECORDS],
-        _gained(cluster, application, TopicRole.DEAD_LETTER, moments),
+        _without_marks(cluster, application, _gained(cluster, application, TopicRole.DEAD_LETTER, moments), begins),
         dict(sorted(checks.items())),
     )
 
@@ -116,6 +117,20 @@ def _gained(cluster: Cluster, application: Application, role: TopicRole, moments
             deleted = any(before[number] <= start for number, start in starts.items())
             gained[bar] = None if total is None or deleted else total + sum(after.values()) - sum(before.values())
     return gained
+
+
+def _without_marks(cluster: Cluster, application: Application, gained: Values, begins: datetime) -> Values:
+    """Return the gain of the dead-letter topic by bar without the marks of re-drives."""
+    since, left = int(begins.timestamp() * 1000), [*gained]
+    for spec in application.with_role(TopicRole.DEAD_LETTER):
+        first = cluster.offsets_since(spec.name, since)
+        ranges = {n: (max(first[n], at.log_start), at.last_stable) for n, at in cluster.offsets(spec.name).items()}
+        for batch in cluster.read(spec.name, ranges):
+            for timestamp, headers in zip(batch.timestamps, batch.headers, strict=True):
+                bar = (timestamp - since) // (HOURS * 3_600_000)
+                if is_mark(headers) and 0 <= bar < len(left) and (number := left[bar]) is not None:
+                    left[bar] = max(number - 1, 0)
+    return left
 
 
 def describe(week: Week) -> str:

@@ -84,6 +84,13 @@ def test_a_bar_has_the_greatest_lag_that_was_measured_and_none_where_it_was_not(
     assert ", the greatest lag of a task was 40 records and 10 min, " in describe(week)
 
 
+def test_the_marks_of_a_redrive_are_no_dead_letters(cluster: FakeCluster) -> None:
+    at = int((NOW - timedelta(hours=1)).timestamp() * 1000)
+    mark = (("streamplan.redriven.by", b"ann"),)
+    cluster.produce("orders-aggregator-dead-letter", None, None, partition=0, timestamp=at, headers=mark)
+    assert look_back(ORDERS, cluster, [], NOW).dead_lettered[-1] == 1
+
+
 def test_a_bar_has_the_worst_outcome_of_a_check(cluster: FakeCluster) -> None:
     week = look_back(ORDERS, cluster, HISTORY, NOW)
     assert {name: [each for each in row if each] for name, row in week.checks.items()} == {
