@@ -33,7 +33,7 @@ from streamplan.maintenance.redrive_plan import (
     RedrivePlan,
     plan_redrive,
 )
-from streamplan.maintenance.redriven_records import Judge, in_transactions, origin_of, read_letters
+from streamplan.maintenance.redriven_records import Judge, in_transactions, judged, origin_of, read_letters
 from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.model.dead_letters import (
     Redrive,
@@ -138,8 +138,8 @@ def apply_redrive(
         _await_stable(cluster, topology.dead_letter_topic)
         letters = read_letters(cluster, topology.dead_letter_topic)
         judge = Judge(pipeline, cluster, spark)
-        judged = list(judge.judge(approved.choice.select(letters)))
-        plan = plan_redrive(pipeline, approved.choice, judged)
+        verdicts = list(judge.judge(approved.choice.select(letters)))
+        plan = plan_redrive(pipeline, approved.choice, verdicts)
         if more := plan.more_than(approved):
             raise Refused(
                 f"the re-drive of {pipeline.name}",
@@ -148,12 +148,11 @@ def apply_redrive(
                 remedy="The declaration or the dead letters are others than before: look at a new plan.",
             )
         done = 0
-        for same in in_transactions([each.letter for each in judged if each.verdict.is_done]):
+        for same in in_transactions([each.letter for each in verdicts if each.verdict.is_done]):
             redrive = Redrive(by, datetime.now(UTC).isoformat(timespec="milliseconds"), run)
-            _process_again(judge, producer, same, redrive)
-            done += len(same)
+            done += _process_again(judge, producer, same, redrive)
             report(f"{done:,} of {plan.done:,} dead letters are processed again")
-    report(f"{pipeline.name}: {plan.done:,} of {plan.chosen:,} chosen dead letters are re-driven")
+    report(f"{pipeline.name}: {done:,} of {plan.chosen:,} chosen dead letters are re-driven")
     return plan
 
 
@@ -188,15 +187,22 @@ def _await_stable(cluster: Cluster, topic: str) -> None:
         time.sleep(0.2)
 
 
-def _process_again(judge: Judge, producer: Producer, letters: Sequence[Letter], redrive: Redrive) -> None:
-    """Write what the declaration makes of the records, and the mark of each, in one transaction."""
+def _process_again(judge: Judge, producer: Producer, letters: Sequence[Letter], redrive: Redrive) -> int:
+    """Write what the declaration makes of the records, and the mark of each, in one transaction.
+
+    Returns:
+        The number of dead letters that are dealt with. A function of the declaration that is not deterministic may
+        reject a record now; its dead letter stays open.
+    """
     results, marks = judge.results(letters), judge.marks(letters, redrive)
+    accepted = [
+        (letter, found)
+        for letter in letters
+        if isinstance(found := results[letter.place], Results) and judged(letter, found).verdict.is_done
+    ]
     topic = judge.pipeline.topology.dead_letter_topic
     producer.begin_transaction()
-    for letter in letters:
-        found = results[letter.place]
-        assert isinstance(found, Results), f"{letter.place} could be processed a moment ago"
-        assert not found.reasons, f"{letter.place} was accepted a moment ago"
+    for letter, found in accepted:
         for made in found.outputs:
             produce_records(
                 producer,
@@ -209,3 +215,4 @@ def _process_again(judge: Judge, producer: Producer, letters: Sequence[Letter], 
             )
         producer.produce(topic, partition=letter.place.partition, headers=marks[letter.place])
     producer.commit_transaction(DEADLINE_SECONDS)
+    return len(accepted)

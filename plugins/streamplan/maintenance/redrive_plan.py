@@ -15,7 +15,7 @@ from typing import Any
 
 from streamplan.errors import Refused
 from streamplan.model.dead_letters import LetterPlace, Origin, Redrive
-from streamplan.model.operations import Aggregate, Count, FlatMap, TableSource
+from streamplan.model.operations import Aggregate, Count, FlatMap, FlatMapFunction, TableSource
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
 
@@ -167,19 +167,22 @@ def needs_other_records(subtopology: Subtopology) -> str:
 def has_one_result(subtopology: Subtopology) -> bool:
     """Whether each record has one result at most. Then a record with a dead letter has no other result."""
     successors = Counter(before for node in subtopology.nodes for before in subtopology.predecessors[node.name])
-    several = any(isinstance(operation, FlatMap) for operation in subtopology.operations)
+    several = any(isinstance(operation, FlatMap | FlatMapFunction) for operation in subtopology.operations)
     return not several and all(number == 1 for number in successors.values())
 
 
 def may_have_results(reason: str) -> bool:
     """Whether a record that was rejected for a reason may have other results: it was not rejected when it was read.
 
-    These are the reasons of operations, ``spark/planning/operators.py`` has them. A reader may have the same.
+    These are the reasons of operations: those of ``spark/planning/operators.py``, and what a Python function raised or
+    returned (``spark/planning/python_functions.py``). A reader may have the same.
     """
     return (
         reason in ("", "the key is null", "the value is null")
         or reason.endswith(" is missing")
         or reason.startswith("key, value and headers are larger than ")
+        or " raised " in reason
+        or " returned " in reason
     )
 
 

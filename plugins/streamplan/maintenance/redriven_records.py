@@ -105,7 +105,7 @@ class Judge:
         for same in in_transactions(possible):
             results = self.results(same)
             for letter in same:
-                yield _judged(letter, results[letter.place])
+                yield judged(letter, results[letter.place])
 
     def results(self, letters: Sequence[Letter]) -> Mapping[LetterPlace, Results | str]:
         """Return by the place of each dead letter what its record becomes, or why it cannot be processed.
@@ -185,7 +185,8 @@ def _record(letter: Letter, written: Record, original: Record | None) -> Record 
     return written._replace(headers=own_headers(written.headers))
 
 
-def _judged(letter: Letter, results: Results | str) -> Judged:
+def judged(letter: Letter, results: Results | str) -> Judged:
+    """Return what is done with a dead letter, of whose record the declaration made this."""
     if isinstance(results, str):
         return Judged(letter, Verdict.REFUSED, results)
     if results.outputs and results.reasons:

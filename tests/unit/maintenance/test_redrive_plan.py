@@ -92,7 +92,9 @@ def test_where_a_record_has_several_results_only_what_could_not_be_read_is_proce
     """A record that an operation rejected may have results that were written. One that could not be read has none."""
     declared = pipeline(topology())  # type: ignore[operator]
     assert refusal(letter(0, "the value is not JSON"), declared) == ""
-    for reason in ("the key is null", "shop is missing", "key, value and headers are larger than 5 bytes", ""):
+    of_functions = ("shops.parse raised ValueError in line 7: no", "shops.parse returned int, and not a list of values")
+    of_operations = ("the key is null", "shop is missing", "key, value and headers are larger than 5 bytes")
+    for reason in (*of_operations, *of_functions, ""):
         assert "makes more than one result of a record" in refusal(letter(0, reason), declared)
 
 
