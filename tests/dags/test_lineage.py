@@ -15,8 +15,11 @@ from streamplan.airflow.check_operators import CheckOperator
 from streamplan.airflow.supervised_job import AggregatorOperator
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.errors import BrokersUnavailable
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.results import write_result
+from streamplan.serdes.json import Json
 from streamplan.settings import Settings
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -106,3 +109,21 @@ def test_a_result_of_an_earlier_run_is_not_sent() -> None:
     write_result(Settings.from_environment().reports, CheckResult("orders", "names", Outcome.PASSED, "", earlier, ()))
     datasets = sent(operator.get_openlineage_facets_on_complete(SimpleNamespace(start_date=began)))
     assert "dataQualityAssertions" not in datasets["inputs orders"].get("inputFacets", {})
+
+
+def test_the_parts_of_a_column_are_told() -> None:
+    topology = Topology("nested")
+    value = Json("at timestamp, lines array<struct<sku: string, price: decimal(10,2)>>, rates map<string, double>")
+    topology.stream("in", value=value).to("out")
+    pipeline = Pipeline("nested", topology, "", {"in": 1, "out": 1}, TestData((), lambda n: ("", b"", b""), "n"))
+    dataset = sent(lineage.check_lineage(pipeline, None, None))["inputs in"]
+
+    def told(fields: list[dict[str, Any]]) -> list[Any]:
+        return [(each["name"], each["type"], told(each.get("fields", []))) for each in fields]
+
+    line = ("_element", "struct", [("sku", "string", []), ("price", "decimal(10,2)", [])])
+    assert told(dataset["facets"]["schema"]["fields"]) == [
+        ("at", "timestamp", []),
+        ("lines", "array", [line]),
+        ("rates", "map", [("key", "string", []), ("value", "double", [])]),
+    ]

@@ -10,7 +10,7 @@ Topics have the names of OpenLineage's specification: namespace ``kafka://<host>
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,12 @@ from streamplan.model.column_lineage import Origins, column_lineage
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.topics import TopicRole
+from streamplan.serdes.field_types import ArrayType, FieldType, MapType, Scalar, StructType, parse_type
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
+    from openlineage.client.generated.schema_dataset import SchemaDatasetFacetFields
 
 ANSWER_SECONDS = 10.0
 """How long the brokers have for an answer. A task must not wait for its lineage."""
@@ -115,13 +117,13 @@ class _Datasets:
 
     def _facets(self, topic: str, positions: Mapping[int, int] | None) -> dict[str, Any]:
         from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet
-        from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
+        from openlineage.client.generated.schema_dataset import SchemaDatasetFacet
 
         types = self._types.get(topic) or dict.fromkeys(self._origins.get(topic, ()))
         facets: dict[str, Any] = {}
         if types:
             facets["schema"] = SchemaDatasetFacet(
-                [SchemaDatasetFacetFields(name=name, type=of_field) for name, of_field in types.items()]
+                [_schema_field(name, text and parse_type(text)) for name, text in types.items()]
             )
         if positions:
             version = ", ".join(f"{partition}@{offset}" for partition, offset in sorted(positions.items()))
@@ -135,6 +137,23 @@ class _Datasets:
             name: Fields([InputField(self._namespace, column.topic, column.name) for column in sorted(columns)])
             for name, columns in origins.items()
         }
+
+
+def _schema_field(name: str, field_type: FieldType | None) -> SchemaDatasetFacetFields:
+    """Return a column with its parts, which have the names that OpenLineage's specification gives them."""
+    from openlineage.client.generated.schema_dataset import SchemaDatasetFacetFields
+
+    parts: Sequence[tuple[str, FieldType]] = ()
+    match field_type:
+        case StructType(fields=fields):
+            kind, parts = "struct", fields
+        case ArrayType(element=element):
+            kind, parts = "array", [("_element", element)]
+        case MapType(value=value):
+            kind, parts = "map", [("key", Scalar("string")), ("value", value)]
+        case _:
+            kind = field_type and str(field_type)
+    return SchemaDatasetFacetFields(name=name, type=kind, fields=[_schema_field(*part) for part in parts])
 
 
 def _ask(topics: Iterable[str], question: Callable[[str], Mapping[int, int]]) -> Positions:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamplan.checks.discovery.changelogs import resolve_key_schema
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
+from streamplan.importing.examples import infer_schema
 from streamplan.importing.nodes import nodes_of, repartition_topics
 from streamplan.model.description import DescribedSubtopology
-from streamplan.model.kstream import RESERVED_FIELDS
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
-from streamplan.serdes.json import Json
-from streamplan.serdes.serde import Undecodable
 
 SAMPLED_RECORDS = 1_000
 """So many of the last records of a topic tell what its values are."""
@@ -28,7 +25,6 @@ _GREATEST_COUNT = 1 << 48
 """Greater than a count. Text of 8 bytes, or a double, is beyond it when it is read as a number."""
 
 _FORMS = {STORED_WINDOW_BYTES: WINDOWS, STORED_SESSION_BYTES: SESSIONS}
-_TYPES: Mapping[type, str] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
 
 
 @dataclass(frozen=True)
@@ -118,57 +114,3 @@ def _store(cluster: Cluster, changelog: str) -> frozenset[str] | None:
 def _is_count(value: bytes) -> bool:
     """Whether a value can be what ``LongSerializer`` writes of a count."""
     return len(value) == _COUNT_BYTES and int.from_bytes(value, "big") < _GREATEST_COUNT
-
-
-def infer_schema(values: Iterable[bytes | None]) -> tuple[str, str]:
-    """Infer the fields of JSON objects from examples.
-
-    Args:
-        values: The values of some records. A null value tells nothing.
-
-    Returns:
-        The fields with their types, as ``Json`` takes them, and why fields are left out. Each may be empty.
-    """
-    present = [value for value in values if value is not None]
-    if not present:
-        return "", "there are no records"
-    types: dict[str, set[str]] = {}
-    for value in present:
-        try:
-            document = json.loads(value)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            return "", "there are values that are no JSON objects"
-        for name, content in document.items():
-            found = types.setdefault(name, set())
-            found |= set() if content is None else {_TYPES.get(type(content), "nested")}
-    told, left_out = [], []
-    for name, found in types.items():
-        field_type = _one_type(found)
-        is_name = name.isidentifier() and name not in RESERVED_FIELDS
-        if field_type in _TYPES.values() and is_name:
-            if _is_decoded(present, f"{name} {field_type}"):
-                told.append(f"{name} {field_type}")
-                continue
-            field_type = f"{field_type}, and beyond it"
-        left_out.append(f"{name} ({field_type if is_name else 'it cannot be the name of a field'})")
-    reason = f"left out {', '.join(left_out)}" if left_out else ""
-    return ", ".join(told), reason
-
-
-def _one_type(found: set[str]) -> str:
-    """The type of a field; otherwise what it has instead of one."""
-    if found == {"bigint", "double"}:
-        return "double"
-    return " and ".join(sorted(found)) or "always null"
-
-
-def _is_decoded(values: Iterable[bytes], schema: str) -> bool:
-    serde = Json(schema)
-    try:
-        for value in values:
-            serde.decode(value)
-    except Undecodable:
-        return False
-    return True

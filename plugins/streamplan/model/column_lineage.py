@@ -116,9 +116,14 @@ def _of(expression: str, before: Origins) -> frozenset[Column]:
     known = {name.lower(): origins for name, origins in before.items() if name != KEY}
     known["record.key"] = before.get(KEY, frozenset())
     names = _NAME.findall(_STRING.sub("", expression).replace("`", "").lower())
-    return frozenset(
-        column for name in names for column in known.get(name) or known.get(name.partition(".")[0], frozenset())
-    )
+    return frozenset(column for name in names for column in _longest_known(name, known))
+
+
+def _longest_known(name: str, known: Origins) -> frozenset[Column]:
+    """Return the origins of a column, of which a name may have a part: ``table.customer.address`` of ``customer``."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return known.get(name, frozenset())
 
 
 def _union(all_origins: Iterable[Origins]) -> dict[str, frozenset[Column]]:

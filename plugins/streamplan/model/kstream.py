@@ -52,6 +52,7 @@ RESERVED_FIELDS = ("record", "table", "element")
 
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
+_PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 _FIELD_OF_TABLE = re.compile(r"table\.(\w+)")
 
 
@@ -76,13 +77,17 @@ class _Declared:
     window: TimeWindows | None = None
 
     def _field(self, text: str, operation: str) -> None:
-        """Record a fault if ``text`` is a bare name, and no field has it. Spark judges longer expressions."""
+        """Record a fault if ``text`` is a name, or a path that begins with one, and no field has it.
+
+        Spark judges longer expressions.
+        """
         if text.startswith(TODO):
             self.graph.fault(f"{operation}: {text!r}", "Write the expression")
-        known = self.fields is None or text in self.fields or text in RESERVED_FIELDS or text.lower() in _LITERALS
-        if self.fields is not None and text.isidentifier() and not known:
+        name = text.partition(".")[0] if _PATH.fullmatch(text) else text
+        known = self.fields is None or name in self.fields or name in RESERVED_FIELDS or name.lower() in _LITERALS
+        if self.fields is not None and name.isidentifier() and not known:
             self.graph.fault(
-                f"{operation}: the value has no field {text!r}", f"It has: {', '.join(self.fields) or 'none'}"
+                f"{operation}: the value has no field {name!r}", f"It has: {', '.join(self.fields) or 'none'}"
             )
 
     def _columns(self, value: Mapping[str, str], operation: str) -> Columns:

@@ -9,21 +9,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
+from streamplan.serdes.field_types import ArrayType, DecimalType, FieldType, MapType, StructType, parse_type
 from streamplan.serdes.serde import Serde, Undecodable, missing, too_large
 
-ARROW_TYPES: Mapping[str, pa.DataType] = {
+_SCALAR_TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "int": pa.int32(),
     "bigint": pa.int64(),
     "double": pa.float64(),
     "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "date": pa.date32(),
 }
-"""The Arrow type of each of :data:`streamplan.serdes.serde.FIELD_TYPES`."""
+"""The Arrow types of :data:`streamplan.serdes.field_types.SCALAR_TYPES`."""
+
+
+def arrow_type(field_type: FieldType) -> pa.DataType:
+    """The Arrow type of a field's type, as Spark has it."""
+    match field_type:
+        case DecimalType(precision=precision, scale=scale):
+            return pa.decimal128(precision, scale)
+        case StructType(fields=fields):
+            return pa.struct([(name, arrow_type(of_field)) for name, of_field in fields])
+        case ArrayType(element=element):
+            return pa.list_(arrow_type(element))
+        case MapType(value=value):
+            return pa.map_(pa.string(), arrow_type(value))
+    return _SCALAR_TYPES[str(field_type)]
 
 
 def struct_type(fields: Mapping[str, str]) -> pa.StructType:
     """The Arrow type of a value with these fields."""
-    return pa.struct([(name, ARROW_TYPES[field_type]) for name, field_type in fields.items()])
+    return pa.struct([(name, arrow_type(parse_type(text))) for name, text in fields.items()])
 
 
 def binary_array(values: pa.Array | Sequence[bytes | None]) -> pa.Array:
@@ -73,7 +90,8 @@ def numbers_of(values: pa.Array, code: str) -> pa.Array:
 
 def encode_each(serde: Serde, values: pa.StructArray) -> pa.Array:
     """Writes a struct array value by value."""
-    return pa.array([None if value is None else serde.encode(value) for value in values.to_pylist()], pa.binary())
+    decoded = values.to_pylist(maps_as_pydicts="strict")
+    return pa.array([None if value is None else serde.encode(value) for value in decoded], pa.binary())
 
 
 def key_column(serde: Serde, field: str, values: pa.Array | Sequence[bytes | None]) -> KeyColumn:

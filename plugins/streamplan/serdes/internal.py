@@ -6,17 +6,23 @@ operation has changed keeps the bytes, and so the serde, that it was read with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from streamplan.serdes.field_types import FieldType, quoted
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Serde
 
 
-def repartition_serde(fields: Mapping[str, str]) -> Serde:
+def repartition_serde(fields: Mapping[str, FieldType]) -> Serde:
     """The serde of a repartition topic that carries values with these fields (name to type)."""
-    return Json(", ".join(f"{name} {field_type}" for name, field_type in fields.items()))
+    return Json(", ".join(f"{quoted(name)} {of_field}" for name, of_field in fields.items()))
 
 
-def value_expression(columns: Sequence[str]) -> str:
-    """The Spark SQL expression that writes the columns of these names as a value in bytes."""
-    return Json.spark_expression(columns)
+def value_expression(fields: Mapping[str, FieldType], prefix: str = "") -> str:
+    """The Spark SQL expression that writes columns as a value in bytes.
+
+    Args:
+        fields: The fields of the value and their types. A type may be one that cannot be read again.
+        prefix: What the name of a field's column begins with.
+    """
+    return Json.spark_expression(fields, prefix)

@@ -7,34 +7,38 @@ reads whole Arrow arrays and must agree with it record for record (tests/unit/se
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never
 
-from streamplan.serdes.serde import FIELD_TYPES, MAX_BYTES, Undecodable, Value
+from streamplan.serdes.field_types import (
+    TIMESTAMP,
+    ArrayType,
+    FieldType,
+    MapType,
+    Scalar,
+    StructType,
+    leaves,
+    parse_fields,
+)
+from streamplan.serdes.json_values import Number, read_value, write_object
+from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamplan.serdes.columns import DecodedColumn, KeyColumn
 
-_INTEGER_BITS = {"int": 31, "bigint": 63}
-_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "int": (int,),
-    "bigint": (int,),
-    "double": (int, float),
-    "boolean": (bool,),
-}
+_LISTED_TYPES = ("string", "int", "bigint", "double", "boolean")
+"""The types of fields whose allowed values can be listed."""
 
 
 def _refuse_constant(constant: str) -> Never:
     raise ValueError(f"{constant} is not JSON")  # json.loads would accept NaN and Infinity.
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=Number)
 """Made once: ``json.loads`` with an argument makes a decoder for each record."""
 
 
@@ -44,9 +48,13 @@ class Json:
 
     Example: ``Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})``
 
+    Nested: ``Json("id string, customer struct<name: string>, lines array<struct<sku: string, price: decimal(10,2)>>")``
+
     Attributes:
-        schema: The fields that may be used, in Spark's DDL. Other fields are ignored. A field may be absent or null. A
-            record with a field of another type is rejected.
+        schema: The fields that may be used, in Spark's DDL; their types are those of
+            :mod:`streamplan.serdes.field_types`. Other fields are ignored. A field may be absent or null. A record with
+            a field of another type is rejected. A timestamp is ISO 8601 text with a zone, or milliseconds since the
+            epoch; a date is text as ``2026-11-24``; a decimal is a number, or text with one, and it is exact.
         allowed: For a field the values that are allowed, each with its label. A record with another value is rejected.
         max_bytes: The most bytes that the value, its new key and the record's headers may have together, so that no
             record can stop the stream at its next topic.
@@ -57,26 +65,22 @@ class Json:
     max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
-        fields = self.fields
+        types = self.types
         for name in self.allowed:
-            if name not in fields:
-                raise ValueError(f"allowed names the field {name!r}; the schema has {', '.join(fields)}")
+            if name not in types:
+                raise ValueError(f"allowed names the field {name!r}; the schema has {', '.join(types)}")
+            if str(types[name]) not in _LISTED_TYPES:
+                raise ValueError(f"allowed names {name}, a {types[name]}; it can be {', '.join(_LISTED_TYPES)}")
+
+    @cached_property
+    def types(self) -> Mapping[str, FieldType]:
+        """Field name to type. Raises ValueError where the schema is not a list of names with types."""
+        return parse_fields(self.schema)
 
     @cached_property
     def fields(self) -> Mapping[str, str]:
-        """Field name to type. Raises ValueError where the schema is not a list of names with types."""
-        fields: dict[str, str] = {}
-        for part in self.schema.split(","):
-            words = part.split()
-            if len(words) != 2:
-                raise ValueError(f"{part.strip()!r} is not a field: write a name and a type, as in 'Id string'")
-            name, field_type = words[0], words[1].lower()
-            if field_type not in FIELD_TYPES:
-                raise ValueError(f"{name}: type {field_type!r} is not one of {', '.join(FIELD_TYPES)}")
-            if name in fields:
-                raise ValueError(f"the field {name!r} is declared twice")
-            fields[name] = field_type
-        return fields
+        """Field name to the text of its type."""
+        return {name: str(of_field) for name, of_field in self.types.items()}
 
     @property
     def format(self) -> str:
@@ -94,12 +98,11 @@ class Json:
             Undecodable: The bytes are not one JSON object, or a field has a type or a value that is not allowed.
         """
         document = _document(data)
-        return {name: self._field(name, field_type, document.get(name)) for name, field_type in self.fields.items()}
+        return {name: self._field(name, of_field, document.get(name)) for name, of_field in self.types.items()}
 
     def encode(self, value: Value) -> bytes:
         """Writes one value as Spark's ``to_json`` does: a field that is None is left out."""
-        present = {name: value[name] for name in self.fields if value.get(name) is not None}
-        return json.dumps(present, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return write_object(self.types, value).encode()
 
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         """Reads the values of many records, nulls allowed."""
@@ -121,29 +124,51 @@ class Json:
         return key_column(self, field, values)
 
     @staticmethod
-    def spark_expression(columns: Sequence[str]) -> str:
-        """The Spark SQL expression that writes the columns of these names as a JSON object in bytes."""
-        return f"CAST(to_json(struct({', '.join(f'`{name}`' for name in columns)})) AS BINARY)"
+    def spark_expression(fields: Mapping[str, FieldType], prefix: str = "") -> str:
+        """The Spark SQL expression that writes columns as a JSON object in bytes; see the protocol.
 
-    def _field(self, name: str, field_type: str, value: Any) -> Any:
-        if value is None:
-            return None
-        if type(value) not in _PYTHON_TYPES[field_type]:  # Exactly: to isinstance a bool is an int.
-            raise Undecodable(f"{name} is not of type {field_type}")
-        bits = _INTEGER_BITS.get(field_type)
-        if bits is not None and not -(1 << bits) <= value < 1 << bits:
-            raise Undecodable(f"{name} is not of type {field_type}")
-        if field_type == "double":
-            value = _double(name, value)
-        if field_type == "string":
-            try:
-                value.encode("utf-8")
-            except UnicodeEncodeError as error:  # Half of a surrogate pair.
-                raise Undecodable(f"{name} is not valid Unicode") from error
-        if name in self.allowed and value not in self.allowed[name]:
+        Timestamps are written in UTC, whatever the time zone of Spark. They have three digits of a second, as
+        ``to_json`` writes them by default, and six where one of the object's timestamps needs them.
+        """
+        columns = {name: f"`{prefix}{name}`" for name in fields}
+        named = (column if not prefix else f"{column} AS `{name}`" for name, column in columns.items())
+        value = f"struct({', '.join(named)})"
+        finer = [_has_finer(fields[name], column) for name, column in columns.items() if _has_timestamp(fields[name])]
+        if not finer:
+            return f"CAST(to_json({value}) AS BINARY)"
+        digits = "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX'"
+        written = f"to_json({value}, map('timeZone', 'UTC'))"
+        written_finer = f"to_json({value}, map('timeZone', 'UTC', {digits}))"
+        return f"CAST(if({' OR '.join(finer)}, {written_finer}, {written}) AS BINARY)"
+
+    def _field(self, name: str, field_type: FieldType, value: Any) -> Any:
+        read = read_value(field_type, name, value)
+        if read is not None and name in self.allowed and read not in self.allowed[name]:
             known = ", ".join(str(allowed) for allowed in self.allowed[name])
             raise Undecodable(f"{name} is not one of {known}")
-        return value
+        return read
+
+
+def _has_timestamp(field_type: FieldType) -> bool:
+    return TIMESTAMP in leaves(field_type)
+
+
+def _has_finer(field_type: FieldType, expression: str, depth: int = 0) -> str:
+    """The condition that a value has a timestamp with digits below a millisecond; its type has a timestamp."""
+    element = f"e{depth}"
+    match field_type:
+        case StructType(fields=fields):
+            parts = [(f"{expression}.`{name}`", of_field) for name, of_field in fields if _has_timestamp(of_field)]
+            return f"({' OR '.join(_has_finer(of_field, part, depth) for part, of_field in parts)})"
+        case ArrayType(element=part):
+            found = f"exists({expression}, {element} -> {_has_finer(part, element, depth + 1)})"
+        case MapType(value=part):
+            found = f"exists(map_values({expression}), {element} -> {_has_finer(part, element, depth + 1)})"
+        case Scalar():
+            found = f"unix_micros({expression}) % 1000 != 0"
+        case _:
+            raise AssertionError(f"{field_type} has no timestamp")
+    return f"coalesce({found}, false)"
 
 
 def _document(data: bytes | None) -> dict[str, Any]:
@@ -156,13 +181,3 @@ def _document(data: bytes | None) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise Undecodable("the value is not a JSON object")
     return document
-
-
-def _double(name: str, value: float) -> float:
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise Undecodable(f"{name} is not of type double")
-    return number

@@ -6,19 +6,51 @@ the reference accepts, and the reference reads every record of which the fast pa
 
 from __future__ import annotations
 
+import json
 import secrets
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as paj
 
-from streamplan.serdes.arrow import decode_again, decode_each, longest, struct_type, true_rows
+from streamplan.serdes.arrow import arrow_type, decode_again, decode_each, longest, struct_type, true_rows
 from streamplan.serdes.columns import DecodedColumn
+from streamplan.serdes.field_types import (
+    TIMESTAMP,
+    ArrayType,
+    DecimalType,
+    FieldType,
+    Scalar,
+    StructType,
+    has_map,
+    leaves,
+    parse_type,
+)
 from streamplan.serdes.serde import Serde
 
 _LONG = 500
 """A value shorter than this, in bytes, cannot nest too deep or hold a number that is too long."""
+
+_FEW = 32
+"""So few values of a batch that the parser refuses are read one by one."""
+
+_ACCEPTED_ALIKE = ("string", "int", "bigint", "boolean")
+"""The types of which the parser accepts what the reference accepts."""
+
+_SAMPLED = 20
+"""So many values tell whether a timestamp is text or a number. Values that have both are read by the reference."""
+
+_MOMENT = r"^(?:[1-9]\d\d\d|0[1-9]\d\d|00[1-9]\d|000[1-9])-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)$"
+"""Arrow's parser of timestamps also accepts other forms, and the year 0."""
+
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+_FIRST_DAY = -719_162
+"""The years 1 to 9999."""
 
 
 def decode_json(serde: Serde, values: pa.Array) -> DecodedColumn:
@@ -28,27 +60,154 @@ def decode_json(serde: Serde, values: pa.Array) -> DecodedColumn:
         serde: Its fields and its allowed values are read; its ``decode`` is the reference.
         values: Binary array, one value a record, nulls allowed.
     """
-    parsed = _parse(values.fill_null(b"{}") if values.null_count else values, struct_type(serde.fields))
-    if parsed is None:  # A value in the batch is not plain JSON, so the reference reads each.
+    types = {name: parse_type(text) for name, text in serde.fields.items()}
+    if any(map(has_map, types.values())):  # Arrow's parser does not read an object as a map.
         return decode_each(serde, values)
-    return decode_again(serde, values, parsed, _doubtful_rows(parsed, values, serde))
-
-
-def _doubtful_rows(parsed: pa.StructArray, values: pa.Array, serde: Serde) -> list[int]:
-    """The rows that the reference must judge, because Arrow's parser accepts more than the reference does."""
+    parsed = _parse(values.fill_null(b"{}") if values.null_count else values, _parsed_type(serde, types, values))
+    if parsed is None:  # A value in the batch is not plain JSON.
+        return _decode_halves(serde, values)
     doubtful = set(true_rows(_beyond_the_parser(values)))
     if values.null_count:
         doubtful |= set(true_rows(pc.is_null(values)))
     if parsed.null_count:  # "v": null
         doubtful |= set(true_rows(pc.is_null(parsed)))
-    for name, field_type in serde.fields.items():
-        column = pc.struct_field(parsed, name)
-        if name in serde.allowed:
-            known = pc.is_in(column, pa.array(list(serde.allowed[name]), column.type))
-            doubtful |= set(true_rows(pc.and_(pc.is_valid(column), pc.invert(known))))
-        if field_type == "double":
-            doubtful |= set(true_rows(pc.invert(pc.is_finite(column))))
-    return sorted(doubtful)
+    try:
+        fields = _Reading(doubtful).struct(parsed, StructType(tuple(types.items())), None)
+    except pa.ArrowInvalid:  # There is no such day or hour.
+        return _decode_halves(serde, values)
+    for name, known in serde.allowed.items():
+        column = pc.struct_field(fields, name)
+        is_known = pc.is_in(column, pa.array(list(known), column.type))
+        doubtful |= set(true_rows(pc.and_(pc.is_valid(column), pc.invert(is_known))))
+    return decode_again(serde, values, fields, sorted(doubtful))
+
+
+def _decode_halves(serde: Serde, values: pa.Array) -> DecodedColumn:
+    """Read both halves of a batch that the parser refuses, so that few of its values are read by the reference."""
+    if len(values) <= _FEW:
+        return decode_each(serde, values)
+    middle = len(values) // 2
+    first, second = decode_json(serde, values.slice(0, middle)), decode_json(serde, values.slice(middle))
+    rejected = {**first.rejected, **{middle + row: reason for row, reason in second.rejected.items()}}
+    return DecodedColumn(pa.concat_arrays([first.fields, second.fields]), rejected)
+
+
+def _parsed_type(serde: Serde, types: Mapping[str, FieldType], values: pa.Array) -> pa.StructType:
+    """The type that Arrow's parser is asked for: it takes a date for a number, and knows one form of a timestamp."""
+    if all(_is_parsed(of_field) for of_field in types.values()):
+        return struct_type(serde.fields)
+    samples: list[Any] = []
+    if any(TIMESTAMP in leaves(of_field) for of_field in types.values()):
+        for value in values.drop_null().slice(0, _SAMPLED).to_pylist():
+            try:
+                samples.append(json.loads(value))
+            except (ValueError, RecursionError):  # The reference will say so.
+                return struct_type(serde.fields)
+    return _parsed_as(StructType(tuple(types.items())), samples)
+
+
+def _is_parsed(field_type: FieldType) -> bool:
+    return all(str(leaf) not in ("timestamp", "date") for leaf in leaves(field_type))
+
+
+def _parsed_as(field_type: FieldType, samples: Sequence[Any]) -> pa.DataType:
+    match field_type:
+        case StructType(fields=fields):
+            objects = [sample for sample in samples if isinstance(sample, dict)]
+            return pa.struct(
+                [(name, _parsed_as(of_field, [each.get(name) for each in objects])) for name, of_field in fields]
+            )
+        case ArrayType(element=element):
+            return pa.list_(_parsed_as(element, [each for part in samples if isinstance(part, list) for each in part]))
+        case Scalar(name="timestamp"):
+            return pa.int64() if any(type(sample) is int for sample in samples) else pa.string()
+        case Scalar(name="date"):
+            return pa.string()
+    return arrow_type(field_type)
+
+
+class _Reading:
+    """Makes the declared types of what Arrow's parser gave.
+
+    Args:
+        doubtful: Takes the rows that the reference must judge, because the parser accepts more than the reference does.
+    """
+
+    def __init__(self, doubtful: set[int]) -> None:
+        self._doubtful = doubtful
+
+    def struct(self, array: pa.StructArray, declared: StructType, rows: pa.Array | None) -> pa.StructArray:
+        """Return an array of the declared type.
+
+        Args:
+            array: What the parser gave.
+            declared: The declared type.
+            rows: The row of each element; None where the elements are the rows.
+        """
+        parts = [pc.struct_field(array, place) for place in range(array.type.num_fields)]
+        read = [self._read(part, of_field, rows) for part, (_, of_field) in zip(parts, declared.fields, strict=True)]
+        if all(before is after for before, after in zip(parts, read, strict=True)):
+            return array
+        mask = pc.is_null(array) if array.null_count else None
+        return pa.StructArray.from_arrays(read, fields=list(arrow_type(declared)), mask=mask)
+
+    def _read(self, array: pa.Array, declared: FieldType, rows: pa.Array | None) -> pa.Array:
+        match declared:
+            case Scalar(name="double"):
+                self._doubt(pc.invert(pc.is_finite(array)), rows)
+            case Scalar(name="date"):
+                array = array.cast(pa.date32())
+                self._doubt(pc.less(array.cast(pa.int32()), _FIRST_DAY), rows)
+            case Scalar(name="timestamp"):
+                return self._moments(array, rows)
+            case DecimalType(
+                precision=precision, scale=scale
+            ):  # Of numbers with fewer digits behind the point it is lax.
+                # Not the negation of one another: Python would round it to its context's precision.
+                least, greatest = (pa.scalar(Decimal((sign, (9,) * precision, -scale)), array.type) for sign in (1, 0))
+                self._doubt(pc.or_(pc.less(array, least), pc.greater(array, greatest)), rows)
+            case StructType() if _is_looked_at(declared):
+                return self.struct(array, declared, rows)
+            case ArrayType(element=element) if _is_looked_at(element):
+                return self._list(array, declared, rows)
+        return array
+
+    def _list(self, array: pa.ListArray, declared: ArrayType, rows: pa.Array | None) -> pa.ListArray:
+        parents = pc.list_parent_indices(array)
+        elements = array.flatten()
+        read = self._read(elements, declared.element, parents if rows is None else rows.take(parents))
+        if read is elements:
+            return array
+        lengths = pc.list_value_length(array).fill_null(0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+        mask = pc.is_null(array) if array.null_count else None
+        return pa.ListArray.from_arrays(offsets, read, type=arrow_type(declared), mask=mask)
+
+    def _moments(self, array: pa.Array, rows: pa.Array | None) -> pa.Array:
+        utc = arrow_type(TIMESTAMP)
+        if pa.types.is_integer(array.type):
+            beyond = pc.or_(pc.less(array, _FIRST_MS), pc.greater(array, _LAST_MS))
+            self._doubt(beyond, rows)
+            return pc.multiply(pc.if_else(beyond, pa.scalar(None, pa.int64()), array), 1000).cast(utc)
+        well_formed = pc.match_substring_regex(array, _MOMENT)
+        if not pc.all(well_formed).as_py():
+            self._doubt(pc.invert(well_formed), rows)
+            array = pc.if_else(well_formed, array, pa.scalar(None, pa.string()))
+        if pc.any(pc.match_substring_regex(array, r"\.\d{7}")).as_py():
+            array = pc.replace_substring_regex(array, r"(\.\d{6})\d+", r"\1")
+        moments = array.cast(utc)
+        numbers = moments.cast(pa.int64())
+        self._doubt(pc.or_(pc.less(numbers, _FIRST_US), pc.greater(numbers, _LAST_US)), rows)
+        return moments
+
+    def _doubt(self, mask: pa.Array, rows: pa.Array | None) -> None:
+        found = true_rows(mask)
+        if found:
+            self._doubtful.update(found if rows is None else rows.take(pa.array(found, pa.int64())).to_pylist())
+
+
+def _is_looked_at(field_type: FieldType) -> bool:
+    return any(str(leaf) not in _ACCEPTED_ALIKE for leaf in leaves(field_type))
 
 
 def _content(values: pa.Array) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
+from streamplan.serdes.field_types import FieldType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,13 +20,10 @@ Value: TypeAlias = Mapping[str, Any]
 
 Headers: TypeAlias = Iterable[tuple[str, str | bytes | None]]
 
-FIELD_TYPES = ("string", "int", "bigint", "double", "boolean")
-"""The types of fields, in the words of Spark's DDL."""
-
 KEY_FIELD_TYPES = ("string", "int", "bigint", "boolean")
 """The types of fields that can become a key: each value has one text, the same in Spark as in Python.
 
-A double has many texts.
+A double has many texts, and Spark's text of a timestamp depends on its time zone.
 """
 
 MAX_BYTES = 1_048_000
@@ -52,7 +50,11 @@ class Serde(Protocol):
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """Field name to type, one of :data:`FIELD_TYPES`. Raises ValueError where the declaration is wrong."""
+        """Field name to type, in the words of :mod:`streamplan.serdes.field_types`.
+
+        Raises:
+            ValueError: The declaration is wrong.
+        """
 
     @property
     def allowed(self) -> Mapping[str, Mapping[Any, str]]:
@@ -92,8 +94,13 @@ class Serde(Protocol):
     def key_column(self, field: str, values: pa.Array | Sequence[bytes | None]) -> KeyColumn:
         """The keys that grouping by ``field`` gives these values. Agrees with :func:`key_of` for each record."""
 
-    def spark_expression(self, columns: Sequence[str]) -> str | None:
-        """The Spark SQL expression that writes the columns of these names as a value in bytes; None without one."""
+    def spark_expression(self, fields: Mapping[str, FieldType], prefix: str = "") -> str | None:
+        """The Spark SQL expression that writes columns as a value in bytes; None without one.
+
+        Args:
+            fields: The fields of the value and their types. A type may be one that no serde reads.
+            prefix: What the name of a field's column begins with.
+        """
 
 
 def is_key_field(serde: Serde, field: str | None) -> bool:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from streamplan.importing.facts import COUNT, SAMPLED_RECORDS, SESSIONS, WINDOWS, infer_schema, observe_facts
+from streamplan.importing.examples import infer_schema
+from streamplan.importing.facts import COUNT, SAMPLED_RECORDS, SESSIONS, WINDOWS, observe_facts
 from streamplan.model.description import parse_subtopologies
 
 from tests.support.fake_cluster import FakeCluster
@@ -32,7 +33,26 @@ def cluster() -> FakeCluster:
         ([b'{"a": 1}', b'{"a": 1.5}'], "a double", ""),
         ([b'{"a": null}', b'{"a": "x"}'], "a string", ""),
         ([b'{"a": 1, "b": 2}', b'{"a": "x"}'], "b bigint", "left out a (bigint and string)"),
-        ([b'{"a": {"b": 1}, "c": [1], "d": 1}'], "d bigint", "left out a (nested), c (nested)"),
+        ([b'{"a": {"b": 1}, "c": [1], "d": 1}'], "a struct<b: bigint>, c array<bigint>, d bigint", ""),
+        (
+            [b'{"a": {"b": 1, "c d": [{"e": true}, null]}}', b'{"a": {"b": 1.5}}', b'{"a": null}'],
+            "a struct<b: double, `c d`: array<struct<e: boolean>>>",
+            "",
+        ),
+        (
+            [b'{"a": {"b": 1, "c": "x", "d": [1]}}', b'{"a": {"b": "x", "d": ["x"]}}'],
+            "a struct<c: string>",
+            "left out a.b (bigint and string), a.d[] (bigint and string)",
+        ),
+        ([b'{"a": {}, "b": [], "c": [[]]}'], "", "left out a (always empty), b[] (always null), c[][] (always null)"),
+        ([b'{"a": {"b": 1}}', b'{"a": [1]}'], "", "left out a (array and object)"),
+        ([b'{"a": {"`": 1}, "b": {"": 1}}'], "", "left out a (struct<```: bigint>, and beyond it), b (struct<``"),
+        (
+            [b'{"a": {%s}}' % b",".join(b'"%d": 1' % n for n in range(51))],
+            "",
+            "left out a (more than 50 names: a map?)",
+        ),
+        ([b'{"a": ' + b"[" * 20 + b"1" + b"]" * 20 + b"}"], "", "left out a[][][][][][][][][][] (nested too deep)"),
         ([b'{"a": null}'], "", "left out a (always null)"),
         ([b'{"a b": 1, "record": 2}'], "", "left out a b (it cannot be the name of a field), record (it cannot"),
         ([b'{"a": 9223372036854775808}'], "", "left out a (bigint, and beyond it)"),

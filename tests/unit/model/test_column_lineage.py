@@ -54,6 +54,22 @@ def test_expressions() -> None:
     assert repartition["word"] == {"in.line"}
 
 
+def test_parts_of_a_column_come_from_the_column() -> None:
+    topology = Topology("app")
+    customers = topology.table("customers", value=Json("name struct<first: string, last: string>, city string"))
+    orders = topology.stream(
+        "orders", value=Json("id string, lines array<struct<sku: string>>, by struct<city: string>")
+    )
+    value = {"sku": "lines[0].sku", "last": "table.name.last", "city": "coalesce(by.city, table.city)"}
+    orders.join(customers, value).to("out")
+    assert origins(topology, "out") == {
+        "key": {"orders.key"},
+        "sku": {"orders.lines"},
+        "last": {"customers.name"},
+        "city": {"orders.by", "customers.city"},
+    }
+
+
 def test_streams_that_are_merged() -> None:
     topology = Topology("app")
     value = Json("a int")

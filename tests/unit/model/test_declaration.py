@@ -191,6 +191,14 @@ def test_only_a_bare_name_is_looked_for_and_the_rest_is_spark_s_to_judge(
     assert topology.faults == ()
 
 
+def test_of_a_path_the_field_is_looked_for(topology: Topology) -> None:
+    orders = topology.stream("nested", value=Json("id string, customer struct<address: struct<city: string>>"))
+    orders.filter("customer.address.city").filter("record.key").filter("custmer.address.city")
+    assert [(fault.message, fault.hint) for fault in topology.faults] == [
+        ("filter: the value has no field 'custmer'", "It has: id, customer"),
+    ]
+
+
 def test_an_expression_that_is_still_to_be_written_is_a_fault(topology: Topology, orders: KStream) -> None:
     orders.filter("TODO: which records pass").map_values({"made": "TODO: the value"})
     assert [(fault.message, fault.hint) for fault in topology.faults] == [

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Undecodable, key_of, label_of
@@ -92,3 +95,91 @@ def test_a_number_that_json_does_not_have_is_not_written() -> None:
 def test_an_allowed_value_has_its_label_by_the_text_of_its_key() -> None:
     paid = Json("paid boolean", allowed={"paid": {True: "paid", False: "open"}})
     assert [label_of(paid, "paid", key) for key in ("true", "false", "True")] == ["paid", "open", ""]
+
+
+def decoded(field_type: str, content: str) -> Any:
+    return Json(f"x {field_type}").decode(f'{{"x": {content}}}'.encode())["x"]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('"2026-11-24T20:38:34Z"', datetime(2026, 11, 24, 20, 38, 34, 0, UTC)),
+        ('"2026-11-24T20:38:34.123456+05:30"', datetime(2026, 11, 24, 15, 8, 34, 123456, UTC)),
+        ('"2026-11-24T20:38:34.1-0100"', datetime(2026, 11, 24, 21, 38, 34, 100_000, UTC)),
+        ('"2026-11-24T20:38:34.123456789Z"', datetime(2026, 11, 24, 20, 38, 34, 123456, UTC)),
+        ("1795552714123", datetime(2026, 11, 24, 20, 38, 34, 123_000, UTC)),
+        ("-1", datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)),
+    ],
+)
+def test_a_timestamp_is_text_with_a_zone_or_milliseconds(content: str, expected: datetime) -> None:
+    assert decoded("timestamp", content) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("1.1", "1.10"),
+        ('"1.10"', "1.10"),
+        ("12e1", "120.00"),
+        ("0.10000000000000000000000", "0.10"),
+        ("-0.0", "0.00"),
+        ("123456789012345678901234567890123456.78", "123456789012345678901234567890123456.78"),
+    ],
+)
+def test_a_decimal_is_exact_and_has_its_scale(content: str, expected: str) -> None:
+    assert str(decoded("decimal(38,2)", content)) == expected
+
+
+@pytest.mark.parametrize(
+    ("field_type", "content", "reason"),
+    [
+        ("timestamp", '"2026-11-24T20:38:34"', "x is not of type timestamp"),
+        ("timestamp", "1.5", "x is not of type timestamp"),
+        ("date", '"2026-02-29"', "x is not of type date"),
+        ("date", "20000", "x is not of type date"),
+        ("decimal(4,2)", "100", "x is not of type decimal(4,2)"),
+        ("decimal(4,2)", "0.001", "x is not of type decimal(4,2)"),
+        ("decimal(4,2)", "true", "x is not of type decimal(4,2)"),
+        ("struct<a: int>", "[]", "x is not of type struct"),
+        ("struct<address: struct<city: string>>", '{"address": {"city": 5}}', "x.address.city is not of type string"),
+        ("array<struct<sku: string>>", '[{}, {"sku": 1}]', "x[1].sku is not of type string"),
+        ("array<int>", "{}", "x is not of type array"),
+        ("map<string, int>", '{"a b": "1"}', "x['a b'] is not of type int"),
+        ("map<string, int>", '{"\\ud800": 1}', "a key of x is not valid Unicode"),
+        ("array<string>", '["\\ud800"]', "x[0] is not valid Unicode"),
+    ],
+)
+def test_a_reason_names_the_path(field_type: str, content: str, reason: str) -> None:
+    with pytest.raises(Undecodable) as rejection:
+        decoded(field_type, content)
+    assert str(rejection.value) == reason
+
+
+EVERY_TYPE = Json(
+    "at timestamp, day date, price decimal(8,7), who struct<name: string, since: timestamp>, tags array<string>,"
+    " rates map<string, decimal(4,2)>"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"at":"2026-11-24T20:38:34.120Z","day":"0999-01-31","price":1E-7,"who":{"name":"é"},"tags":["a",null]}',
+        '{"at":"2026-11-24T20:38:34.120000Z","who":{"since":"2026-11-24T20:38:34.123456Z"},"tags":[]}',
+        '{"who":{},"rates":{"EUR":1.20,"a\\"b":null}}',
+        '{"price":0E-7,"rates":{}}',
+        "{}",
+    ],
+)
+def test_every_type_is_written_as_spark_writes_it_and_read_again(text: str) -> None:
+    """The texts are those of Spark; tests/integration/spark compares with Spark itself."""
+    value = EVERY_TYPE.decode(text.encode())
+    assert EVERY_TYPE.encode(value) == text.encode()
+    column = EVERY_TYPE.decode_column([text.encode()])
+    assert EVERY_TYPE.encode_column(column.fields).to_pylist() == [text.encode()]
+
+
+def test_allowed_values_are_listed_for_simple_types_alone() -> None:
+    with pytest.raises(ValueError, match=r"allowed names at, a timestamp; it can be string, int"):
+        Json("at timestamp", allowed={"at": {}})

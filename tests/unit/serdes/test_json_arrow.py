@@ -174,3 +174,115 @@ def test_each_row_has_its_reason() -> None:
     column = ORDER.decode_column([b'{"ProductType":0}', b"x", None])
     assert column.reasons().to_pylist() == [None, "the value is not JSON", "the value is null"]
     assert ORDER.decode_column([b'{"ProductType":0}'] * 2).reasons().to_pylist() == [None, None]
+
+
+NESTED = Json(
+    "at timestamp, day date, price decimal(6,2), whole decimal(38,0), wide decimal(38,10), x double,"
+    " customer struct<name: string, since: timestamp, address: struct<city: string, zip: int>>,"
+    " lines array<struct<sku: string, price: decimal(6,2), weight: double, seen: array<timestamp>>>,"
+    " tags array<string>, days array<date>, matrix array<array<double>>"
+)
+WITH_MAPS = Json("at timestamp, rates map<string, decimal(6,2)>, by_day map<string, array<struct<day: date>>>")
+
+FORMS = [
+    *('"2026-11-24T20:38:34Z"', '"2026-11-24T20:38:34.1+01:00"', '"2026-11-24T20:38:34.123456-0530"', "1764016714123"),
+    *('"2026-11-24T20:38:34.1234567Z"', '"1969-12-31T23:59:59.123456789Z"', "-1", "0", "null", "1.5", '""', "true"),
+    *('"0001-01-01T00:00:00Z"', '"0001-01-01T00:00:00+01:00"', '"0000-12-31T23:30:00-01:00"', "-62135596800000"),
+    *('"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:30:00-01:00"', "-62135596800001", "253402300799999"),
+    *("253402300800000", "9223372036854775807", "99999999999999999999", '"2026-11-24T20:38:34"', '"2026-11-24"'),
+    *('"2026-11-24 20:38:34Z"', '"2026-11-24T20:38Z"', '"2026-11-24T20:38:34+01"', '"2026-02-30T20:38:34Z"'),
+    *('"2026-11-24T24:00:00Z"', '"2026-11-24T20:38:60Z"', '"2026-11-24T20:38:34+24:00"', '"2026-11-24T20:38:34z"'),
+    *('"2026-11-24T20:38:34+23:59"', '"2026-11-24T20:38:34Z\\n"', '"2026-02-29"', '"0000-01-01"', '"0001-01-01"'),
+    *('"9999-12-31"', '"2026-1-1"', '"-2026-01-01"', '"2026-11-24\\n"', '"\\u0032026-11-24"', "20000"),
+    *("1.25", "1.2500", "1.255", "-0.0", "0e5", "12e2", "12E+2", "125e-2", "1e-3", "9999.99", "10000", "-9999.99"),
+    *('"1.25"', '"+1.25"', '".5"', '"5."', '"1e2"', '" 1"', '"1_0"', '"NaN"', '"007.5"', '"."', '"-"', '"1e"'),
+    *("1e999999999999", '"1e999999999999"', '"0e999999999999"', "1e400", "123456789012345678901234567890123456789"),
+    *("99999999999999999999999999999999999999", "-99999999999999999999999999999999999999", "[]", "{}", "[null]"),
+    *('{"name":"Ann","address":{"city":"Rome"}}', '{"address":{}}', '{"address":null}', '{"address":[]}'),
+    *('{"address":{"city":5}}', '{"name":"a","name":"b"}', '{"since":1764016714123}', '{"since":"x"}'),
+    *(
+        '[{"sku":"a","price":1.5},null,{}]',
+        '[{"price":"1.5","weight":1e400}]',
+        '[{"seen":["2026-11-24T20:38:34Z",null]}]',
+    ),
+    *(
+        '[{"seen":[1,2]},{"seen":[]},{"seen":null}]',
+        '[{"seen":[1,"2026-11-24T20:38:34Z"]}]',
+        '[{"sku":1}]',
+        '["a","b"]',
+    ),
+    *('["2026-11-24","2026-11-25",null]', '["2026-11-24","x"]', "[[1.5],[],null,[null,2]]", "[[1e400]]", "[[NaN]]"),
+    *('{"EUR":1.25,"USD":null}', '{"a":1,"a":2}', '{"EUR":1.255}', '{"\\ud800":1}', '{"a":[{"day":"2026-11-24"}]}'),
+    *('{"a":[{"day":"2026-02-30"},null]}', '{"":[]}', '{"a":null}', '{"a":{}}'),
+]
+"""Contents of fields, some of which are right for some types."""
+
+
+def documents(serde: Json) -> list[bytes]:
+    """Each field with each content."""
+    return [f'{{"{name}":{content}}}'.encode() for name in serde.fields for content in FORMS]
+
+
+@pytest.mark.parametrize("serde", [NESTED, WITH_MAPS], ids=["nested", "with maps"])
+def test_every_form_of_every_type_is_read_as_the_reference_reads_it(serde: Json) -> None:
+    good = b'{"at":"2026-11-24T20:38:34.5Z"}'
+    for value in documents(serde):
+        found = column_rows(serde, [good, value, None, good])
+        assert found == [row(serde, good), row(serde, value), row(serde, None), row(serde, good)], value
+
+
+def test_a_form_that_one_record_has_alone_does_not_change_the_others() -> None:
+    values: list[bytes | None] = [
+        b'{"at":%s}' % at for at in (b'"2026-11-24T20:38:34Z"', b"1764016714123", b"x", b"null")
+    ]
+    assert column_rows(NESTED, values) == [row(NESTED, value) for value in values]
+
+
+def test_mutated_nested_documents_are_read_as_the_reference_reads_them() -> None:
+    chosen = random.Random(20261124)
+    names = list(NESTED.fields)
+    accepted = 0
+    for _ in range(4000):
+        parts = [f'"{name}":{chosen.choice(FORMS)}' for name in chosen.sample(names, chosen.randint(1, 2))]
+        value = bytearray("{" + ",".join(parts) + "}", "ascii")
+        for _ in range(chosen.randint(0, 2)):
+            at = chosen.randrange(len(value) + 1)
+            value[at : at + chosen.randint(0, 1)] = bytes([chosen.choice(b'{}[]",:TZ+-.0123459eE \n tfnulrs')])
+        expected = row(NESTED, bytes(value))
+        accepted += expected[1] is None
+        assert column_rows(NESTED, [bytes(value)]) == [expected], bytes(value)
+    assert accepted > 200
+
+
+def test_right_documents_of_every_type_are_read_by_arrow_and_not_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the comparisons above compare the reference with itself."""
+    number = b'{"at":1764016714123,"customer":{"since":"2026-11-24T20:38:34Z"},"days":["2026-11-24"],"price":1.25}'
+    text = b'{"at":"2026-11-24T20:38:34.1234567+01:00","lines":[{"price":"1.5","seen":[1764016714123]}]}'
+    expected = [[row(NESTED, value)] * 2 for value in (number, text)]
+
+    def no_reference(self: Json, data: bytes | None) -> dict[str, object]:
+        raise AssertionError(data)
+
+    monkeypatch.setattr(Json, "decode", no_reference)
+    assert [column_rows(NESTED, [value, value]) for value in (number, text)] == expected
+
+
+def test_of_a_large_batch_a_few_values_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    values: list[bytes | None] = [b'{"at":%d,"x":%d}' % (1764016714000 + n, n) for n in range(1000)]
+    values[17], values[500], values[501], values[999] = b"x", None, b'{"at":"2026-11-24T20:38:34Z"}', b'{"x":"1"}'
+    expected = [row(NESTED, value) for value in values]
+    decode, read = Json.decode, list[bytes | None]()
+
+    def counting(self: Json, data: bytes | None) -> dict[str, object]:
+        read.append(data)
+        return decode(self, data)
+
+    monkeypatch.setattr(Json, "decode", counting)
+    assert column_rows(NESTED, values) == expected
+    assert len(read) < 150
+
+
+def column_rows(serde: Json, values: list[bytes | None]) -> list[tuple[object, str | None]]:
+    found = serde.decode_column(pa.array(values, pa.binary()))
+    decoded = found.fields.to_pylist(maps_as_pydicts="strict")
+    return [(each, found.rejected.get(number)) for number, each in enumerate(decoded)]

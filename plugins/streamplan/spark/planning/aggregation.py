@@ -13,13 +13,24 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, IntegerType, ShortType, StructField, StructType
+from pyspark.sql.types import (
+    ByteType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    ShortType,
+    StructField,
+    StructType,
+)
 
 from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, TimeWindows
+from streamplan.serdes.field_types import GREATEST_PRECISION
+from streamplan.serdes.internal import value_expression
+from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.sources import HEADERS
 
@@ -93,7 +104,8 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
             value, encoding = F.unhex(F.lpad(F.hex(f"s{number}_count"), 16, "0")), "count"
         case Aggregate(columns=columns):
             fields = [F.col(f"s{number}_{column.name}").alias(column.name) for column in columns]
-            value, encoding = F.to_json(F.struct(*fields)).cast("binary"), "json"
+            stored = declared_fields(data.select(*fields))
+            value, encoding = F.expr(value_expression(stored, prefix=f"s{number}_")), "json"
         case Reduce():
             kept = f"s{number}_kept"
             fields = [F.col(f"{kept}.fields.`{name}`").alias(name) for name in inputs.fields]
@@ -149,6 +161,10 @@ _RESULTS = {
 """The aggregates of which a store holds more than the result, each with the expression of its result."""
 
 
+_DIGITS_OF_SUM = 10
+"""So many digits more than its summands has a sum of decimals in Spark (``Sum.resultType``)."""
+
+
 @dataclass(frozen=True)
 class _Argument:
     """A column ``name`` that is aggregated: ``from_record`` of a record, ``from_store`` of the column ``_stored``."""
@@ -162,7 +178,11 @@ def _fold(nodes: Sequence[Processor], contributions: Sequence[DataFrame]) -> Dat
     data = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), contributions)
     node_column = ("node",) if len(nodes) > 1 else ()
     by = [name for name in ("partition", *node_column, "window", "key") if name in data.columns]
-    aggregates = [column.alias(name) for number, node in enumerate(nodes) for name, column in _aggregates(number, node)]
+    aggregates = [
+        column.alias(name)
+        for number, node in enumerate(nodes)
+        for name, column in _aggregates(number, node, data.schema)
+    ]
     return data.groupBy(*by).agg(*aggregates, F.max("timestamp").alias("timestamp"))
 
 
@@ -265,9 +285,16 @@ def _pairs(column: AggregateColumn, frame: RecordFrame, stored: Column) -> list[
 
 
 def _summand(x: str, frame: RecordFrame) -> Column:
-    """``x`` in the type of its sum where that is an integer: a restored sum is added as a record's value is."""
+    """``x`` in the type of its sum where that is another: a restored sum is added as a record's value is."""
     data_type = frame.data.select(F.expr(x).alias("x")).schema["x"].dataType
-    return F.expr(x).cast("bigint") if isinstance(data_type, ByteType | ShortType | IntegerType) else F.expr(x)
+    match data_type:
+        case ByteType() | ShortType() | IntegerType():
+            return F.expr(x).cast("bigint")
+        case FloatType():
+            return F.expr(x).cast("double")
+        case DecimalType(precision=precision, scale=scale):
+            return F.expr(x).cast(DecimalType(min(precision + _DIGITS_OF_SUM, GREATEST_PRECISION), scale))
+    return F.expr(x)
 
 
 def _stored_value(number: int, node: Processor, types: StructType) -> Column:
@@ -280,7 +307,7 @@ def _stored_value(number: int, node: Processor, types: StructType) -> Column:
     value_type = StructType(
         [StructField(column.name, types[f"s{number}_{column.name}"].dataType) for column in node.operation.columns]
     )
-    return F.from_json(F.col("value").cast("string"), value_type, {"mode": "FAILFAST"})
+    return F.from_json(F.col("value").cast("string"), value_type, {"mode": "FAILFAST", "timeZone": "UTC"})
 
 
 def _refusing_unreadable(frame: RecordFrame) -> RecordFrame:
@@ -302,30 +329,37 @@ def _rank(operation: Reduce, merged: bool) -> Column:
     return F.struct(by.isNull(), by, *(-column for column in latest))
 
 
-def _aggregates(number: int, node: Processor) -> Iterable[tuple[str, Column]]:
-    """The columns ``s<n>_`` of a node's store by their names."""
+def _aggregates(number: int, node: Processor, types: StructType) -> Iterable[tuple[str, Column]]:
+    """The columns ``s<n>_`` of a node's store by their names; ``types`` are those of the arguments."""
     match node.operation:
         case Count():
             yield f"s{number}_count", F.sum(f"a{number}_count_0")
         case Aggregate(columns=columns):
             for column in columns:
-                arguments = [f"`a{number}_{column.name}_{place}`" for place in range(2)]
-                yield f"s{number}_{column.name}", _aggregate_of(column, *arguments)
+                arguments = [f"a{number}_{column.name}_{place}" for place in range(2)]
+                yield f"s{number}_{column.name}", _aggregate_of(column, types, *arguments)
         case Reduce(greatest=greatest):
             best = F.max_by if greatest else F.min_by
             yield f"s{number}_kept", best(f"a{number}_kept", f"a{number}_by")
 
 
-def _aggregate_of(column: AggregateColumn, first: str, second: str) -> Column:
+def _aggregate_of(column: AggregateColumn, types: StructType, first: str, second: str) -> Column:
     match column.function:
         case "count" | "count_if" | "sum":
-            return F.sum(first)
+            return _sum(first, types)
         case "avg":
-            return F.struct(F.sum(first).alias("sum"), F.sum(second).alias("count"))
+            return F.struct(_sum(first, types).alias("sum"), F.sum(f"`{second}`").alias("count"))
         case ("min_by" | "max_by") as best:
-            return F.expr(f"{best}(named_struct('value', {first}, 'by', {second}), {second})")
+            return F.expr(f"{best}(named_struct('value', `{first}`, 'by', `{second}`), `{second}`)")
         case function:
-            return F.expr(f"{function}({first})")
+            return F.expr(f"{function}(`{first}`)")
+
+
+def _sum(argument: str, types: StructType) -> Column:
+    """The sum of an argument that has the type of its sum: Spark would make that of a decimal wider again."""
+    data_type = types[argument].dataType
+    total = F.sum(f"`{argument}`")
+    return total.cast(data_type) if isinstance(data_type, DecimalType) else total
 
 
 def arguments_of_call(column: AggregateColumn) -> list[str]:

@@ -16,7 +16,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -26,33 +26,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, StructType
 
 from streamplan.errors import Refused
 from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.field_types import FIELD_TYPES
 from streamplan.serdes.internal import repartition_serde, value_expression
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
+from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.partition_times import PartitionTimes
 from streamplan.spark.sources import RAW
 from streamplan.spark.timestamps import timestamp_faults
-
-_FIELD_TYPES: Mapping[type[DataType], str] = {
-    StringType: "string",
-    IntegerType: "int",
-    LongType: "bigint",
-    DoubleType: "double",
-    BooleanType: "boolean",
-}
 
 
 @dataclass(frozen=True)
@@ -83,7 +68,7 @@ class RecordFrame:
         """The value in bytes, null for a record without a value."""
         if self.value_is_raw:
             return F.col("record.value")
-        return F.when(~self._has_no_value, F.expr(value_expression(self.fields)))
+        return F.when(~self._has_no_value, F.expr(value_expression(declared_fields(self.data))))
 
     @property
     def _has_no_value(self) -> Column:
@@ -105,18 +90,16 @@ class RecordFrame:
         """
         if self.value_is_raw and self.serde is not None:
             return self.serde.unrestricted()
-        types = {field.name: field.dataType for field in self.data.schema.fields if field.name != "record"}
+        types = declared_fields(self.data)
         unsupported = [
-            f"{name} is of type {data_type.simpleString()}"
-            for name, data_type in types.items()
-            if type(data_type) not in _FIELD_TYPES
+            f"{name} is of type {of_field}" for name, of_field in types.items() if any(unreadable_types(of_field))
         ]
         if unsupported:
             raise Refused(
                 f"a repartition topic cannot carry that {', '.join(unsupported)}",
-                remedy=f"Cast it before to one of {', '.join(_FIELD_TYPES.values())}.",
+                remedy=f"Cast it before to one of {', '.join(FIELD_TYPES)}.",
             )
-        return repartition_serde({name: _FIELD_TYPES[type(data_type)] for name, data_type in types.items()})
+        return repartition_serde(types)
 
     @property
     def as_in_internal_topic(self) -> bool:

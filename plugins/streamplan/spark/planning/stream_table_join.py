@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
+from streamplan.serdes import field_types as declared
+from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.records import RecordFrame
 
 WAITING_ROWS = 1000
@@ -42,7 +44,6 @@ def join_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) ->
     """
     sides = []
     for number, original in enumerate(frames.values()):
-        fields = original.data.drop("record").columns
         frame = _rejecting_binary_keys(original)
         sides.append(
             frame.data.select(
@@ -53,9 +54,13 @@ def join_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) ->
                 F.col("record.offset").alias("offset"),
                 (F.col("record.reason").isNotNull()).alias("rejected"),
                 (F.col("record.value").isNull()).alias("deleted"),
-                # In Python a timestamp would be local time, of which an hour a year is ambiguous. ``at`` has it in ms.
-                F.col("record").dropFields("timestamp").alias("record"),
-                F.struct(*(F.col(f"`{field}`") for field in fields)).alias(f"f{number}"),
+                F.col("record").dropFields("timestamp").alias("record"),  # ``at`` has it in ms
+                F.struct(
+                    *(
+                        as_state(F.col(f"`{name}`"), of_field).alias(state_name(name, place))
+                        for place, (name, of_field) in enumerate(declared_fields(original.data).items())
+                    )
+                ).alias(f"f{number}"),
             )
         )
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), sides)
@@ -81,13 +86,19 @@ def joined_frames(
         tables: As for :func:`join_tables`.
     """
     numbers = {name: number for number, name in enumerate(frames)}
+    types = {name: declared_fields(frame.data) for name, frame in frames.items()}
     joined = {}
     for name, frame in frames.items():
         record = F.col("record").withField("timestamp", F.timestamp_millis("at"))
         for table, store in tables.items():
-            record = record.withField(f"`{store}`", F.col(f"t{numbers[table]}"))
+            row = from_state(F.col(f"t{numbers[table]}"), declared.StructType(tuple(types[table].items())))
+            record = record.withField(f"`{store}`", row)
         rows = batch.where(F.col("source") == numbers[name])
-        data = rows.select(f"f{numbers[name]}.*", record.alias("record"))
+        fields = [
+            from_state(F.col(f"f{numbers[name]}.`{state_name(field, place)}`"), of_field).alias(field)
+            for place, (field, of_field) in enumerate(types[name].items())
+        ]
+        data = rows.select(*fields, record.alias("record"))
         joined[name] = replace(frame, data=data, no_rejects=False)
     return joined
 

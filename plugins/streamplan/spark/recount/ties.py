@@ -9,7 +9,9 @@ from pyspark.sql.types import StructField, StructType
 from streamplan.model.operations import Aggregate, AggregateColumn
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import TimeWindows
+from streamplan.serdes.field_types import has_map
 from streamplan.spark.planning.aggregation import WINDOW_START, arguments_of_call, stored_key, with_windows
+from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
 
 
@@ -49,7 +51,10 @@ def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, ch
     ties = (
         records.join(_last_values(changelog, types, windows), by)
         .groupBy(*by)
-        .agg(*map(_best, columns), *(F.first(_observed(column)).alias(_observed(column)) for column in columns))
+        .agg(
+            *(_best(column, records.schema) for column in columns),
+            *(F.first(_observed(column)).alias(_observed(column)) for column in columns),
+        )
     )
     joined = rows.join(ties, by, "left")
     for column in columns:
@@ -60,10 +65,13 @@ def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, ch
     return joined.select(*rows.columns)
 
 
-def _best(column: AggregateColumn) -> Column:
-    """The greatest ``y``, or the least, of the records that have the observed ``x``."""
+def _best(column: AggregateColumn, types: StructType) -> Column:
+    """The greatest ``y``, or the least, of the records that have the observed ``x``; ``types`` are those of records."""
     best = F.max if column.function == "max_by" else F.min
-    has_observed = F.col(f"x_{column.name}").eqNullSafe(F.col(_observed(column)))
+    value, observed = F.col(f"x_{column.name}"), F.col(_observed(column))
+    if has_map(declared_type(types[f"x_{column.name}"].dataType)):  # Spark compares no maps.
+        value, observed = (F.to_json(F.struct(each.alias("x"))) for each in (value, observed))
+    has_observed = value.eqNullSafe(observed)
     return best(F.when(has_observed, F.col(f"y_{column.name}"))).alias(f"best_{column.name}")
 
 
