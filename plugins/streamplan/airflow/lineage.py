@@ -123,7 +123,7 @@ class _Datasets:
         facets: dict[str, Any] = {}
         if types:
             facets["schema"] = SchemaDatasetFacet(
-                [_schema_field(name, text and parse_type(text)) for name, text in types.items()]
+                [_schema_field(name, parse_type(text) if text else None) for name, text in types.items()]
             )
         if positions:
             version = ", ".join(f"{partition}@{offset}" for partition, offset in sorted(positions.items()))
@@ -143,6 +143,7 @@ def _schema_field(name: str, field_type: FieldType | None) -> SchemaDatasetFacet
     """Return a column with its parts, which have the names that OpenLineage's specification gives them."""
     from openlineage.client.generated.schema_dataset import SchemaDatasetFacetFields
 
+    kind: str | None
     parts: Sequence[tuple[str, FieldType]] = ()
     match field_type:
         case StructType(fields=fields):
@@ -152,7 +153,7 @@ def _schema_field(name: str, field_type: FieldType | None) -> SchemaDatasetFacet
         case MapType(value=value):
             kind, parts = "map", [("key", Scalar("string")), ("value", value)]
         case _:
-            kind = field_type and str(field_type)
+            kind = None if field_type is None else str(field_type)
     return SchemaDatasetFacetFields(name=name, type=kind, fields=[_schema_field(*part) for part in parts])
 
 

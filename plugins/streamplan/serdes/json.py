@@ -22,7 +22,7 @@ from streamplan.serdes.field_types import (
     leaves,
     parse_fields,
 )
-from streamplan.serdes.json_values import Number, read_value, write_object
+from streamplan.serdes.json_values import Misfit, Number, readers, write_object
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
@@ -98,7 +98,16 @@ class Json:
             Undecodable: The bytes are not one JSON object, or a field has a type or a value that is not allowed.
         """
         document = _document(data)
-        return {name: self._field(name, of_field, document.get(name)) for name, of_field in self.types.items()}
+        decoded = {}
+        for name, read in readers(self.schema):
+            value = document.get(name)
+            try:
+                decoded[name] = None if value is None else read(value)
+            except Misfit as misfit:
+                raise Undecodable(f"{name}{misfit.path} {misfit.reason}") from misfit
+            if name in self.allowed and value is not None and decoded[name] not in self.allowed[name]:
+                raise Undecodable(f"{name} is not one of {', '.join(map(str, self.allowed[name]))}")
+        return decoded
 
     def encode(self, value: Value) -> bytes:
         """Writes one value as Spark's ``to_json`` does: a field that is None is left out."""
@@ -140,13 +149,6 @@ class Json:
         written = f"to_json({value}, map('timeZone', 'UTC'))"
         written_finer = f"to_json({value}, map('timeZone', 'UTC', {digits}))"
         return f"CAST(if({' OR '.join(finer)}, {written_finer}, {written}) AS BINARY)"
-
-    def _field(self, name: str, field_type: FieldType, value: Any) -> Any:
-        read = read_value(field_type, name, value)
-        if read is not None and name in self.allowed and read not in self.allowed[name]:
-            known = ", ".join(str(allowed) for allowed in self.allowed[name])
-            raise Undecodable(f"{name} is not one of {known}")
-        return read
 
 
 def _has_timestamp(field_type: FieldType) -> bool:

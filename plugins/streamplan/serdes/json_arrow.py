@@ -35,8 +35,11 @@ from streamplan.serdes.serde import Serde
 _LONG = 500
 """A value shorter than this, in bytes, cannot nest too deep or hold a number that is too long."""
 
-_FEW = 32
-"""So few values of a batch that the parser refuses are read one by one."""
+_FEW = 500
+"""Of a batch that the parser refuses so many values at a time are tried again, and then read one by one."""
+
+_REFUSED = 3
+"""After so many refused parts in a row the rest of the batch is read one by one."""
 
 _ACCEPTED_ALIKE = ("string", "int", "bigint", "boolean")
 """The types of which the parser accepts what the reference accepts."""
@@ -63,9 +66,30 @@ def decode_json(serde: Serde, values: pa.Array) -> DecodedColumn:
     types = {name: parse_type(text) for name, text in serde.fields.items()}
     if any(map(has_map, types.values())):  # Arrow's parser does not read an object as a map.
         return decode_each(serde, values)
+    if (read := _decode_batch(serde, types, values)) is not None:
+        return read
+    if len(values) <= _FEW:
+        return decode_each(serde, values)
+    fields: list[pa.StructArray] = []
+    rejected: dict[int, str] = {}
+    first, refused = 0, 0
+    while first < len(values):
+        until = first + _FEW if refused < _REFUSED else len(values)
+        part = values.take(pa.array(np.arange(first, min(until, len(values)))))
+        read = _decode_batch(serde, types, part) if refused < _REFUSED else None
+        refused = refused + 1 if read is None else 0
+        read = read or decode_each(serde, part)
+        fields.append(read.fields)
+        rejected |= {first + row: reason for row, reason in read.rejected.items()}
+        first = until
+    return DecodedColumn(pa.concat_arrays(fields), rejected)
+
+
+def _decode_batch(serde: Serde, types: Mapping[str, FieldType], values: pa.Array) -> DecodedColumn | None:
+    """Every declared field of every record; None where a value is not plain JSON, or of another type."""
     parsed = _parse(values.fill_null(b"{}") if values.null_count else values, _parsed_type(serde, types, values))
-    if parsed is None:  # A value in the batch is not plain JSON.
-        return _decode_halves(serde, values)
+    if parsed is None:
+        return None
     doubtful = set(true_rows(_beyond_the_parser(values)))
     if values.null_count:
         doubtful |= set(true_rows(pc.is_null(values)))
@@ -74,22 +98,12 @@ def decode_json(serde: Serde, values: pa.Array) -> DecodedColumn:
     try:
         fields = _Reading(doubtful).struct(parsed, StructType(tuple(types.items())), None)
     except pa.ArrowInvalid:  # There is no such day or hour.
-        return _decode_halves(serde, values)
+        return None
     for name, known in serde.allowed.items():
         column = pc.struct_field(fields, name)
         is_known = pc.is_in(column, pa.array(list(known), column.type))
         doubtful |= set(true_rows(pc.and_(pc.is_valid(column), pc.invert(is_known))))
     return decode_again(serde, values, fields, sorted(doubtful))
-
-
-def _decode_halves(serde: Serde, values: pa.Array) -> DecodedColumn:
-    """Read both halves of a batch that the parser refuses, so that few of its values are read by the reference."""
-    if len(values) <= _FEW:
-        return decode_each(serde, values)
-    middle = len(values) // 2
-    first, second = decode_json(serde, values.slice(0, middle)), decode_json(serde, values.slice(middle))
-    rejected = {**first.rejected, **{middle + row: reason for row, reason in second.rejected.items()}}
-    return DecodedColumn(pa.concat_arrays([first.fields, second.fields]), rejected)
 
 
 def _parsed_type(serde: Serde, types: Mapping[str, FieldType], values: pa.Array) -> pa.StructType:

@@ -9,13 +9,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
-from streamplan.serdes.field_types import TIMESTAMP, ArrayType, DecimalType, FieldType, MapType, Scalar, StructType
-from streamplan.serdes.serde import Undecodable
+from streamplan.serdes.field_types import (
+    TIMESTAMP,
+    ArrayType,
+    DecimalType,
+    FieldType,
+    MapType,
+    Scalar,
+    StructType,
+    parse_fields,
+)
 
 _SHOWN_OF_KEY = 40
 """So many characters of a map's key stand in a reason."""
@@ -29,54 +38,138 @@ _DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
+Reader: TypeAlias = Callable[[Any], Any]
+
+
 class Number(str):
     """The text of a JSON number that is no integer. A double is made of it, or an exact decimal."""
 
     __slots__ = ()
 
 
-def read_value(field_type: FieldType, path: str, value: Any) -> Any:
-    """Return the value of a field; None for a null.
+class Misfit(ValueError):
+    """A value that is not of the type: why, and the path to it within the field.
+
+    It is raised without a path, and each struct, array and map around it adds its part.
+
+    Attributes:
+        path: As ``.address.city`` or ``[2].price``.
+        reason: As ``is not of type string``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.path = ""
+        self.reason = reason
+
+
+@lru_cache(maxsize=1024)
+def readers(schema: str) -> tuple[tuple[str, Reader], ...]:
+    """Return for each field of a declaration its name and what reads its values, made once.
+
+    A reader takes what JSON has, and no null; a number that is no integer is a :class:`Number`. It raises
+    :class:`Misfit`.
 
     Args:
-        field_type: The declared type.
-        path: Names the field in reasons, as ``customer.address.city``.
-        value: What JSON has. A number that is no integer is a :class:`Number`.
-
-    Raises:
-        Undecodable: The value is not of the type.
+        schema: As for :func:`streamplan.serdes.field_types.parse_fields`.
     """
-    if value is None:
-        return None
+    return tuple((name, _reader(of_field)) for name, of_field in parse_fields(schema).items())
+
+
+def _reader(field_type: FieldType) -> Reader:
     match field_type:
-        case Scalar(name="string") if type(value) is str:
-            return _text(path, value)
-        case Scalar(name="int" | "bigint" as name) if type(value) is int:  # Exactly: to isinstance a bool is an int.
+        case Scalar(name="string"):
+            return _text
+        case Scalar(name="int" | "bigint" as name):
             limit = 1 << _INTEGER_BITS[name]
-            read: Any = value if -limit <= value < limit else None
-        case Scalar(name="double") if type(value) in (int, Number):
-            read = _double(value)
-        case Scalar(name="boolean") if type(value) is bool:
-            read = value
+            # Exactly an int: to isinstance a bool is one.
+            return _scalar(field_type, (int,), lambda value: value if -limit <= value < limit else None)
+        case Scalar(name="double"):
+            return _scalar(field_type, (int, Number), _double)
+        case Scalar(name="boolean"):
+            return _scalar(field_type, (bool,), lambda value: value)
         case Scalar(name="timestamp"):
-            read = _moment(value)
-        case Scalar(name="date") if type(value) is str:
-            read = _day(value)
-        case DecimalType(precision=precision, scale=scale) if type(value) in (int, str, Number):
-            read = _decimal(value, precision, scale)
-        case StructType(fields=fields) if type(value) is dict:
-            return {name: read_value(of_field, f"{path}.{name}", value.get(name)) for name, of_field in fields}
-        case ArrayType(element=element) if type(value) is list:
-            return [read_value(element, f"{path}[{place}]", each) for place, each in enumerate(value)]
-        case MapType(value=of_value) if type(value) is dict:
-            return {
-                _text(f"a key of {path}", key): read_value(of_value, f"{path}[{key[:_SHOWN_OF_KEY]!r}]", each)
-                for key, each in value.items()
-            }
-        case _:
-            read = None
-    if read is None:
-        raise Undecodable(f"{path} is not of type {_told(field_type)}")
+            return _scalar(field_type, (str, int), _moment)
+        case Scalar(name="date"):
+            return _scalar(field_type, (str,), _day)
+        case DecimalType(precision=precision, scale=scale):
+            return _scalar(field_type, (int, str, Number), lambda value: _decimal(value, precision, scale))
+        case StructType(fields=fields):
+            return _struct([(name, _reader(of_field)) for name, of_field in fields])
+        case ArrayType(element=element):
+            return _array(_reader(element))
+        case MapType(value=of_value):
+            return _map(_reader(of_value))
+    raise AssertionError(f"{field_type} is not read from JSON")
+
+
+def _scalar(field_type: FieldType, types: tuple[type, ...], convert: Reader) -> Reader:
+    reason = f"is not of type {field_type}"
+
+    def read(value: Any) -> Any:
+        if type(value) in types and (converted := convert(value)) is not None:
+            return converted
+        raise Misfit(reason)
+
+    return read
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise Misfit("is not of type string")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:  # Half of a surrogate pair.
+        raise Misfit("is not valid Unicode") from error
+    return value
+
+
+def _struct(parts: Sequence[tuple[str, Reader]]) -> Reader:
+    def read(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise Misfit("is not of type struct")
+        found = {}
+        for name, read_part in parts:
+            part = value.get(name)
+            try:
+                found[name] = None if part is None else read_part(part)
+            except Misfit as misfit:
+                misfit.path = f".{name}{misfit.path}"
+                raise
+        return found
+
+    return read
+
+
+def _array(read_element: Reader) -> Reader:
+    def read(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise Misfit("is not of type array")
+        found: list[Any] = []
+        for element in value:
+            try:
+                found.append(None if element is None else read_element(element))
+            except Misfit as misfit:
+                misfit.path = f"[{len(found)}]{misfit.path}"
+                raise
+        return found
+
+    return read
+
+
+def _map(read_element: Reader) -> Reader:
+    def read(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise Misfit("is not of type map")
+        found = {}
+        for key, element in value.items():
+            try:
+                found[_text(key)] = None if element is None else read_element(element)
+            except Misfit as misfit:
+                misfit.path = f"[{key[:_SHOWN_OF_KEY]!r}]{misfit.path}"
+                raise
+        return found
+
     return read
 
 
@@ -132,26 +225,6 @@ def _written(field_type: FieldType, value: Any, digits: int) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _told(field_type: FieldType) -> str:
-    """A type in a reason: of a nested one only what it is, since its parts have reasons of their own."""
-    match field_type:
-        case StructType():
-            return "struct"
-        case ArrayType():
-            return "array"
-        case MapType():
-            return "map"
-    return str(field_type)
-
-
-def _text(path: str, value: str) -> str:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:  # Half of a surrogate pair.
-        raise Undecodable(f"{path} is not valid Unicode") from error
-    return value
 
 
 def _double(value: int | Number) -> float | None:

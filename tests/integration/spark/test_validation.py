@@ -85,6 +85,10 @@ def test_types_follow_through_repartition_topics(spark: SparkSession) -> None:
 def test_what_does_not_come_back_from_json_is_refused_before_a_repartition_topic(spark: SparkSession) -> None:
     topology = Topology("typed")
     sales = topology.stream("sales", value=SALE)
-    sales.map_values({"parts": "split(id, '_')", "at": "record.timestamp"}).repartition(name="again").to("out")
-    with pytest.raises(Refused, match=r"parts is of type array<string>, at is of type timestamp.*Cast"):
+    sales.map_values(
+        {"parts": "split(id, 'x')", "raw": "array(record.original_key)", "by": "map(amount, id)"}
+    ).repartition(name="again").to("out")
+    with pytest.raises(
+        Refused, match=r"carry that raw is of type array<binary>, by is of type map<bigint,string>.*Cast"
+    ):
         resolve_schemas(spark, pipeline(topology, "sales"))

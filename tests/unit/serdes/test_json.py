@@ -146,7 +146,7 @@ def test_a_decimal_is_exact_and_has_its_scale(content: str, expected: str) -> No
         ("array<struct<sku: string>>", '[{}, {"sku": 1}]', "x[1].sku is not of type string"),
         ("array<int>", "{}", "x is not of type array"),
         ("map<string, int>", '{"a b": "1"}', "x['a b'] is not of type int"),
-        ("map<string, int>", '{"\\ud800": 1}', "a key of x is not valid Unicode"),
+        ("map<string, int>", '{"\\ud800": 1}', "x['\\ud800'] is not valid Unicode"),
         ("array<string>", '["\\ud800"]', "x[0] is not valid Unicode"),
     ],
 )
