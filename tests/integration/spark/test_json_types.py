@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -98,6 +99,43 @@ def test_expressions_see_parts_of_a_value(spark: SparkSession) -> None:
         "weekday": "Tuesday",
         "names": ["a", "b"],
     }
+
+
+def test_streams_with_other_types_are_merged_in_the_wider_type(spark: SparkSession) -> None:
+    """The serde of one would reject what only the other takes."""
+    narrow, wide = (replace(read(spark, [b"{}"]), serde=Json(f"price {of}")) for of in ("decimal(4,2)", "decimal(6,3)"))
+    frames = [
+        replace(frame, data=frame.data.selectExpr(f"cast(price as {of}) as price", "record"))
+        for frame, of in ((narrow, "decimal(4,2)"), (wide, "decimal(6,3)"))
+    ]
+    assert frames[0].union(frames[1]).schema.fields == {"price": "decimal(6,3)"}
+
+
+def test_what_jackson_writes_of_moments_days_and_decimals_is_read(spark: SparkSession) -> None:
+    """The JVM library's users mostly write JSON with it."""
+    java: Any = spark._jvm
+    jackson = java.com.fasterxml.jackson
+    as_numbers = jackson.databind.SerializationFeature.WRITE_DATES_AS_TIMESTAMPS
+    mapper = jackson.databind.ObjectMapper().registerModule(jackson.datatype.jsr310.JavaTimeModule())
+    moment = java.java.time.Instant.ofEpochMilli(1764016714123).plusNanos(456789)
+    berlin = moment.atZone(java.java.time.ZoneId.of("Europe/Berlin"))
+
+    def read_again(field_type: str, value: Any) -> Any:
+        written = java.java.util.HashMap()
+        written.put("x", value)
+        return Json(f"x {field_type}").decode(mapper.writeValueAsString(written).encode())["x"]
+
+    expected = datetime(2025, 11, 24, 20, 38, 34, 123456, UTC)
+    date = java.java.util.Date(1764016714123)
+    assert read_again("timestamp", date) == expected.replace(microsecond=123000)
+    assert read_again("decimal(20,9)", moment) == Decimal("1764016714.123456789")
+    mapper.configure(as_numbers, False)
+    assert read_again("timestamp", date) == expected.replace(microsecond=123000)
+    for each in (moment, berlin, berlin.toOffsetDateTime()):
+        assert read_again("timestamp", each) == expected
+    assert read_again("date", berlin.toLocalDate()).isoformat() == "2025-11-24"
+    for number in ("0.1", "-123456789012345678901234567.1234567890", "1E+3", "1E-10"):
+        assert read_again("decimal(38,10)", java.java.math.BigDecimal(number)) == Decimal(number)
 
 
 @pytest.fixture

@@ -175,12 +175,13 @@ class RecordFrame:
     def union(self, other: RecordFrame) -> RecordFrame:
         """Both frames' records; what is known of all of them must be known of both."""
         value_is_raw = self.value_is_raw and other.value_is_raw and self.format == other.format
+        same_fields = self.serde is not None and other.serde is not None and self.serde.fields == other.serde.fields
         return RecordFrame(
             self.data.unionByName(other.data),
             value_is_raw=value_is_raw,
             no_rejects=self.no_rejects and other.no_rejects,
             key_not_null=self.key_not_null and other.key_not_null,
-            serde=self.serde if value_is_raw else None,
+            serde=self.serde if value_is_raw and same_fields else None,
             format=self.format if value_is_raw else None,
         )
 
