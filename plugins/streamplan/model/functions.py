@@ -7,13 +7,21 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
 
 REJECT, STOP = "reject", "stop"
 ON_ERROR = (REJECT, STOP)
 """What happens where a function raises: the record is rejected, or the application stops."""
 
-_FIELD_TYPES: Mapping[type, str] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
+_FIELD_TYPES: Mapping[type, str] = {
+    str: "string",
+    int: "bigint",
+    float: "double",
+    bool: "boolean",
+    datetime: "timestamp",
+    date: "date",
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +52,9 @@ def function_name(function: Callable[..., Any]) -> str:
 def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | None:
     """Return the schema that the type hint of a function's result tells, in Spark's DDL; None where it tells none.
 
-    The hint is a dataclass, a ``NamedTuple`` or a ``TypedDict``. Its fields are of ``str``, ``int``, ``float`` or
-    ``bool``, each perhaps ``| None``.
+    The hint is a dataclass, a ``NamedTuple`` or a ``TypedDict``. Its fields are of ``str``, ``int``, ``float``,
+    ``bool``, ``datetime`` or ``date``, of another such class, or of a ``list`` or ``dict`` of these, each perhaps
+    ``| None``. A ``Decimal`` does not tell its digits.
 
     Args:
         function: The function.
@@ -58,16 +67,36 @@ def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | 
     if each:
         arguments = typing.get_args(result)
         result = arguments[0] if arguments else None
-    result = _without_none(result)
-    if not isinstance(result, type) or not (
-        dataclasses.is_dataclass(result) or typing.is_typeddict(result) or hasattr(result, "_fields")
+    return _hinted_fields(_without_none(result), ())
+
+
+def _hinted_fields(hint: Any, around: tuple[Any, ...]) -> str | None:
+    """The fields of a class with their types; None where it tells none. It is a part of the classes ``around``."""
+    if not isinstance(hint, type) or not (
+        dataclasses.is_dataclass(hint) or typing.is_typeddict(hint) or hasattr(hint, "_fields")
     ):
         return None
-    hints = typing.get_type_hints(result)
-    names = {name: _FIELD_TYPES.get(_without_none(hint)) for name, hint in hints.items()}
-    if not names or None in names.values():
+    hints = typing.get_type_hints(hint)
+    types_of = {name: _hinted_type(_without_none(of), (*around, hint)) for name, of in hints.items()}
+    if not types_of or None in types_of.values():
         return None
-    return ", ".join(f"{name} {field_type}" for name, field_type in names.items())
+    return ", ".join(f"{name} {field_type}" for name, field_type in types_of.items())
+
+
+def _hinted_type(hint: Any, around: tuple[Any, ...]) -> str | None:
+    if hint in around:  # it would be a part of itself
+        return None
+    if isinstance(hint, type) and hint in _FIELD_TYPES:
+        return _FIELD_TYPES[hint]
+    match typing.get_origin(hint), [_without_none(argument) for argument in typing.get_args(hint)]:
+        case kind, [element] if kind is list:
+            found = _hinted_type(element, around)
+            return found and f"array<{found}>"
+        case kind, [key, value] if kind is dict and key is str:
+            found = _hinted_type(value, around)
+            return found and f"map<string, {found}>"
+    fields = _hinted_fields(hint, around)
+    return fields and f"struct<{fields}>"
 
 
 def _without_none(hint: Any) -> Any:

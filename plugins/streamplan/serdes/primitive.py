@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class _Primitive:
 
         return key_column(self, field, values)
 
-    def spark_expression(self, columns: Sequence[str]) -> str | None:
+    def spark_expression(self, fields: Mapping[str, FieldType], prefix: str = "") -> str | None:
         """None: Spark writes the values of a topology as JSON."""
         return None
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.functions import PythonFunction
 from streamplan.serdes.json import Json
+from streamplan.spark.planning.python_functions import map_by
 from streamplan.spark.planning.records import RecordFrame, read_external
 from streamplan.spark.recount.recount import recount
 from streamplan.spark.sources import RAW
@@ -61,8 +63,7 @@ def test_what_spark_writes_is_what_was_read_whatever_its_time_zone(spark: SparkS
     frame = read(session, [text.encode() for text in WRITTEN])
     assert frame.rejected().count() == 0
     changed = frame.select([(name, f"`{name}`") for name in frame.fields])
-    rows = changed.data.select(F.col("record.offset").alias("offset"), changed.value.alias("written")).collect()
-    written = [bytes(row["written"]).decode() for row in sorted(rows, key=lambda row: row["offset"])]
+    written = [value for _, value in written_values(changed)]
     assert written == WRITTEN
     assert changed.schema.fields == VALUE.fields
     assert [VALUE.encode(VALUE.decode(text.encode())).decode() for text in written] == WRITTEN
@@ -99,6 +100,64 @@ def test_expressions_see_parts_of_a_value(spark: SparkSession) -> None:
         "weekday": "Tuesday",
         "names": ["a", "b"],
     }
+
+
+def refunded(order: Any) -> dict[str, Any]:
+    lines = [{"sku": line.sku, "price": -line.price, "seen": [order.at]} for line in order.lines]
+    since = order.customer.since.astimezone(timezone(timedelta(hours=1)))
+    customer = {"since": since, "address": order.customer.address}
+    return {"at": order.at, "day": order.day, "customer": customer, "lines": lines, "rates": order.rates}
+
+
+WRONG: Sequence[tuple[str, Any]] = (
+    ("at", datetime(2026, 1, 1)),
+    ("at", 5),
+    ("day", datetime(2026, 1, 1, tzinfo=UTC)),
+    ("lines[0].price", Decimal("1.234")),
+    ("lines[0].price", 1.5),
+    ("customer.address.zip code", 1.5),
+    ("rates['EUR']", "x"),
+    ("customer.name", 5),
+)
+
+
+def wrong(order: Any) -> dict[str, Any]:
+    path, item = WRONG[order.record.offset]
+    made = {"at": item, "day": item, "rates": {"EUR": item}, "customer": {"name": item}}
+    if path.startswith("lines"):
+        return {"lines": [{"price": item}]}
+    if path.startswith("customer.address"):
+        return {"customer": {"address": {"zip code": item}}}
+    name = path.partition("[")[0].partition(".")[0]
+    return {name: made[name]}
+
+
+def test_a_python_function_sees_and_returns_parts_of_a_value(spark: SparkSession) -> None:
+    value = (
+        b'{"at":"2026-11-24T20:38:34.123456Z","day":"2026-11-24","lines":[{"sku":"a","price":1.5}],"rates":{"EUR":1.25},'
+        b'"customer":{"since":"2026-11-24T20:38:34Z","address":{"city":"Rome","zip code":7}}}'
+    )
+    (row,) = written_values(map_by(read(spark, [value]), function_of(refunded), VALUE.fields))
+    assert row == (
+        None,
+        '{"at":"2026-11-24T20:38:34.123456Z","day":"2026-11-24","customer":{"since":"2026-11-24T20:38:34.000000Z","address":'
+        '{"city":"Rome","zip code":7}},"lines":[{"sku":"a","price":-1.50,"seen":["2026-11-24T20:38:34.123456Z"]}],'
+        '"rates":{"EUR":1.25}}',
+    )
+    rejected = written_values(map_by(read(spark, [value] * len(WRONG)), function_of(wrong), VALUE.fields))
+    expected = [f"returned a {path} of another type than its schema: {item!r}" for path, item in WRONG]
+    assert [str(reason).partition("wrong ")[2] for reason, _ in rejected] == expected
+
+
+def function_of(function: Any) -> PythonFunction:
+    return PythonFunction(function.__name__, function)
+
+
+def written_values(frame: RecordFrame) -> list[tuple[str | None, str]]:
+    """Reason and value of each record, in the order of offsets."""
+    columns = [F.col("record.offset").alias("offset"), F.col("record.reason").alias("reason")]
+    rows = frame.data.select(*columns, frame.value.alias("written")).collect()
+    return [(row["reason"], bytes(row["written"]).decode()) for row in sorted(rows, key=lambda row: row["offset"])]
 
 
 def test_streams_with_other_types_are_merged_in_the_wider_type(spark: SparkSession) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple, TypedDict
 
 import pytest
@@ -30,6 +32,28 @@ class Typed(TypedDict):
     length: int | None
 
 
+@dataclass
+class Nested:
+    at: datetime
+    day: date | None
+    score: Score | None
+    words: list[Named]
+    rates: dict[str, list[float | None]]
+
+
+@dataclass
+class Itself:
+    parts: list[Itself]
+
+
+@dataclass
+class Priced:
+    price: Decimal
+
+
+def nested(record: Any) -> Nested: ...  # type: ignore[empty-body]
+def itself(record: Any) -> Itself: ...  # type: ignore[empty-body]
+def priced(record: Any) -> Priced: ...  # type: ignore[empty-body]
 def dataclass_of(record: Any) -> Score | None: ...
 def named_tuple_of(record: Any) -> Named: ...  # type: ignore[empty-body]
 def typed_dict_of(record: Any) -> Typed: ...  # type: ignore[empty-body]
@@ -49,6 +73,14 @@ def without_hint(record): ...  # type: ignore[no-untyped-def]
         (typed_dict_of, False, "word string, length bigint"),
         (several, True, "word string"),
         (one_by_one, True, "word string, length bigint"),
+        (
+            nested,
+            False,
+            "at timestamp, day date, score struct<id string, risk double, cases bigint, sure boolean>,"
+            " words array<struct<word string>>, rates map<string, array<double>>",
+        ),
+        (itself, False, None),
+        (priced, False, None),
         (several, False, None),
         (some_dict, False, None),
         (a_text, False, None),
@@ -59,6 +91,7 @@ def without_hint(record): ...  # type: ignore[no-untyped-def]
 )
 def test_the_type_of_what_is_returned_tells_the_schema(function: Any, each: bool, schema: str | None) -> None:
     assert hinted_schema(function, each=each) == schema
+    assert schema is None or Json(schema).fields
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from streamplan.model.functions import STOP, PythonFunction
 from streamplan.serdes.arrow import struct_type
 from streamplan.spark.planning.compiled_plan import map_in_arrow
+from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
 
 _POSITION = "_position"
@@ -103,7 +104,7 @@ def filter_by(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
             kept = [bool(result) or reason is not None for result, reason in zip(results, reasons, strict=True)]
             yield _with_reasons(batch, reasons).filter(pa.array(kept, pa.bool_()))
 
-    columns = ", ".join(f"`{name}` {data_type}" for name, data_type in frame.data.dtypes)
+    columns = ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
     return _judged(replace(frame, data=map_in_arrow(frame.data, run, columns)), function)
 
 
@@ -157,10 +158,7 @@ def _computed(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         def checked(result: Any) -> list[dict[str, Any] | None]:
-            values = values_of(result)
-            for value in values:
-                _require_types(value, value_type)
-            return values
+            return [None if value is None else _parts_of(value, value_type, "") for value in values_of(result)]
 
         for batch in batches:
             results, reasons = _call_with_each(function, batch, checked)
@@ -178,9 +176,9 @@ def _computed(
                 [*columns, records, pa.array(positions, pa.int32())], names=[*fields, "record", _POSITION]
             )
 
-    types = dict(frame.data.dtypes)
+    record_type = declared_type(frame.data.schema["record"].dataType)
     columns = [f"`{name}` {field_type}" for name, field_type in fields.items()]
-    schema = ", ".join([*columns, f"record {types['record']}", f"{_POSITION} int"])
+    schema = ", ".join([*columns, f"record {record_type}", f"{_POSITION} int"])
     data = map_in_arrow(frame.data, run, schema)
     return replace(frame, data=data, value_is_raw=False, serde=None, format=None)
 
@@ -196,10 +194,13 @@ def _call_with_each(
     records = batch.column("record")
     reasons = pc.struct_field(records, "reason").to_pylist()
     names = [name for name in batch.schema.names if name != "record"]
-    values = batch.select(names).to_pylist() if names else [{} for _ in range(batch.num_rows)]
+    values = batch.select(names).to_pylist(maps_as_pydicts="strict") if names else [{} for _ in range(batch.num_rows)]
+    nested = {field.name: field.type for field in batch.select(names).schema if _has_struct(field.type)}
     results: list[Any] = []
     for row, value in enumerate(values):
         result = None
+        for name, data_type in nested.items():
+            value[name] = _with_attributes(value[name], data_type)
         if reasons[row] is None:
             try:
                 result = judge(function.call(SimpleNamespace(**value, record=RecordMetadata(records, row))))
@@ -230,7 +231,7 @@ def _with_reasons(batch: pa.RecordBatch, reasons: list[str | None]) -> pa.Record
     return batch.set_column(batch.schema.get_field_index("record"), batch.schema.field("record"), replaced)
 
 
-def _fields_of(result: Any, fields: Mapping[str, str]) -> dict[str, Any] | None:
+def _fields_of(result: Any, fields: Collection[str]) -> dict[str, Any] | None:
     """The fields of one returned value."""
     if result is None:
         return None
@@ -240,21 +241,70 @@ def _fields_of(result: Any, fields: Mapping[str, str]) -> dict[str, Any] | None:
         value = result._asdict()
     elif isinstance(result, Mapping):
         value = dict(result)
+    elif isinstance(result, SimpleNamespace):  # a part of a record
+        value = dict(vars(result))
     else:
         raise _Unfit(f"returned {type(result).__name__}, and not a mapping of fields")
-    if unknown := value.keys() - fields.keys():
+    if unknown := value.keys() - set(fields):
         raise _Unfit(f"returned the field {min(map(str, unknown))}, which its schema does not have")
     return value
 
 
-def _require_types(value: dict[str, Any] | None, value_type: pa.StructType) -> None:
-    for name, item in (value or {}).items():
-        field_type = value_type.field(name).type
-        try:
-            if pa.types.is_integer(field_type) and item is not None and not isinstance(item, Integral):
-                raise TypeError("Arrow would cut off its fraction")
-            scalar = pa.scalar(item, field_type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise _Unfit(f"returned a {name} of another type than its schema: {item!r}") from error
-        if pa.types.is_floating(field_type) and scalar.is_valid and not pc.is_finite(scalar).as_py():
-            raise _Unfit(f"returned {item!r} as {name}, which is no number")
+def _parts_of(value: Mapping[str, Any], value_type: pa.StructType, path: str) -> dict[str, Any]:
+    """The fields of a returned value, or of a part of it, as Arrow takes them."""
+    return {name: _item_of(item, value_type.field(name).type, f"{path}{name}") for name, item in value.items()}
+
+
+def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
+    """One field of a returned value as Arrow takes it; ``path`` names it.
+
+    Raises:
+        _Unfit: It is of another type.
+    """
+    if item is None:
+        return None
+    try:
+        if pa.types.is_struct(data_type):
+            return _parts_of(_fields_of(item, data_type.names) or {}, data_type, f"{path}.")
+        if pa.types.is_list(data_type):
+            _require(isinstance(item, list | tuple), "a list is expected")
+            return [_item_of(each, data_type.value_type, f"{path}[{place}]") for place, each in enumerate(item)]
+        if pa.types.is_map(data_type):
+            _require(isinstance(item, Mapping) and all(isinstance(key, str) for key in item), "texts are its keys")
+            return {key: _item_of(each, data_type.item_type, f"{path}[{key!r}]") for key, each in item.items()}
+        if pa.types.is_integer(data_type):
+            _require(isinstance(item, Integral), "Arrow would cut off its fraction")
+        elif pa.types.is_timestamp(data_type):
+            _require(isinstance(item, datetime) and item.tzinfo is not None, "without a zone it is no moment")
+        elif pa.types.is_date(data_type):
+            _require(isinstance(item, date) and not isinstance(item, datetime), "Arrow would cut off its time")
+        scalar = pa.scalar(item, data_type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, _Unfit):
+            raise
+        raise _Unfit(f"returned a {path} of another type than its schema: {item!r}") from error
+    if pa.types.is_floating(data_type) and not pc.is_finite(scalar).as_py():
+        raise _Unfit(f"returned {item!r} as {path}, which is no number")
+    return item
+
+
+def _require(fits: bool, reason: str) -> None:
+    if not fits:
+        raise TypeError(reason)
+
+
+def _has_struct(data_type: pa.DataType) -> bool:
+    return pa.types.is_struct(data_type) or any(
+        _has_struct(data_type.field(place).type) for place in range(data_type.num_fields)
+    )
+
+
+def _with_attributes(value: Any, data_type: pa.DataType) -> Any:
+    """A value as a function sees it: the parts of a struct are attributes, as the fields of a record are."""
+    if value is None or not _has_struct(data_type):
+        return value
+    if pa.types.is_list(data_type):
+        return [_with_attributes(each, data_type.value_type) for each in value]
+    if pa.types.is_map(data_type):
+        return {key: _with_attributes(each, data_type.item_type) for key, each in value.items()}
+    return SimpleNamespace(**{part.name: _with_attributes(value[part.name], part.type) for part in data_type})
