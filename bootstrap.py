@@ -176,7 +176,7 @@ def main():
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             make_environment()
-            prepare_java(["brokers", "spark", *(["kafka-streams"] if options.oracle else [])])
+            prepare_java(["brokers", "spark", *(["kafka-streams", "kafka-streams-test-utils"] if options.oracle else [])])
         except Failed as error:
             sys.exit(str(error))
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     AdminClient,
 )
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway
-from streamplan.local.jars import KAFKA_STREAMS
+from streamplan.local.jars import KAFKA_STREAMS, JarSet
 
 from tests.support.kafka_streams import STREAMS, java, properties, state_of
 from tests.support.waiting import eventually
@@ -134,9 +134,9 @@ def order_key(key: bytes | None, value: bytes | None) -> bytes:
 
 
 @contextmanager
-def java_with_callbacks() -> Iterator[Any]:
+def java_with_callbacks(jars: JarSet = KAFKA_STREAMS) -> Iterator[Any]:
     """``gateway.jvm`` of the library's JVM, which can call functions of this process."""
-    with java(KAFKA_STREAMS) as started:
+    with java(jars) as started:
         gateway = JavaGateway(
             # Else each header that a deserializer is called with would be reported as forgotten, one by one.
             gateway_parameters=GatewayParameters(port=started._gateway_client.port, enable_memory_management=False),

@@ -67,7 +67,10 @@ SPARK = JarSet(
     transitive=False,
 )
 KAFKA_STREAMS = JarSet("kafka-streams", "4.3.1", ("org.apache.kafka:kafka-streams:4.3.1",), transitive=True)
-JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK, KAFKA_STREAMS)}
+KAFKA_STREAMS_TEST_UTILS = JarSet(
+    "kafka-streams-test-utils", "4.3.1", ("org.apache.kafka:kafka-streams-test-utils:4.3.1",), transitive=True
+)
+JAR_SETS = {jars.name: jars for jars in (BROKERS, SPARK, KAFKA_STREAMS, KAFKA_STREAMS_TEST_UTILS)}
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -144,7 +143,6 @@ class _MicroBatchWriter:
         self._compiled = compile_batch_plan(plan.batch, map_in_arrow(plan.rows, writer, WRITTEN_SCHEMA))
         self._codegen = AdaptiveCodegen()
         self._topics = query.deployment.pipeline.source_topics(query.subtopology)
-        self._empty = plan.streaming.sparkSession.createDataFrame([], plan.streaming.schema)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
@@ -152,7 +150,7 @@ class _MicroBatchWriter:
         spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
         self._codegen.adjust(spark, sum(until - first for first, until in spec.ranges.values()))
         spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))
-        with self._cached(batch) as cached:
+        with self._query.plan.cached(batch) as cached:
             run = self._compiled.run(cached)
             rows = run.rows.collect()
         tasks = tuple(TaskReport(row["partition"], row["instance"], row["host"], row["written"]) for row in rows)
@@ -167,22 +165,6 @@ class _MicroBatchWriter:
             )
         )
         commit_empty(spec, spec.partitions - {task.partition for task in tasks})
-
-    @contextmanager
-    def _cached(self, batch: DataFrame) -> Iterator[DataFrame]:
-        """The micro-batch, computed once where the plan reads it more than once.
-
-        A micro-batch claims to be ordered by columns that it no longer has, and Spark 4.2 then fails to cache it ("key
-        not found" in InMemoryRelation.withOutput). Its union with an empty DataFrame claims nothing.
-        """
-        if not self._query.plan.cache_batch:
-            yield batch
-            return
-        cached = batch.unionByName(self._empty).persist()
-        try:
-            yield cached
-        finally:
-            cached.unpersist()
 
 
 def plan_query(

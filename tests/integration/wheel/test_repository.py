@@ -52,7 +52,7 @@ def test_spark_finds_no_fault_in_it(environment: Environment, repository: Path) 
 
 def test_its_tests_pass_and_the_one_of_a_deployment_waits_for_one(environment: Environment, repository: Path) -> None:
     printed = environment.run("python", "-m", "pytest", "-p", "no:cacheprovider", cwd=repository)
-    assert "4 passed, 1 skipped" in printed.splitlines()[-1]
+    assert "5 passed, 1 skipped" in printed.splitlines()[-1]
 
 
 def test_the_environment_may_register_more(environment: Environment, repository: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from streamplan import testing
 from streamplan.checks import lag, names
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
@@ -21,6 +20,7 @@ from streamplan.errors import CouldNotLook
 from streamplan.model.pipeline import Limits
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.settings import PROJECT
+from streamplan.testing import health as testing
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
 from tests.support.waiting import DEADLINE_SECONDS

@@ -52,6 +52,8 @@ class OperatorPlanner:
         subtopology: Whose nodes are planned.
         outputs: The number of each output, by the name of the sink or of the processor with a changelog.
         diagnostics: Where given, a node that Spark refuses is noted in it, and the nodes after it are left out.
+
+    ``written``  what is known of the records of each output that was planned, by its number
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class OperatorPlanner:
         self.subtopology = subtopology
         self._outputs = outputs
         self._diagnostics = diagnostics
+        self.written: dict[int, RecordFrame] = {}
         self._frames: dict[str, RecordFrame | None] = {}
         self._consumed: set[str] = set()
         self._grouped: set[str] = set()
@@ -125,6 +128,7 @@ class OperatorPlanner:
             start = F.unix_millis("record.window.start")
             key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
         frame = frame.with_record(F.col("record").withField("headers", F.lit(None).cast(HEADERS)))
+        self.written[self._outputs[node.name]] = frame
         self.write(output_rows(frame, self._outputs[node.name], key, F.col("record.value")))
 
     def take_output_rows(self) -> OutputRows:
@@ -237,6 +241,7 @@ class OperatorPlanner:
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
+        self.written[self._outputs[sink.name]] = frame
         self.write(output_rows(frame, self._outputs[sink.name], key, frame.value))
         return replace(frame, data=frame.data.limit(0), no_rejects=True)
 

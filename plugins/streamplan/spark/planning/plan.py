@@ -18,9 +18,10 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -48,6 +49,7 @@ class SubtopologyPlan:
     ``row_format``    what the writer has to know of these rows
     ``outputs``       the topics that the rows name by their number
     ``schemas``       the serdes of the repartition topics among them
+    ``written``       what is known of the records of each output, by its number
     ``observations``  the metrics of each peek by its name; they are there when the rows were collected
     ``cache_batch``   whether ``rows`` reads the micro-batch more than once, so that it must be cached
     """
@@ -59,8 +61,29 @@ class SubtopologyPlan:
     row_format: RowFormat
     outputs: tuple[Output, ...]
     schemas: Mapping[str, Serde]
+    written: Mapping[int, RecordFrame]
     observations: tuple[tuple[str, Observation], ...] = ()
     cache_batch: bool = False
+
+    @contextmanager
+    def cached(self, batch: DataFrame) -> Iterator[DataFrame]:
+        """Give the micro-batch, computed once where ``rows`` reads it more than once.
+
+        A micro-batch claims to be ordered by columns that it no longer has, and Spark 4.2 then fails to cache it ("key
+        not found" in InMemoryRelation.withOutput). Its union with an empty DataFrame claims nothing.
+        """
+        if not self.cache_batch:
+            yield batch
+            return
+        cached = batch.unionByName(self._empty_batch).persist()
+        try:
+            yield cached
+        finally:
+            cached.unpersist()
+
+    @cached_property
+    def _empty_batch(self) -> DataFrame:
+        return self.streaming.sparkSession.createDataFrame([], self.streaming.schema)
 
 
 def plan_subtopology(
@@ -88,7 +111,8 @@ def plan_subtopology(
         streaming = records.withColumn("timestamp", F.unix_millis("timestamp")).drop("topic")
         batch = _batch_of(streaming)
         carried = {sink.topic: rekeying.serde.unrestricted() for sink in subtopology.sinks if sink.internal}
-        return SubtopologyPlan(streaming, False, batch, batch, rekeying, outputs, carried)
+        rekeyed = RecordFrame(records, value_is_raw=True, serde=rekeying.serde, format=rekeying.serde.format)
+        return SubtopologyPlan(streaming, False, batch, batch, rekeying, outputs, carried, {0: rekeyed})
     planner = OperatorPlanner(subtopology, numbers)
     if subtopology.aggregations:
         cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
@@ -106,6 +130,7 @@ def plan_subtopology(
         PlannedRows(),
         outputs,
         output.schemas,
+        planner.written,
         output.observations,
         cache_batch=cut.divided or len(outputs) > 1,
     )

@@ -8,11 +8,12 @@ commit. When the same micro-batch runs again after a crash, it finds these posit
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -53,51 +54,30 @@ PRODUCER_CONFIGS: Mapping[str, Any] = {
 """Properties of every producer that writes outputs of a sub-topology, with underscores for dots."""
 
 
-class TaskTransaction:
-    """The transaction of one stream task ``n_p``; a context manager that aborts unless :meth:`commit` was called.
+class TaskOutput(ABC):
+    """What one stream task ``n_p`` writes in a micro-batch, and how far it is committed.
 
-    Opening it fences every earlier producer of the task and ends the transaction that it left. ``positions`` are read
-    after that and so are final: an earlier run has committed the records below them.
+    A producer is given each record with its partition, its timestamp and its headers. Where these records go, and what
+    a commit is, is left to the subclasses: :class:`TaskTransaction` writes to Kafka.
+
+    ``ranges``     by source topic the offsets of this micro-batch
+    ``positions``  by source topic the offset past the last record that is committed
 
     Args:
         spec: Where the stream task reads and writes.
         partition: The ``p`` of the task.
-
-    Raises:
-        Refused: There is a newer aggregator, or a position is missing, behind the micro-batch or another program's.
     """
+
+    positions: dict[str, int]
 
     def __init__(self, spec: TransactionSpec, partition: int) -> None:
         self.spec = spec
         self.partition = partition
         self.ranges = {topic: extent for (topic, number), extent in spec.ranges.items() if number == partition}
-        self._committed = False
-        # This is before the transactional id is taken, so that a superseded aggregator does not disturb its successor.
-        self._require_own(self._read("read_uncommitted"))
-        self._producer = open_task_producer(
-            spec.brokers,
-            spec.application_id,
-            spec.task(partition),
-            transaction_timeout_ms=spec.transaction_timeout_ms,
-            topic=spec.outputs[0].topic if spec.outputs else spec.dead_letter_topic,
-            **PRODUCER_CONFIGS,
-            batch_size=1_000_000,
-            queue_buffering_max_messages=10_000_000,  # bounded by DeliveryQueue instead
-            queue_buffering_max_kbytes=16 * delivery_queue.MAX_BYTES // 1024,
-        )
-        self._queue = delivery_queue.DeliveryQueue(self._producer)
-        self.positions = self._read_positions()
-        for topic, position in self.positions.items():
-            first, _ = self.ranges[topic]
-            if position < first:
-                raise Refused(
-                    f"task {spec.task(partition)}: the checkpoint is ahead of Kafka",
-                    expected=f"{topic}-{partition} committed up to {first}",
-                    observed=f"position {position} of group {spec.application_id}",
-                    remedy="Records in between would be lost. Was the group reset, or is the checkpoint another "
-                    "cluster's?",
-                )
-        self._begin()
+
+    def _write_to(self, producer: Producer) -> None:
+        self._producer = producer
+        self._queue = delivery_queue.DeliveryQueue(producer)
 
     @property
     def already_committed(self) -> bool:
@@ -149,6 +129,78 @@ class TaskTransaction:
             timestamp=0 if letter.timestamp is None else writable_timestamp(letter.timestamp),  # 0 is now
             headers=[*record.headers, *record.added.items()],
         )
+
+    @property
+    @abstractmethod
+    def old(self) -> bool:
+        """Whether what was written so far should be committed, where it can be."""
+
+    @abstractmethod
+    def require_complete_input(self, topic: str, next_offset: int) -> None:
+        """Raise StreamplanError unless all records of a source topic have come, up to the end of the micro-batch."""
+
+    @abstractmethod
+    def commit_part(self, positions: Mapping[str, int]) -> None:
+        """Commit what was written so far, and go on."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit the records together with the positions past the micro-batch."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take back what is not committed."""
+
+
+class TaskTransaction(TaskOutput):
+    """The transaction of one stream task ``n_p``; a context manager that aborts unless :meth:`commit` was called.
+
+    Opening it fences every earlier producer of the task and ends the transaction that it left. ``positions`` are read
+    after that and so are final: an earlier run has committed the records below them.
+
+    Args:
+        spec: Where the stream task reads and writes.
+        partition: The ``p`` of the task.
+
+    Raises:
+        Refused: There is a newer aggregator, or a position is missing, behind the micro-batch or another program's.
+    """
+
+    def __init__(self, spec: TransactionSpec, partition: int) -> None:
+        super().__init__(spec, partition)
+        self._committed = False
+        # This is before the transactional id is taken, so that a superseded aggregator does not disturb its successor.
+        self._require_own(self._read("read_uncommitted"))
+        self._write_to(
+            open_task_producer(
+                spec.brokers,
+                spec.application_id,
+                spec.task(partition),
+                transaction_timeout_ms=spec.transaction_timeout_ms,
+                topic=spec.outputs[0].topic if spec.outputs else spec.dead_letter_topic,
+                **PRODUCER_CONFIGS,
+                batch_size=1_000_000,
+                queue_buffering_max_messages=10_000_000,  # bounded by DeliveryQueue instead
+                queue_buffering_max_kbytes=16 * delivery_queue.MAX_BYTES // 1024,
+            )
+        )
+        self.positions = self._read_positions()
+        for topic, position in self.positions.items():
+            first, _ = self.ranges[topic]
+            if position < first:
+                raise Refused(
+                    f"task {spec.task(partition)}: the checkpoint is ahead of Kafka",
+                    expected=f"{topic}-{partition} committed up to {first}",
+                    observed=f"position {position} of group {spec.application_id}",
+                    remedy="Records in between would be lost. Was the group reset, or is the checkpoint another "
+                    "cluster's?",
+                )
+        self._begin()
 
     def require_complete_input(self, topic: str, next_offset: int) -> None:
         """Require that no committed record lies from ``next_offset`` to the end of the micro-batch.
@@ -221,9 +273,6 @@ class TaskTransaction:
         self._producer.send_offsets_to_transaction(positions, group, DEADLINE_SECONDS)
         self._producer.commit_transaction(DEADLINE_SECONDS)
         self._queue.emptied()
-
-    def __enter__(self) -> TaskTransaction:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -24,7 +24,7 @@ from streamplan.serdes.serde import Serde, header_bytes, too_large
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, TransactionSpec
-from streamplan.spark.sink.transaction import TaskTransaction
+from streamplan.spark.sink.transaction import TaskOutput, TaskTransaction
 from streamplan.spark.timestamps import timestamp_faults
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class TaskProgress:
     ``complete``      whether the row came that ends the partition
     """
 
-    transaction: TaskTransaction
+    transaction: TaskOutput
     next_offsets: dict[str, int] = field(default_factory=dict)
     divisible: bool = True
     complete: bool = False
@@ -193,17 +193,37 @@ def transactional_writer(spec: TransactionSpec, row_format: RowFormat) -> ArrowF
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc()
-        with ExitStack() as stack:
-            tasks = _Tasks(spec, stack)
-            for whole in batches:
-                for partition, batch in by_partition(whole):
-                    if partition in spec.partitions:
-                        row_format.write(batch, tasks.of(partition))
-            for task in tasks.progress.values():
-                row_format.require_complete_input(task)
-            yield tasks.commit()
+        yield write_stream_tasks(batches, spec, row_format, TaskTransaction)
 
     return write
+
+
+def write_stream_tasks(
+    batches: Iterable[pa.RecordBatch],
+    spec: TransactionSpec,
+    row_format: RowFormat,
+    open_output: Callable[[TransactionSpec, int], TaskOutput],
+) -> pa.RecordBatch:
+    """Write the rows of stream tasks, and commit what each task has written.
+
+    Args:
+        batches: The rows.
+        spec: Where the stream tasks read and write.
+        row_format: How the rows are read.
+        open_output: Takes what the stream task of a partition writes.
+
+    Returns:
+        A row for each stream task, of the columns :data:`WRITTEN_SCHEMA`.
+    """
+    with ExitStack() as stack:
+        tasks = _Tasks(spec, open_output, stack)
+        for whole in batches:
+            for partition, batch in by_partition(whole):
+                if partition in spec.partitions:
+                    row_format.write(batch, tasks.of(partition))
+        for task in tasks.progress.values():
+            row_format.require_complete_input(task)
+        return tasks.commit()
 
 
 def for_each_micro_batch(spec: TransactionSpec, writer: Callable[[TransactionSpec], ArrowFunction]) -> ArrowFunction:
@@ -235,12 +255,13 @@ class _Tasks:
     """The transactions of the partitions that one Spark task meets; normally one."""
 
     spec: TransactionSpec
+    open_output: Callable[[TransactionSpec, int], TaskOutput]
     stack: ExitStack
     progress: dict[int, TaskProgress] = field(default_factory=dict)
 
     def of(self, partition: int) -> TaskProgress:
         if partition not in self.progress:
-            transaction = self.stack.enter_context(TaskTransaction(self.spec, partition))
+            transaction = self.stack.enter_context(self.open_output(self.spec, partition))
             self.progress[partition] = TaskProgress(transaction)
         return self.progress[partition]
 
@@ -290,7 +311,7 @@ def _next_offsets(rows: pa.RecordBatch) -> dict[str, int]:
     }
 
 
-def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskTransaction) -> pa.RecordBatch:
+def _not_yet_committed(rows: pa.RecordBatch, transaction: TaskOutput) -> pa.RecordBatch:
     """Rows of records that an earlier run has not committed. What was aggregated over all of them cannot be cut."""
     if rows["offset"].null_count:
         raise Refused(

@@ -1,4 +1,4 @@
-"""For users' tests: an application is well, or the test fails with every wrong row.
+"""An application is well, or the test fails with every wrong row.
 
 Start the application and give it records; then, in pytest::
 

@@ -1,0 +1,116 @@
+"""What a topology has written, as a test reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+
+class WindowedKey(NamedTuple):
+    """A key with its window. ``start`` is the first moment of the window, in UTC."""
+
+    key: str | bytes
+    start: datetime
+
+
+Key: TypeAlias = str | bytes | WindowedKey | None
+"""Text; bytes where it is no UTF-8."""
+
+
+@dataclass(frozen=True)
+class TestRecord:
+    """A record of a topic (``org.apache.kafka.streams.test.TestRecord``).
+
+    Attributes:
+        key: The key as text, with its window where it has one.
+        value: A dict of a JSON object, an int of the 8 bytes of a count, and None of a null value.
+        timestamp: In UTC.
+        headers: Names and values.
+        partition: The partition of the topic.
+    """
+
+    __test__ = False  # For pytest: this class is no test.
+
+    key: Key
+    value: Any
+    timestamp: datetime
+    headers: Headers = ()
+    partition: int = 0
+
+    def __str__(self) -> str:
+        return _line(self.timestamp, self.key, self.value, self.headers)
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A record that could not be processed.
+
+    Attributes:
+        reason: Why.
+        topic: Where it was read; None for a record that an aggregate made.
+        partition: Where it was read; None for a record that an aggregate made.
+        offset: Where it was read; None for a record that an aggregate made.
+        key: The key as text.
+        value: The value in bytes, as it was read.
+        timestamp: In UTC; None where the timestamp is the fault.
+        headers: Its own headers, without those that a dead letter has besides.
+        task: The stream task that met it, as ``0_1``.
+    """
+
+    reason: str
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    key: Key
+    value: bytes | None
+    timestamp: datetime | None
+    headers: Headers
+    task: str
+
+    def __str__(self) -> str:
+        return f"{_line(self.timestamp, self.key, self.value, self.headers)}  {self.topic}: {self.reason}"
+
+
+def as_text(records: Iterable[TestRecord | DeadLetter]) -> str:
+    """Return a line for each record: time, key, value, and headers where it has some. Equal records have equal lines.
+
+    Compare it with a text in the test, or with a file beside it.
+
+    Args:
+        records: From ``driver.output(…)`` or ``driver.dead_letters``.
+    """
+    return "".join(f"{record}\n" for record in records)
+
+
+def text_of(data: bytes | None) -> str | bytes | None:
+    """Return bytes as text, or as they are where they are no UTF-8."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _line(timestamp: datetime | None, key: Key, value: Any, headers: Headers) -> str:
+    shown_key = f"{_shown(key.key)}@{_time(key.start)}" if isinstance(key, WindowedKey) else _shown(key)
+    parts = ["no time" if timestamp is None else _time(timestamp), shown_key, _shown(value)]
+    parts += [f"{name}={_shown(text_of(content))}" for name, content in headers]
+    return "  ".join(parts)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        value = text_of(value)
+    if value is None or isinstance(value, bytes):
+        return "null" if value is None else repr(value)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,264 @@
+"""A pipeline on one local Spark without Kafka (``org.apache.kafka.streams.TopologyTestDriver``).
+
+The sub-topologies run with the plans of production, one micro-batch after the other. The writers choose keys,
+partitions and bytes as in production. Only the source and the last step, the producer, are in memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import SparkSession
+
+from streamplan.errors import Refused, StreamplanError
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Source
+from streamplan.model.timestamps import timestamp_fault
+from streamplan.serdes.serde import Serde, Value
+from streamplan.testing.local_spark import local_spark, with_partition_counts
+from streamplan.testing.memory_output import WrittenRecord
+from streamplan.testing.memory_query import MemoryQuery, SourceRecord
+from streamplan.testing.moments import Moment, as_datetime, milliseconds, timestamp_ms
+from streamplan.testing.records import DeadLetter, TestRecord
+from streamplan.testing.written import StoreContent, WrittenTopics
+
+START = "2026-01-01T00:00:00Z"
+"""The time of a new driver. It is always the same, so that a test is the same on each day."""
+
+
+class TopologyTestDriver:
+    """Runs a pipeline in this process. It is a context manager; :meth:`close` frees what it holds.
+
+    Each call of :meth:`pipe` is a micro-batch of one record, which passes all sub-topologies before the call returns.
+    The records of a block ``with driver.micro_batch()`` are one micro-batch.
+
+    Example::
+
+        with TopologyTestDriver(PIPELINE) as driver:
+            driver.pipe("visits", {"id": "1", "page": "/", "robot": False}, at="12:00")
+            assert driver.store("visits-per-page")["/"] == 1
+
+    Args:
+        pipeline: A declared pipeline.
+        start: The time of the first record that says none.
+        spark: A session that the test has already. Without one the process's is used, which is started where there is
+            none.
+
+    Raises:
+        Refused: Spark finds faults in the pipeline's expressions; the error tells all of them.
+        StreamplanError: This machine has no PySpark or no fit Java.
+    """
+
+    def __init__(self, pipeline: Pipeline, *, start: Moment = START, spark: SparkSession | None = None) -> None:
+        self._declared = pipeline
+        self._pipeline = with_partition_counts(pipeline)
+        self._now_ms = timestamp_ms(start, as_datetime(0).date())
+        self._serdes = {
+            node.topic: node.value
+            for node in pipeline.topology.processors.nodes
+            if isinstance(node, Source) and node.value is not None
+        }
+        self._spark = local_spark(spark)
+        self._queries = self._spark.take_queries(pipeline)
+        self._read_topics = frozenset(topic for query in self._queries for topic in query.topics)
+        self._written = WrittenTopics(self._pipeline)
+        self._next_offsets: dict[tuple[str, int], int] = defaultdict(int)
+        self._held: list[SourceRecord] | None = None
+        self._directory: Path | None = Path(tempfile.mkdtemp(prefix="streamplan-test-"))
+        self._failed = False
+        for query in self._queries:
+            query.start(self._directory / str(query.subtopology.id))
+
+    @property
+    def now(self) -> datetime:
+        """The driver's time: that of the newest record, and what :meth:`advance` has added to it."""
+        return as_datetime(self._now_ms)
+
+    def advance(self, duration: str | timedelta) -> None:
+        """Let time pass: records that say no time have the later one. Windows go by the times of records alone.
+
+        Args:
+            duration: As ``"5 minutes"``, or a timedelta.
+        """
+        self._now_ms += milliseconds(duration)
+
+    def pipe(
+        self,
+        topic: str,
+        value: Value | bytes | None,
+        *,
+        key: str | bytes | None = None,
+        at: Moment | None = None,
+        headers: Iterable[tuple[str, str | bytes | None]] = (),
+        partition: int | None = None,
+    ) -> None:
+        """Give the topology a record, and process it.
+
+        Args:
+            topic: A source topic.
+            value: The fields of the value, which the topic's serde writes; or bytes, as they are; or None.
+            key: The key; text is written in UTF-8.
+            at: The record's time: ``"12:00"`` on the driver's day, ISO 8601, a datetime, or ms since the epoch. A time
+                without an offset is in UTC. By default it is the driver's time, which a later record moves on.
+            headers: Names and values.
+            partition: The partition; by default that of the key, and 0 without a key.
+
+        Raises:
+            Refused: The topology has no such source topic, or the topic no such field or partition.
+            StreamplanError: An expression failed, which stops an application.
+        """
+        self._require_open()
+        if topic not in self._serdes:
+            raise Refused(
+                f"topic {topic!r}",
+                expected=f"a source topic of {self._pipeline.name}: {', '.join(sorted(self._serdes))}",
+            )
+        data = _encoded(topic, self._serdes[topic], value)
+        raw_key = key.encode() if isinstance(key, str) else key
+        if not isinstance(raw_key, bytes | None):
+            raise Refused(f"the key for {topic}", expected="text, bytes or None", observed=repr(key))
+        count = self._pipeline.partition_counts[topic]
+        if partition is None:
+            partition = 0 if raw_key is None else partition_for_key(raw_key, count)
+        elif not 0 <= partition < count:
+            raise Refused(f"partition {partition} of {topic}", expected=f"0 to {count - 1}")
+        timestamp = self._now_ms if at is None else timestamp_ms(at, self.now.date())
+        if timestamp_fault(timestamp) is None:
+            self._now_ms = max(self._now_ms, timestamp)
+        record = self._appended(topic, partition, raw_key, data, timestamp, [*headers])
+        if self._held is None:
+            self._process([record])
+        else:
+            self._held.append(record)
+
+    @contextmanager
+    def micro_batch(self) -> Iterator[None]:
+        """Make one micro-batch of the records that are piped in the block. It is processed at the block's end.
+
+        This is how an aggregator works that finds several records: the updates of a key are one. It also is quicker
+        than a micro-batch for each record.
+        """
+        self._require_open()
+        if self._held is not None:
+            raise StreamplanError("micro_batch() within micro_batch()", remedy="One block is one micro-batch.")
+        self._held = []
+        try:
+            yield
+            held = self._held
+        finally:
+            self._held = None
+        self._process(held)
+
+    def output(self, topic: str) -> list[TestRecord]:
+        """Return what was written to a topic since the last call.
+
+        Args:
+            topic: A topic that the topology writes, also a repartition topic or a changelog.
+
+        Raises:
+            Refused: The topology writes no such topic.
+        """
+        return self._written.take(topic)
+
+    def store(self, name: str) -> StoreContent:
+        """Return what a state store holds: the values by key; those of a windowed store by key and start of the window.
+
+        A value is what the changelog has of it. For ``avg``, ``min_by`` and ``max_by`` that is more than the result.
+
+        Args:
+            name: The name of the store.
+
+        Raises:
+            Refused: The topology has no such store.
+        """
+        return self._written.store(name, self.now.date())
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """All records that could not be processed, in the order in which they were met."""
+        return [*self._written.dead_letters]
+
+    def close(self) -> None:
+        """Stop the queries. A later driver of the same pipeline uses their plans again."""
+        if self._directory is None:
+            return
+        for query in self._queries:
+            query.stop()
+        if not self._failed:
+            self._spark.give_back(self._declared, self._queries)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_open(self) -> None:
+        if self._directory is None or self._failed:
+            state = "closed" if self._directory is None else "stopped by an error"
+            raise StreamplanError(
+                f"the driver of {self._pipeline.name}", expected="open", observed=state, remedy="Make another one."
+            )
+
+    def _process(self, records: list[SourceRecord]) -> None:
+        """Process a micro-batch in all sub-topologies, each after those that write what it reads."""
+        arrived: dict[str, list[SourceRecord]] = defaultdict(list)
+        for record in records:
+            arrived[record.topic].append(record)
+        for query in self._queries:
+            taken = [record for topic in sorted(query.topics) for record in arrived[topic]]
+            if not taken:
+                continue
+            for written in self._run(query, taken):
+                self._written.append(written, query.is_windowed(written), query.plan.written.get(written.output))
+                if written.topic in self._read_topics:
+                    arrived[written.topic].append(self._appended(*written[1:]))
+
+    def _run(self, query: MemoryQuery, records: list[SourceRecord]) -> list[WrittenRecord]:
+        try:
+            return query.run(records)
+        except StreamplanError:
+            self._failed = True
+            raise
+
+    def _appended(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: list[tuple[str, str | bytes | None]],
+    ) -> SourceRecord:
+        """Return a record with the next offset of its partition."""
+        offset = self._next_offsets[topic, partition]
+        self._next_offsets[topic, partition] += 1
+        return SourceRecord(topic, partition, offset, key, value, timestamp, headers)
+
+
+def _encoded(topic: str, serde: Serde, value: Value | bytes | None) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if not isinstance(value, Mapping):
+        raise Refused(f"the value for {topic}", expected="a dict, bytes or None", observed=type(value).__name__)
+    if unknown := [name for name in value if name not in serde.fields]:
+        raise Refused(
+            f"the value for {topic}",
+            expected=f"the declared fields {', '.join(serde.fields)}",
+            observed=", ".join(map(str, unknown)),
+            remedy="A value with other fields can be given as bytes.",
+        )
+    return serde.encode(value)

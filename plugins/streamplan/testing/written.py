@@ -1,0 +1,157 @@
+"""The topics that a topology writes in a test, and its stores as their changelogs have them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from streamplan.errors import Refused
+from streamplan.model.dead_letters import REASON, TASK, parse_origin
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.sink.spec import Headers as WrittenHeaders
+from streamplan.testing.memory_output import DEAD_LETTER, WrittenRecord
+from streamplan.testing.moments import as_datetime, timestamp_ms
+from streamplan.testing.records import DeadLetter, Headers, Key, TestRecord, WindowedKey, text_of
+
+
+@dataclass(frozen=True, eq=False)  # a mapping is equal to a dict of the same content
+class StoreContent(Mapping[Key, Any]):
+    """What a state store holds: values by key.
+
+    A key of a windowed store is looked up with the start of its window: ``store["DE", "12:00"]``.
+    """
+
+    name: str
+    values_by_key: Mapping[Key, Any]
+    day: date
+
+    def __getitem__(self, key: Any) -> Any:
+        found = key
+        if isinstance(key, tuple):
+            name, start = key
+            found = WindowedKey(name, as_datetime(timestamp_ms(start, self.day)))
+        try:
+            return self.values_by_key[found]
+        except KeyError:
+            known = ", ".join(map(repr, self.values_by_key)) or "no key"
+            raise KeyError(f"the store {self.name} has no key {found!r}; it has {known}") from None
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.values_by_key)
+
+    def __len__(self) -> int:
+        return len(self.values_by_key)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class WrittenTopics:
+    """What a pipeline has written since its driver was made.
+
+    Args:
+        pipeline: The pipeline, with all partition counts.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        topology = pipeline.topology
+        specs = {spec.name: spec for spec in pipeline.topics()}
+        sinks = {topic for group in topology.subtopologies for topic in map(topology.decorate, group.sink_topics)}
+        self._pipeline = pipeline
+        self._window_bytes = {name: spec.window_bytes for name, spec in specs.items()}
+        self._changelogs = {
+            node.store: topology.changelog_topic(node.store) for _, node in pipeline.stores if node.store
+        }
+        self._topics = {*sinks, *self._changelogs.values()}
+        self._new: dict[str, list[TestRecord]] = defaultdict(list)
+        self._stored: dict[str, dict[Key, Any]] = defaultdict(dict)
+        self.dead_letters: list[DeadLetter] = []
+
+    def append(self, record: WrittenRecord, windowed: bool, frame: RecordFrame | None) -> None:
+        """Add a record.
+
+        Args:
+            record: What a stream task has written.
+            windowed: Whether its key has a window, in a topic that is no changelog.
+            frame: What is known of the records of its output; None for a dead letter.
+        """
+        if record.output == DEAD_LETTER:
+            self.dead_letters.append(_dead_letter(record))
+            return
+        assert frame is not None, f"an output of {record.topic} that nobody has planned"
+        suffix = self._window_bytes[record.topic] or (WINDOW_START_BYTES if windowed else 0)
+        key, value = _key(record.key, suffix), _value(frame, record.value)
+        shown = TestRecord(key, value, as_datetime(record.timestamp), _headers(record.headers), record.partition)
+        self._new[record.topic].append(shown)
+        if record.topic in self._changelogs.values():
+            if record.value is None:
+                self._stored[record.topic].pop(key, None)
+            else:
+                self._stored[record.topic][key] = value
+
+    def take(self, topic: str) -> list[TestRecord]:
+        """Return the records of a topic since the last call; see :meth:`TopologyTestDriver.output`."""
+        name = self._pipeline.topology.decorate(topic)
+        if name not in self._topics:
+            raise Refused(
+                f"topic {topic!r}",
+                expected=f"a topic that {self._pipeline.name} writes: {', '.join(sorted(self._topics))}",
+            )
+        return self._new.pop(name, [])
+
+    def store(self, name: str, day: date) -> StoreContent:
+        """Return what a store holds; see :meth:`TopologyTestDriver.store`."""
+        if name not in self._changelogs:
+            known = ", ".join(sorted(self._changelogs)) or "none"
+            raise Refused(f"store {name!r}", expected=f"a store of {self._pipeline.name}: {known}")
+        return StoreContent(name, dict(self._stored[self._changelogs[name]]), day)
+
+
+def _key(key: bytes | None, window_bytes: int) -> Key:
+    if key is None or not window_bytes:
+        return text_of(key)
+    raw = without_suffix(key, window_bytes)
+    text = text_of(raw)
+    assert text is not None
+    return WindowedKey(text, as_datetime(window_start_ms(key[: len(raw) + WINDOW_START_BYTES])))
+
+
+def _value(frame: RecordFrame, data: bytes | None) -> Any:
+    """Return a value as the bytes say it, with fields that are not declared, too."""
+    if data is None:
+        return None
+    encoding = frame.format if frame.value_is_raw else "json"
+    if encoding == "count":
+        return int.from_bytes(data, "big", signed=True)
+    if encoding == "json" or frame.serde is None:
+        return json.loads(data)
+    return frame.serde.decode(data)
+
+
+def _dead_letter(record: WrittenRecord) -> DeadLetter:
+    """Return a dead letter from its record: the headers that the sink has added are its attributes."""
+    headers = _headers(record.headers)
+    origin = parse_origin(headers)
+    last = dict(headers)
+    own = headers[: next(number for number, (name, _) in reversed([*enumerate(headers)]) if name == REASON)]
+    return DeadLetter(
+        reason=(last[REASON] or b"").decode(),
+        topic=None if origin is None else origin.topic,
+        partition=None if origin is None else origin.partition,
+        offset=None if origin is None else origin.offset,
+        key=text_of(record.key),
+        value=record.value,
+        timestamp=None if record.timestamp == 0 else as_datetime(record.timestamp),
+        headers=own,
+        task=(last[TASK] or b"").decode(),
+    )
+
+
+def _headers(headers: WrittenHeaders) -> Headers:
+    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in headers)

@@ -1,0 +1,182 @@
+"""TopologyTestDriver beside the JVM library's: the same topologies, the same records, the same outputs.
+
+Each record is a micro-batch, as the library processes each record at once. All topics that both write are compared:
+those from outside, repartition topics, and changelogs, which are what the stores hold.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
+from streamplan.testing import TopologyTestDriver, WindowedKey
+
+from tests.support.kafka_streams import properties
+from tests.support.soak import seeds
+from tests.support.streams_library import Library, java_with_callbacks, raw
+from tests.support.twin_topologies import Program, drawn, is_ordered_by_time, ours, program, theirs
+
+APPLICATION = "twin"
+BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+KEYS = ("k", "l", "m", None)
+TEXTS = ("x", "y", "z")
+
+
+class Piped(NamedTuple):
+    topic: str
+    key: str | None
+    value: bytes | None
+    at: int
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with java_with_callbacks(KAFKA_STREAMS_TEST_UTILS) as jvm:
+        yield jvm
+
+
+class LibraryDriver:
+    """``org.apache.kafka.streams.TopologyTestDriver``."""
+
+    def __init__(self, jvm: Any, steps: Program) -> None:
+        library = Library(jvm, APPLICATION)
+        theirs(steps, library)
+        built = library.builder.build()
+        self.description = str(built.describe().toString())
+        bytes_serde = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"
+        config = {
+            "application.id": APPLICATION,
+            "bootstrap.servers": "localhost:1",
+            "default.key.serde": bytes_serde,
+            "default.value.serde": bytes_serde,
+            "deserialization.exception.handler": "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler",
+        }
+        self._jvm, self._bytes = jvm, library.bytes
+        self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(built, properties(jvm, config))
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, Any] = {}
+
+    def pipe(self, record: Piped) -> None:
+        if record.topic not in self._inputs:
+            serializer = self._bytes.serializer()
+            self._inputs[record.topic] = self._driver.createInputTopic(record.topic, serializer, serializer)
+        key = None if record.key is None else record.key.encode()
+        at = self._jvm.java.time.Instant.ofEpochMilli(record.at)
+        self._inputs[record.topic].pipeInput(self._jvm.org.apache.kafka.streams.test.TestRecord(key, record.value, at))
+
+    def outputs(self) -> dict[str, list[tuple[Any, Any, int]]]:
+        """What was written since the last call: key, value and time in ms, by topic."""
+        found: dict[str, list[tuple[Any, Any, int]]] = {}
+        for topic in self._driver.producedTopicNames():
+            if topic not in self._outputs:
+                deserializer = self._bytes.deserializer()
+                self._outputs[topic] = self._driver.createOutputTopic(topic, deserializer, deserializer)
+            records = self._outputs[topic].readRecordsToList()
+            found[topic] = [(raw(r.getKey()), value_of(raw(r.getValue())), int(r.timestamp())) for r in records]
+        return {topic: records for topic, records in found.items() if records}
+
+    def close(self) -> None:
+        self._driver.close()
+
+
+def value_of(data: bytes | None) -> Any:
+    """A count, or the fields that are there."""
+    if data is None:
+        return None
+    if len(data) == 8 and data[:1] == b"\0":
+        return int.from_bytes(data, "big")
+    return without_nulls(json.loads(data))
+
+
+def our_outputs(driver: TopologyTestDriver, topics: Sequence[str]) -> dict[str, list[tuple[Any, Any, int]]]:
+    found = {}
+    for topic in topics:
+        if records := driver.output(topic):
+            suffix = bytes(4) if topic.endswith("-changelog") else b""
+            found[topic] = [(raw_key(r.key, suffix), without_nulls(r.value), ms(r.timestamp)) for r in records]
+    return found
+
+
+def without_nulls(value: Any) -> Any:
+    return {name: field for name, field in value.items() if field is not None} if isinstance(value, dict) else value
+
+
+def raw_key(key: Any, suffix: bytes) -> bytes | None:
+    if isinstance(key, WindowedKey):
+        return str(key.key).encode() + ms(key.start).to_bytes(8, "big") + suffix
+    return None if key is None else str(key).encode()
+
+
+def ms(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def in_order(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, list[str]]:
+    """The updates of several keys within one micro-batch have no order."""
+    return {topic: sorted(map(repr, records)) for topic, records in outputs.items()}
+
+
+def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
+    """Late ones only where time decides nothing."""
+    chosen = random.Random(seed)
+    topics = [step.topic for step in steps if step.word in ("stream", "table")]
+    late = not is_ordered_by_time(steps)
+    records, now = [], BEGIN
+    for _ in range(count):
+        now += chosen.choice([0, 1, 500, 20_000, 61_000])
+        at = now - (chosen.choice([0, 0, 0, 1, 30_000, 120_000]) if late else 0)
+        fields = {"n": chosen.randrange(8), "s": chosen.choice(TEXTS)}
+        fields = {name: field for name, field in fields.items() if chosen.random() < 0.9}
+        value: bytes | None = json.dumps(fields).encode()
+        if chosen.random() < 0.15:
+            value = chosen.choice([None, b"no JSON", b'{"n": "1"}', b'{"n": null, "s": "x", "other": [1]}'])
+        records.append(Piped(chosen.choice(topics), chosen.choice(KEYS), value, at))
+    return records
+
+
+def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Piped]) -> int:
+    """Both drivers process the records one by one; returns how many records both wrote."""
+    pipeline = ours(steps, APPLICATION, 1)
+    topics = [spec.name for spec in pipeline.topics() if spec.name != pipeline.topology.dead_letter_topic]
+    library = LibraryDriver(jvm, steps)
+    written = 0
+    try:
+        with TopologyTestDriver(pipeline, spark=spark) as driver:
+            assert pipeline.topology.describe() == library.description
+            written_topics = [topic for topic in topics if topic not in pipeline.topology.source_topics]
+            for number, record in enumerate(records):
+                driver.pipe(record.topic, record.value, key=record.key, at=record.at)
+                library.pipe(record)
+                mine, its = our_outputs(driver, written_topics), library.outputs()
+                assert in_order(mine) == in_order(its), f"record {number}: {record} in {steps}"
+                written += sum(map(len, its.values()))
+    finally:
+        library.close()
+    return written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stream a; filter; group_by; count; to_stream; counts; to counts",
+        "stream a; each; to each; @1 map_values; select_key; to mapped",
+        "stream a; group_by_key; windowed_by; count; to_stream; window_counts; to windows; @0 group_by; greatest",
+        "table t; to_stream; to copied; stream a; select_key; left_join 0; to left; @4 join 0; to inner",
+    ],
+    ids=["count", "several of one record", "windows", "joins"],
+)
+def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, random_records(1, steps, 6)) > 0
+
+
+@pytest.mark.parametrize("seed", seeds(1, 2000))
+def test_a_random_topology_writes_what_the_library_writes(spark: SparkSession, jvm: Any, seed: int) -> None:
+    steps = drawn(seed)
+    compare(spark, jvm, steps, random_records(seed, steps, 8 if seed == 0 else 25))

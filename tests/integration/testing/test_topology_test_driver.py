@@ -1,0 +1,214 @@
+"""TopologyTestDriver on its own: what a user of it relies on. test_oracle.py compares it with the library's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from streamplan.errors import Refused, StreamplanError
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.pipelines import PIPELINES
+from streamplan.pipelines.enriched import PIPELINE as ENRICHED
+from streamplan.pipelines.orders import PIPELINE as ORDERS
+from streamplan.serdes.json import Json
+from streamplan.testing import TopologyTestDriver, WindowedKey, as_text
+
+from tests.support.pipeline_cases import CASES
+
+pytest_plugins = ["streamplan.testing.pytest_plugin"]
+
+Drive = Callable[[Pipeline], TopologyTestDriver]
+
+SALE = Json("shop string, amount bigint")
+
+
+@pytest.fixture
+def drive(spark: SparkSession, topology_test_driver: Callable[..., TopologyTestDriver]) -> Drive:
+    """Makes a driver on the Spark of all tests: a process has one."""
+    return lambda pipeline: topology_test_driver(pipeline, spark=spark)
+
+
+def sales(declare: Callable[[Topology, Any], None], **topics: int) -> Pipeline:
+    topology = Topology("sales-test")
+    declare(topology, topology.stream("sales", value=SALE))
+    return Pipeline("sales", topology, "", {"sales": 2, **topics})
+
+
+def test_each_record_is_a_micro_batch_and_a_block_is_one(drive: Drive) -> None:
+    driver = drive(ORDERS)
+    changelog = "orders-aggregator-orders-products-quantities-changelog"
+    for n in range(3):
+        driver.pipe("orders", {"Id": f"order_{n}", "ProductType": n % 2}, key=f"order_{n}", at="12:00")
+    assert [(record.key, record.value) for record in driver.output(changelog)] == [("0", 1), ("1", 1), ("0", 2)]
+    with driver.micro_batch():
+        for n in range(3, 19):
+            driver.pipe("orders", {"Id": f"order_{n}", "ProductType": n % 2}, key=f"order_{n}")
+        assert driver.output(changelog) == []
+    assert sorted((record.key, record.value) for record in driver.output(changelog)) == [("0", 10), ("1", 9)]
+    assert driver.store("orders-products-quantities") == {"0": 10, "1": 9}
+    assert driver.store("orders-products-quantities")["0"] == 10
+
+
+def test_a_record_lies_in_the_partition_of_its_key_with_its_time_and_headers(
+    drive: Drive,
+) -> None:
+    pipeline = sales(lambda topology, stream: stream.select_key("shop").to("copied"), copied=5)
+    driver = drive(pipeline)
+    shops = [f"shop-{n}" for n in range(8)]
+    with driver.micro_batch():
+        for shop in shops:
+            driver.pipe("sales", {"shop": shop}, key="k", at="2026-02-03T04:05:06+01:00", headers=[("trace", b"\xff")])
+    records = driver.output("copied")
+    assert {record.key: record.partition for record in records} == {
+        shop: partition_for_key(shop.encode(), 5) for shop in shops
+    }
+    assert {record.timestamp for record in records} == {datetime(2026, 2, 3, 3, 5, 6, tzinfo=UTC)}
+    assert {record.headers for record in records} == {(("trace", b"\xff"),)}
+    assert driver.output("copied") == []
+
+
+def test_a_record_without_a_time_has_that_of_the_driver(drive: Drive) -> None:
+    driver = drive(sales(lambda topology, stream: stream.to("copied")))
+    driver.pipe("sales", {"shop": "x"}, key="a")
+    driver.pipe("sales", {"shop": "x"}, key="b", at="12:00")
+    driver.pipe("sales", {"shop": "x"}, key="c", at="11:00")  # a late record does not set the clock back
+    driver.advance("5 minutes")
+    driver.pipe("sales", None, key="d")
+    assert as_text(driver.output("copied")) == (
+        '2026-01-01T00:00:00.000Z  a  {"shop": "x"}\n'
+        '2026-01-01T12:00:00.000Z  b  {"shop": "x"}\n'
+        '2026-01-01T11:00:00.000Z  c  {"shop": "x"}\n'
+        "2026-01-01T12:05:00.000Z  d  null\n"
+    )
+
+
+def test_a_table_and_a_stream_that_is_joined_with_it(drive: Drive) -> None:
+    for _ in range(2):  # the second driver has the plans of the first, and nothing of its state
+        driver = drive(ENRICHED)
+        driver.pipe("purchases", {"id": "1", "amount": 1}, key="ann", at="12:00")
+        driver.pipe("customers", {"name": "Ann", "city": "Lyon"}, key="ann")
+        driver.pipe("purchases", {"id": "2", "amount": 2}, key="ann")
+        driver.pipe("purchases", {"id": "3", "amount": 3}, key=b"\xff")
+        enriched = {"id": "2", "amount": 2, "name": "Ann", "city": "Lyon"}
+        assert [record.value for record in driver.output("enriched-purchases")] == [enriched]
+        [letter] = driver.dead_letters
+        assert (letter.reason, letter.topic, letter.key) == ("the key is not UTF-8", "purchases", b"\xff")
+        driver.close()
+
+
+def test_a_dead_letter_says_what_it_was(drive: Drive) -> None:
+    driver = drive(sales(lambda topology, stream: stream.group_by("shop").count(store="counted")))
+    driver.pipe("sales", b"no JSON", key="k", at="12:00", headers=[("a", "b")], partition=1)
+    driver.pipe("sales", {"amount": 1}, key="k", partition=1)
+    driver.pipe("sales", {"shop": "x"}, key="k", at=-5)
+    first, second, third = driver.dead_letters
+    assert (first.reason, first.topic, first.partition, first.offset) == ("the value is not JSON", "sales", 1, 0)
+    assert (first.key, first.value, first.headers, first.task) == ("k", b"no JSON", (("a", b"b"),), "0_1")
+    assert (second.reason, second.offset) == ("shop is missing", 1)
+    assert (third.reason, third.timestamp) == ("the timestamp -5 is negative", None)
+    assert driver.store("counted") == {}
+
+
+def test_windows_are_looked_up_with_their_start(drive: Drive) -> None:
+    def declare(topology: Topology, stream: Any) -> None:
+        counted = stream.group_by_key().windowed_by(TimeWindows("1 minute")).count(store="counted")
+        counted.to_stream().to("counts")
+
+    driver = drive(sales(declare))
+    driver.pipe("sales", {"shop": "x"}, key="k", at="12:00:30")
+    driver.pipe("sales", {"shop": "x"}, key="k", at="12:01:30")
+    assert driver.store("counted")["k", "12:01"] == 1
+    window = WindowedKey("k", datetime(2026, 1, 1, 12, 1, tzinfo=UTC))
+    assert driver.store("counted")[window] == 1
+    assert [record.key for record in driver.output("counts")][-1] == window
+    with pytest.raises(KeyError, match="the store counted has no key"):
+        driver.store("counted")["k", "12:02"]
+
+
+def test_a_name_that_does_not_exist_is_told_with_those_that_do(
+    drive: Drive,
+) -> None:
+    driver = drive(ORDERS)
+    with pytest.raises(Refused, match=r"'order': expected a source topic of orders: orders$"):
+        driver.pipe("order", {})
+    with pytest.raises(Refused, match="'counts': expected a topic that orders writes: orders-aggregator-orders-prod"):
+        driver.output("counts")
+    with pytest.raises(Refused, match="'total': expected a store of orders: orders-products-quantities"):
+        driver.store("total")
+    with pytest.raises(Refused, match="expected the declared fields Id, ProductType, observed id"):
+        driver.pipe("orders", {"id": "order_1"})
+    with pytest.raises(Refused, match="partition 2 of orders: expected 0 to 1"):
+        driver.pipe("orders", {"Id": "order_1"}, partition=2)
+
+
+def test_an_expression_that_fails_stops_it_as_it_stops_the_application(
+    drive: Drive,
+) -> None:
+    driver = drive(sales(lambda topology, stream: stream.map_values({"n": "10 / amount"}).to("divided")))
+    driver.pipe("sales", {"amount": 5}, key="k")
+    assert [record.value for record in driver.output("divided")] == [{"n": 2.0}]
+    with pytest.raises(StreamplanError, match=r"sub-topology 0 of sales stopped.*DIVIDE_BY_ZERO"):
+        driver.pipe("sales", {"amount": 0}, key="k")
+    with pytest.raises(StreamplanError, match="observed stopped by an error"):
+        driver.pipe("sales", {"amount": 5}, key="k")
+
+
+def test_faults_that_spark_finds_are_told_with_their_lines(drive: Drive) -> None:
+    with pytest.raises(Refused, match=r"test_topology_test_driver.py:\d+"):
+        drive(sales(lambda topology, stream: stream.filter("ammount > 1").to("large")))
+
+
+def test_two_drivers_of_one_pipeline_share_nothing(drive: Drive) -> None:
+    one, other = drive(ORDERS), drive(ORDERS)
+    for driver, count in ((one, 1), (other, 2), (one, 3)):
+        with driver.micro_batch():
+            for _ in range(count):
+                driver.pipe("orders", {"Id": "order_0", "ProductType": 0}, key="order_0")
+    assert (one.store("orders-products-quantities")["0"], other.store("orders-products-quantities")["0"]) == (4, 2)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
+def test_an_example_pipeline_computes_what_a_plain_recount_computes(drive: Drive, pipeline: Pipeline) -> None:
+    """Its records come in three micro-batches, of all topics at once."""
+    case, topology = CASES[pipeline.name], pipeline.topology
+    records = case.records(pipeline, partition_for_key)
+    expected = case.recount(records)
+    driver = drive(pipeline)
+    for third in range(3):
+        with driver.micro_batch():
+            for record in records[third * len(records) // 3 : (third + 1) * len(records) // 3]:
+                driver.pipe(record.topic, record.value, key=record.key, at=record.timestamp)
+    letters = Counter((letter.topic, letter.value) for letter in driver.dead_letters)
+    assert letters == Counter((record.topic, record.value) for record in expected.dead)
+    for topic, last in expected.last.items():
+        found = {record.key: record.value for record in driver.output(topic) if record.value is not None}
+        if topic.endswith("-changelog"):
+            [store] = [s for _, node in pipeline.stores if (s := node.store) and topology.changelog_topic(s) == topic]
+            found = dict(driver.store(store))
+        assert {as_bytes(key): value for key, value in found.items()} == {
+            key: as_value(value) for key, value in last.items()
+        }
+    for topic, every in expected.every.items():
+        results: dict[bytes, list[Any]] = {}
+        for record in driver.output(topic):
+            results.setdefault(as_bytes(record.key), []).append(record.value)
+        assert results == every
+
+
+def as_bytes(key: Any) -> bytes:
+    if isinstance(key, WindowedKey):
+        start = round(key.start.timestamp() * 1000)
+        return str(key.key).encode() + start.to_bytes(8, "big") + bytes(4)
+    return str(key).encode()
+
+
+def as_value(value: bytes) -> Any:
+    return int.from_bytes(value, "big") if len(value) == 8 and value[:1] == b"\0" else json.loads(value)

@@ -1,0 +1,428 @@
+"""What each example pipeline is given, what must come of it, and the same topology with the library.
+
+A new pipeline gets its line in ``CASES``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamplan.model.pipeline import Pipeline
+
+from tests.support.kafka_streams import STREAMS
+from tests.support.streams_library import Callback, KeyOf, Library, PartitionOf, Record, fields, order_key, raw, text
+
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+START_MS = int(time.time() * 1000) // HOUR_MS * HOUR_MS - 2 * HOUR_MS
+"""Of the records' timestamps. Lately, since a windowed changelog forgets after days; on the hour, so that windows fall
+among the records in every run alike."""
+
+STEP_MS = 100
+# -- what is produced
+
+
+def numbered(pipeline: Pipeline, numbers: Iterable[int]) -> list[Record]:
+    """The pipeline's own test data."""
+    return [Record(*pipeline.test_data.record(n), START_MS + STEP_MS * n) for n in numbers]
+
+
+def mixed_in(records: Sequence[Record], others: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[Record]:
+    """``others`` evenly spread, each a millisecond behind the record that it follows: no two timestamps are equal."""
+    made = [
+        Record(*other, records[(number + 1) * len(records) // (len(others) + 1)].timestamp + 1)
+        for number, other in enumerate(others)
+    ]
+    return sorted([*records, *made], key=lambda record: record.timestamp)
+
+
+# -- what must come of it
+
+
+@dataclass
+class Expected:
+    """By topics, as told from the records alone.
+
+    ``passed``   what goes through the repartition topic: the new key, and the record
+    ``dead``     what goes to the dead-letter topic
+    ``last``     the last value of each key
+    ``every``    for a topic of single results each key's values in their order, as JSON
+    """
+
+    passed: list[tuple[bytes, Record]] = field(default_factory=list)
+    dead: list[Record] = field(default_factory=list)
+    last: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    every: dict[str, dict[bytes, list[dict[str, Any]]]] = field(default_factory=dict)
+
+
+def regrouped(records: Iterable[Record], key_of: KeyOf) -> Expected:
+    expected = Expected()
+    for record in records:
+        try:
+            if (key := key_of(record.key, record.value)) is not None:
+                expected.passed.append((key, record))
+        except ValueError:
+            expected.dead.append(record)
+    return expected
+
+
+def counts(keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    """As the library's ``LongSerializer`` writes them."""
+    return {key: count.to_bytes(8, "big") for key, count in Counter(keys).items()}
+
+
+def counted(changelog: str, key_of: KeyOf) -> Callable[[Sequence[Record]], Expected]:
+    def recount(records: Sequence[Record]) -> Expected:
+        expected = regrouped(records, key_of)
+        expected.last[changelog] = counts(key for key, _ in expected.passed)
+        return expected
+
+    return recount
+
+
+# -- one of each for every pipeline
+
+
+@dataclass(frozen=True)
+class Case:
+    """``declare`` is the pipeline's own file once more, with the library."""
+
+    records: Callable[[Pipeline, PartitionOf], list[Record]]
+    recount: Callable[[Sequence[Record]], Expected]
+    declare: Callable[[Library], None]
+
+
+def declare_orders(library: Library) -> None:
+    orders = library.stream("orders", Id=str, ProductType=int)
+    name = "orders-products-quantities"
+    library.grouped(orders, order_key, name).count(library.stored(name))
+
+
+def orders(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    return mixed_in(
+        numbered(pipeline, range(3000)),
+        [
+            ("orders", b"bad_1", b"not JSON"),
+            ("orders", b"bad_2", b'{"Id": "bad", "ProductType": "1"}'),
+            ("orders", None, b'{"Id": "without a key of its own", "ProductType": 1}'),  # and needs none
+            ("orders", b"bad_3", b'{"Id": "bad", "ProductType": 2}'),
+            ("orders", b"bad_4", None),
+            ("orders", b"bad_5", b'{"Id": "bad"}'),
+            ("orders", b"bad_5", b'{"Id": "bad"}'),
+        ],
+    )
+
+
+def country_key(key: bytes | None, value: bytes | None) -> bytes:
+    return text(fields(value, id=str, country=str).get("country"))
+
+
+def declare_users(library: Library) -> None:
+    library.grouped(library.stream("users", id=str, country=str), country_key, None).count()
+
+
+def users(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    return mixed_in(
+        numbered(pipeline, range(3000)),
+        [
+            ("users", b"bad_1", b'{"id": "user"'),
+            ("users", b"bad_2", b'{"id": "user", "country": 49}'),
+            ("users", None, b'{"id": "user", "country": "DE"}'),
+            ("users", None, b'{"id": "user", "country": null}'),
+            ("users", b"moved", b'{"id": "user", "country": "K\xc3\xb8benhavn"}'),
+        ],
+    )
+
+
+def device_key(key: bytes | None, value: bytes | None) -> bytes:
+    return text(fields(value, id=str, device=str, reading=int).get("device"))
+
+
+def declare_latest(library: Library) -> None:
+    grouped = library.grouped(library.stream("sourceTopic", id=str, device=str, reading=int), device_key, "by-device")
+    later = Callback(f"{STREAMS}.kstream.Reducer", apply=lambda one, other: raw(other))
+    library.to(grouped.reduce(later, library.stored("latest")).toStream(), "targetTopic")
+
+
+def measurements(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Of each device those whose keys fall into one partition.
+
+    What is latest is told by the offset in the repartition topic, and that of two records from two partitions is
+    whichever task comes first.
+    """
+    mine: dict[bytes, int] = {}
+    chosen = []
+    for record in numbered(pipeline, range(6000)):
+        assert record.key is not None
+        partition = partition_of(record.key, pipeline.partition_counts[record.topic])
+        if mine.setdefault(device_key(record.key, record.value), partition) == partition:
+            chosen.append(record)
+    return mixed_in(
+        chosen,
+        [
+            ("sourceTopic", b"bad_1", b"[1]"),
+            ("sourceTopic", b"bad_2", b'{"id": "bad", "device": "device_1", "reading": 0.5}'),
+            ("sourceTopic", None, b'{"id": "without a key", "device": "one of its own", "reading": 1}'),
+            ("sourceTopic", None, b'{"id": "bad", "reading": 1}'),
+        ],
+    )
+
+
+def recount_latest(records: Sequence[Record]) -> Expected:
+    expected = regrouped(records, device_key)
+    latest = {key: record.value or b"" for key, record in expected.passed}
+    expected.last = {"latest-by-device-latest-changelog": latest, "targetTopic": latest}
+    return expected
+
+
+def declare_enriched(library: Library) -> None:
+    customers = library.builder.table("customers", library.consumed(name=str, city=str))
+
+    def apply(purchase: Any, customer: Any) -> bytes:
+        return json.dumps(enriched(json.loads(bytes(purchase)), json.loads(bytes(customer)))).encode()
+
+    joiner = Callback(f"{STREAMS}.kstream.ValueJoiner", apply=apply)
+    library.to(library.stream("purchases", id=str, amount=int).join(customers, joiner), "enriched-purchases")
+
+
+def enriched(purchase: Mapping[str, Any], customer: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: purchase[name] for name in ("id", "amount")},
+        **{name: customer[name] for name in ("name", "city")},
+    }
+
+
+def purchases(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Purchases in turn, and meanwhile customers move house, leave, and come back."""
+    changes: list[tuple[str, bytes | None, bytes | None]] = []
+    for n in range(200):
+        customer = b"customer_%d" % (n * 7 % 103)  # three of them are new
+        row = None if n % 6 == 5 else b'{"name": "Name after %d", "city": "City %d"}' % (n, n % 9)
+        changes.append(("customers", customer, row))
+        if n % 10 == 0:
+            changes.append(("purchases", b"customer_%d" % (100 + n % 4), b'{"id": "extra_%d", "amount": %d}' % (n, n)))
+        if n % 40 == 20:
+            changes += [
+                ("purchases", b"customer_1", b'{"id": "bad", "amount": "1"}'),
+                ("customers", b"customer_1", b"not JSON"),
+                ("purchases", b"customer_2", None),
+                ("purchases", None, b'{"id": "nobody\'s", "amount": 1}'),
+                ("customers", b"customer_2", b'{"name": 2, "city": "Gent"}'),
+            ]
+    return mixed_in(numbered(pipeline, range(2500)), changes)
+
+
+def recount_enriched(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    customers: dict[bytes, bytes] = {}
+    joined: dict[bytes, list[dict[str, Any]]] = {}
+    for record in sorted(records, key=lambda record: record.timestamp):
+        try:
+            if record.topic == "customers" and record.value is None:
+                customers.pop(record.key or b"", None)
+            elif record.topic == "customers":
+                fields(record.value, name=str, city=str)
+                customers[record.key or b""] = record.value or b""
+            elif record.value is not None:  # a join passes over a null value
+                purchase = fields(record.value, id=str, amount=int)
+                if record.key in customers:
+                    joined.setdefault(record.key, []).append(enriched(purchase, json.loads(customers[record.key])))
+        except ValueError:
+            expected.dead.append(record)
+    expected.last["purchase-enricher-customers-STATE-STORE-0000000000-changelog"] = customers
+    expected.every["enriched-purchases"] = joined
+    return expected
+
+
+def sensor_key(key: bytes | None, value: bytes | None) -> bytes | None:
+    fields(value, id=str)
+    return text(None if key is None else key.decode())
+
+
+def declare_wide(library: Library) -> None:
+    repartitioned = library.option("Repartitioned", "with", library.bytes, library.bytes)
+    repartitioned = repartitioned.withName("wide").withNumberOfPartitions(4)
+    grouped = library.stream("readings", id=str).repartition(repartitioned).groupByKey()
+    grouped.count(library.stored("readings-per-sensor"))
+
+
+def readings(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    return mixed_in(
+        numbered(pipeline, range(3000)),
+        [
+            ("readings", b"bad_1", b'"a string"'),
+            ("readings", b"bad_2", b'{"id": 7}'),
+            ("readings", None, b'{"id": "of no sensor"}'),
+            ("readings", b"", b'{"id": "of a sensor without a name"}'),
+        ],
+    )
+
+
+def page_key(key: bytes | None, value: bytes | None) -> bytes:
+    return text(fields(value, id=str, page=str).get("page"))
+
+
+def declare_skewed(library: Library) -> None:
+    clicks = library.stream("clicks", id=str, page=str)
+    library.grouped(clicks, page_key, "by-page").count(library.stored("clicks-by-page"))
+
+
+def clicks(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    return mixed_in(
+        numbered(pipeline, range(3000)),
+        [
+            ("clicks", b"bad_1", b""),
+            ("clicks", b"bad_2", b'{"id": "click", "page": {"name": "home"}}'),
+            ("clicks", None, b'{"id": "click", "page": "home"}'),
+            ("clicks", None, b'{"id": "click"}'),
+        ],
+    )
+
+
+def view_key(key: bytes | None, value: bytes | None) -> bytes | None:
+    view = fields(value, id=str, country=str, robot=bool)
+    return text(view.get("country")) if view.get("robot") is False else None
+
+
+def declare_pageviews(library: Library) -> None:
+    def no_robot(key: Any, value: Any) -> bool:
+        return value is not None and json.loads(bytes(value)).get("robot") is False
+
+    views = library.stream("pageviews", id=str, country=str, robot=bool)
+    views = views.filter(Callback(f"{STREAMS}.kstream.Predicate", test=no_robot))
+    duration = library.jvm.java.time.Duration
+    minutes = library.option("TimeWindows", "ofSizeAndGrace", duration.ofMinutes(1), duration.ofDays(1))
+    windowed = library.grouped(views, view_key, "by-country").windowedBy(minutes)
+    windowed.count(library.stored("views-per-country-and-minute"))
+
+
+def views(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Every fiftieth comes one and a half minutes late."""
+    late = [
+        record._replace(timestamp=record.timestamp - 90_000 * (n % 50 == 49))
+        for n, record in enumerate(numbered(pipeline, range(4000)))
+    ]
+    bad = [
+        ("pageviews", b"bad_1", b"}"),
+        ("pageviews", b"bad_2", b'{"id": "view", "country": "DE", "robot": "false"}'),
+        ("pageviews", None, b'{"id": "view", "country": "DE", "robot": false}'),
+        ("pageviews", b"bad_3", b'{"id": "view", "robot": false}'),
+        ("pageviews", b"unknown", b'{"id": "view", "country": "DE"}'),  # not known to be no robot: left out
+    ]
+    return [*late, *(Record(*one, START_MS + number) for number, one in enumerate(bad))]
+
+
+def recount_views(records: Sequence[Record]) -> Expected:
+    expected = regrouped(records, view_key)
+    expected.last["pageviews-per-minute-views-per-country-and-minute-changelog"] = counts(
+        key + (record.timestamp // MINUTE_MS * MINUTE_MS).to_bytes(8, "big") + bytes(4)
+        for key, record in expected.passed
+    )
+    return expected
+
+
+def product_key(key: bytes | None, value: bytes | None) -> bytes:
+    return text(fields(value, id=str, product=str).get("product"))
+
+
+def declare_trending(library: Library) -> None:
+    duration = library.jvm.java.time.Duration
+    windows = library.option("TimeWindows", "ofSizeAndGrace", duration.ofMinutes(5), duration.ofDays(1))
+    views = library.grouped(library.stream("product-views", id=str, product=str), product_key, "by-product")
+    windowed = views.windowedBy(windows.advanceBy(duration.ofMinutes(1)))
+    windowed.count(library.stored("views-in-five-minutes"))
+
+
+def product_views(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Every fiftieth comes one and a half minutes late."""
+    late = [
+        record._replace(timestamp=record.timestamp - 90_000 * (n % 50 == 49))
+        for n, record in enumerate(numbered(pipeline, range(4000)))
+    ]
+    bad = [("product-views", b"bad", b"}"), ("product-views", None, b'{"id": "view", "product": "boots"}')]
+    return [*late, *(Record(*one, START_MS + number) for number, one in enumerate(bad))]
+
+
+def recount_product_views(records: Sequence[Record]) -> Expected:
+    expected = regrouped(records, product_key)
+    expected.last["trending-products-views-in-five-minutes-changelog"] = counts(
+        key + (record.timestamp // MINUTE_MS * MINUTE_MS - before * MINUTE_MS).to_bytes(8, "big") + bytes(4)
+        for key, record in expected.passed
+        for before in range(5)
+    )
+    return expected
+
+
+def words_of(value: bytes | None) -> list[bytes]:
+    """Raises ValueError where the value is not UTF-8."""
+    return [] if value is None else [word.encode() for word in re.findall("[a-z]+", value.decode().lower())]
+
+
+def word_value(word: bytes) -> bytes:
+    return b'{"word":"%b"}' % word
+
+
+def declare_words(library: Library) -> None:
+    lines = library.builder.stream("text-lines", library.consumed_if(words_of))
+
+    def apply(key: Any, value: Any) -> Any:
+        words = library.jvm.java.util.ArrayList()
+        for word in words_of(raw(value)):
+            words.add(library.jvm.org.apache.kafka.streams.KeyValue(word, word_value(word)))
+        return words
+
+    words = lines.flatMap(Callback(f"{STREAMS}.kstream.KeyValueMapper", apply=apply))
+    grouped = words.groupByKey(library.option("Grouped", "with", "by-word", library.bytes, library.bytes))
+    counts = grouped.count(library.stored("words"))
+    produced = library.option("Produced", "with", library.bytes, library.serdes.Long())
+    counts.toStream().to(library.output("word-counts"), produced)
+
+
+def text_lines(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    return mixed_in(
+        numbered(pipeline, range(2500)),
+        [
+            ("text-lines", b"bad", b"caf\xe9 in Latin-1"),
+            ("text-lines", b"page", None),
+            ("text-lines", b"page", b""),
+            ("text-lines", None, "Ω, und Käse".encode()),
+        ],
+    )
+
+
+def recount_words(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    for record in records:
+        try:
+            for word in words_of(record.value):
+                expected.passed.append((word, record._replace(key=word, value=word_value(word))))
+        except ValueError:
+            expected.dead.append(record)
+    words = counts(key for key, _ in expected.passed)
+    expected.last = {"word-count-words-changelog": words, "word-counts": words}
+    return expected
+
+
+CASES = {
+    "orders": Case(
+        orders, counted("orders-aggregator-orders-products-quantities-changelog", order_key), declare_orders
+    ),
+    "users": Case(
+        users,
+        counted("users-by-country-KSTREAM-AGGREGATE-STATE-STORE-0000000002-changelog", country_key),
+        declare_users,
+    ),
+    "latest": Case(measurements, recount_latest, declare_latest),
+    "enriched": Case(purchases, recount_enriched, declare_enriched),
+    "wide": Case(readings, counted("wide-counter-readings-per-sensor-changelog", sensor_key), declare_wide),
+    "skewed": Case(clicks, counted("skewed-counter-clicks-by-page-changelog", page_key), declare_skewed),
+    "pageviews": Case(views, recount_views, declare_pageviews),
+    "trending": Case(product_views, recount_product_views, declare_trending),
+    "words": Case(text_lines, recount_words, declare_words),
+}

@@ -1,0 +1,389 @@
+"""Topologies declared twice, here and with the library, so that both compute the same. A program is data.
+
+Each word of a program is an operation of our language with fixed expressions. Of every stream here the value is
+``{"n": an integer, "s": a text}``; either field, and the value, may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from streamplan.errors import Refused
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
+
+from tests.support.kafka_streams import STREAMS, collection
+from tests.support.streams_library import Callback, Library, raw
+
+VALUE = Json("n bigint, s string")
+MINUTES = TimeWindows("1 minute", grace="1 day")
+
+
+@dataclass(frozen=True)
+class Step:
+    """``word`` applied to the results of the steps with these numbers. ``topic`` is the one that it reads or writes."""
+
+    word: str
+    of: tuple[int, ...] = ()
+    topic: str = ""
+
+
+Program = tuple[Step, ...]
+
+
+def program(text: str) -> Program:
+    """Steps in a line: ``stream a; filter; to big; @0 select_key; to copied; stream b; merge 0``.
+
+    A word is applied to the step before it, or to the one with the number behind ``@``. A number behind it is that of
+    its second operand.
+    """
+    steps: list[Step] = []
+    for number, part in enumerate(text.split(";")):
+        of, *words = part.split() if part.split()[0].startswith("@") else (f"@{number - 1}", *part.split())
+        word, *rest = words
+        operands = () if word in ("stream", "table") else (int(of[1:]), *(int(one) for one in rest if one.isdigit()))
+        steps.append(Step(word, operands, "".join(one for one in rest if not one.isdigit())))
+    return tuple(steps)
+
+
+# -- ours
+
+
+def ours(steps: Program, application_id: str, partitions: int) -> Pipeline:
+    """Raises Refused for a program that our language refuses."""
+    topology = Topology(application_id)
+    made: list[Any] = []
+    for number, step in enumerate(steps):
+        made.append(_our_step(topology, step, [made[operand] for operand in step.of], f"x{number}"))
+    topics = dict.fromkeys((*topology.source_topics, *topology.sink_topics), partitions)
+    return Pipeline(application_id, topology, "", topics)
+
+
+def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) -> Any:
+    match step.word, operands:
+        case "stream", []:
+            return topology.stream(step.topic, value=VALUE)
+        case "table", []:
+            return topology.table(step.topic, value=VALUE, store=f"{step.topic}-store")
+        case "filter", [stream]:
+            return stream.filter("n > 1")
+        case "map_values", [stream]:
+            return stream.map_values({"n": "2 * n", "s": "s"})
+        case "select_key", [stream]:
+            return stream.select_key("s")
+        case "map", [stream]:
+            return stream.map("concat(s, '-', n % 3)", {"n": "n + 1", "s": "s"})
+        case "flat_map", [stream]:
+            value = {"n": "element * 3", "s": "s"}
+            return stream.flat_map("filter(array(n), x -> x % 2 = 0)", key="concat(s, element)", value=value)
+        case "each", [stream]:
+            value = {"n": "n + element", "s": "s"}
+            return stream.flat_map("filter(array(1, 2, 3), x -> x <= n)", key="concat(s, element)", value=value)
+        case "merge", [stream, other]:
+            return stream.merge(other)
+        case "peek", [stream]:
+            return stream.peek({"seen": "count(*)"})
+        case "repartition", [stream]:
+            return stream.repartition(name=name)
+        case "group_by", [stream]:
+            return stream.group_by("s", name=name)
+        case "group_by_key", [stream]:
+            return stream.group_by_key(name=name)
+        case "windowed_by", [grouped]:
+            return grouped.windowed_by(MINUTES)
+        case "count", [grouped]:
+            return grouped.count(store=name)
+        case "aggregate", [grouped]:
+            return grouped.aggregate({"n": "sum(n)", "s": "max(s)"}, store=name)
+        case "reduce", [grouped]:
+            return grouped.reduce(store=name)
+        case "greatest", [grouped]:
+            return grouped.reduce(max_by="n", store=name)
+        case "join", [stream, table]:
+            return stream.join(table, {"n": "n", "s": "table.s"}, name=name)
+        case "left_join", [stream, table]:
+            return stream.left_join(table, {"n": "n", "s": "table.s"}, name=name)
+        case "to_stream", [table]:
+            return table.to_stream()
+        case "counts", [stream]:
+            return stream.map_values({"n": "count", "s": "record.key"})
+        case "windows", [stream]:
+            return stream.map("concat(record.key, '@', unix_millis(record.window.start))", {"n": "n", "s": "s"})
+        case "window_counts", [stream]:
+            key = "concat(record.key, '@', unix_millis(record.window.start))"
+            return stream.map(key, {"n": "count", "s": "record.key"})
+        case "to", [stream]:
+            return stream.to(step.topic)
+    raise LookupError(step.word)
+
+
+# -- the library's
+
+
+def theirs(steps: Program, library: Library) -> None:
+    made: list[Any] = []
+    for number, step in enumerate(steps):
+        made.append(_their_step(library, step, [made[operand] for operand in step.of], f"x{number}"))
+
+
+Fields = dict[str, Any] | None
+
+
+def read(value: Any) -> Fields:
+    """The fields that are there."""
+    if value is None:
+        return None
+    return {name: field for name, field in json.loads(bytes(value)).items() if field is not None}
+
+
+def written(fields: Fields) -> bytes | None:
+    if fields is None:
+        return None
+    return json.dumps({name: field for name, field in fields.items() if field is not None}).encode()
+
+
+def text_or_none(*parts: Any) -> bytes | None:
+    return None if None in parts else "".join(map(str, parts)).encode()
+
+
+def _function(interface: str, method: str, function: Callable[..., Any]) -> Callback:
+    return Callback(f"{STREAMS}.kstream.{interface}", **{method: function})
+
+
+def _value_mapper(function: Callable[[dict[str, Any]], Fields]) -> Callback:
+    """A new value for a record that has one. Of no value ours makes none, too: all fields of it are null."""
+
+    def apply(value: Any) -> bytes | None:
+        fields = read(value)
+        return None if fields is None else written(function(fields))
+
+    return _function("ValueMapper", "apply", apply)
+
+
+def _flat_mapper(library: Library, function: Callable[[Fields], Iterable[tuple[Any, Any]]]) -> Callback:
+    pair = library.jvm.org.apache.kafka.streams.KeyValue
+
+    def apply(key: Any, value: Any) -> Any:
+        return collection(library.jvm, [pair(*made) for made in function(read(value))])
+
+    return _function("KeyValueMapper", "apply", apply)
+
+
+def _plus(number: int | None, more: int) -> int | None:
+    return None if number is None else number + more
+
+
+def _mapped(value: Fields) -> tuple[Any, Any]:
+    fields = value or {}
+    n, s = fields.get("n"), fields.get("s")
+    made = None if value is None else {"n": _plus(n, 1), "s": s}
+    return text_or_none(s, "-", None if n is None else n % 3), written(made)
+
+
+def _flat_mapped(value: Fields) -> list[tuple[Any, Any]]:
+    fields = value or {}
+    n, s = fields.get("n"), fields.get("s")
+    return [(text_or_none(s, n), written({"n": n * 3, "s": s}))] if n is not None and n % 2 == 0 else []
+
+
+def _each(value: Fields) -> list[tuple[Any, Any]]:
+    fields = value or {}
+    n, s = fields.get("n"), fields.get("s")
+    numbers = [] if n is None else range(1, min(n, 3) + 1)
+    return [(text_or_none(s, number), written({"n": n + number, "s": s})) for number in numbers if n is not None]
+
+
+def _added(key: Any, value: Any, total: Any) -> bytes | None:
+    fields, before = read(value) or {}, read(total) or {}
+    numbers = [one["n"] for one in (fields, before) if "n" in one]
+    texts = [one["s"] for one in (fields, before) if "s" in one]
+    return written({"n": sum(numbers) if numbers else None, "s": max(texts, default=None)})
+
+
+def _greater(one: Any, other: Any) -> bytes | None:
+    """The later of equals. A value without the number is less than any other."""
+    ranks = [((read(value) or {}).get("n") is not None, (read(value) or {}).get("n") or 0) for value in (one, other)]
+    return raw(other if ranks[1] >= ranks[0] else one)
+
+
+def _window_key(windowed: Any) -> bytes:
+    return b"%b@%d" % (bytes(windowed.key()), windowed.window().start())
+
+
+def _joined(left: Any, right: Any) -> bytes | None:
+    return written({"n": (read(left) or {}).get("n"), "s": (read(right) or {}).get("s")})
+
+
+def _their_step(library: Library, step: Step, operands: list[Any], name: str) -> Any:
+    pair = library.jvm.org.apache.kafka.streams.KeyValue
+    bytes_serde = library.bytes
+
+    def named_join() -> Any:
+        return library.option("Joined", "with", bytes_serde, bytes_serde, bytes_serde).withName(name)
+
+    match step.word, operands:
+        case "stream", []:
+            return library.stream(step.topic, n=int, s=str)
+        case "table", []:
+            return library.builder.table(
+                step.topic, library.consumed(n=int, s=str), library.stored(f"{step.topic}-store")
+            )
+        case "filter", [stream]:
+            return stream.filter(
+                _function("Predicate", "test", lambda key, value: ((read(value) or {}).get("n") or 0) > 1)
+            )
+        case "map_values", [stream]:
+            return stream.mapValues(_value_mapper(lambda v: {**v, "n": None if "n" not in v else 2 * v["n"]}))
+        case "select_key", [stream]:
+            select = _function("KeyValueMapper", "apply", lambda key, value: text_or_none((read(value) or {}).get("s")))
+            return stream.selectKey(select)
+        case "map", [stream]:
+            return stream.map(_function("KeyValueMapper", "apply", lambda k, v: pair(*_mapped(read(v)))))
+        case "flat_map", [stream]:
+            return stream.flatMap(_flat_mapper(library, _flat_mapped))
+        case "each", [stream]:
+            return stream.flatMap(_flat_mapper(library, _each))
+        case "merge", [stream, other]:
+            return stream.merge(other)
+        case "peek", [stream]:
+            return stream.peek(_function("ForeachAction", "apply", lambda key, value: None))
+        case "repartition", [stream]:
+            return stream.repartition(library.option("Repartitioned", "with", bytes_serde, bytes_serde).withName(name))
+        case "group_by", [stream]:
+            return library.grouped(stream, lambda key, value: text_or_none((read(value) or {}).get("s")), name)
+        case "group_by_key", [stream]:
+            return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
+        case "windowed_by", [grouped]:
+            millis = library.jvm.java.time.Duration.ofMillis
+            return grouped.windowedBy(
+                library.option("TimeWindows", "ofSizeAndGrace", millis(MINUTES.size_ms), millis(MINUTES.grace_ms))
+            )
+        case "count", [grouped]:
+            return grouped.count(library.stored(name))
+        case "aggregate", [grouped]:
+            empty = _function("Initializer", "apply", lambda: b"{}")
+            return grouped.aggregate(empty, _function("Aggregator", "apply", _added), library.stored(name))
+        case "reduce", [grouped]:
+            return grouped.reduce(_function("Reducer", "apply", lambda one, other: raw(other)), library.stored(name))
+        case "greatest", [grouped]:
+            return grouped.reduce(_function("Reducer", "apply", _greater), library.stored(name))
+        case "join", [stream, table]:
+            return stream.join(table, _function("ValueJoiner", "apply", _joined), named_join())
+        case "left_join", [stream, table]:
+            return stream.leftJoin(table, _function("ValueJoiner", "apply", _joined), named_join())
+        case "to_stream", [table]:
+            return table.toStream()
+        case "counts", [stream]:
+            with_key = _function(
+                "ValueMapperWithKey", "apply", lambda key, count: written({"n": count, "s": bytes(key).decode()})
+            )
+            return stream.mapValues(with_key)
+        case "windows", [stream]:
+            return stream.map(
+                _function("KeyValueMapper", "apply", lambda key, value: pair(_window_key(key), raw(value)))
+            )
+        case "window_counts", [stream]:
+
+            def counted(key: Any, count: Any) -> Any:
+                return pair(_window_key(key), written({"n": count, "s": bytes(key.key()).decode()}))
+
+            return stream.map(_function("KeyValueMapper", "apply", counted))
+        case "to", [stream]:
+            return stream.to(step.topic, library.option("Produced", "with", bytes_serde, bytes_serde))
+    raise LookupError(step.word)
+
+
+# -- programs at random
+
+_STREAM_WORDS = ("filter", "map_values", "select_key", "map", "flat_map", "peek", "repartition")
+_KINDS = ("stateless", "aggregation", "join", "merge", "source", "to")
+_WEIGHTS = (4, 2, 4, 2, 3, 1)
+_STATE_WORDS = ("count", "aggregate", "reduce", "greatest", "window count", "window aggregate")
+
+
+def drawn(seed: int) -> Program:
+    """A program at random that our language takes.
+
+    A record makes at most one record at each step, so that a micro-batch has one update of a key, as the library has.
+    So two streams that come from one topic are neither merged nor joined.
+    """
+    chosen = random.Random(seed)
+    while True:
+        steps = _drawn(chosen)
+        try:
+            ours(steps, "drawn", 1)
+        except Refused:
+            continue
+        return steps
+
+
+def _drawn(chosen: random.Random) -> Program:
+    steps: list[Step] = [Step("stream", topic="a")]
+    streams: dict[int, frozenset[str]] = {0: frozenset("a")}
+    tables: dict[int, frozenset[str]] = {}
+    sources = ["b", "t", "u"]
+    chosen.shuffle(sources)
+
+    def add(word: str, *of: int, topic: str = "", comes_from: frozenset[str] = frozenset()) -> int:
+        steps.append(Step(word, of, topic))
+        origin = frozenset().union(comes_from, *({**streams, **tables}.get(one, frozenset()) for one in of))
+        number = len(steps) - 1
+        if word == "table":
+            tables[number] = origin
+        elif word not in ("to", "group_by", "group_by_key", "windowed_by", *_STATE_WORDS):
+            streams[number] = origin
+        return number
+
+    for _ in range(chosen.randint(3, 9)):
+        stream = chosen.choice(list(streams)[-3:])
+        match chosen.choices(_KINDS, _WEIGHTS)[0]:
+            case "stateless":
+                add(chosen.choice(_STREAM_WORDS), stream)
+            case "aggregation":
+                _aggregate(chosen, add, stream, streams)
+            case "join":
+                fitting = [table for table in tables if not tables[table] & streams[stream]]
+                if fitting:
+                    add(chosen.choice(["join", "left_join"]), stream, chosen.choice(fitting))
+            case "merge":
+                fitting = [other for other in streams if not streams[other] & streams[stream]]
+                if fitting:
+                    add("merge", stream, chosen.choice(fitting))
+            case "source" if sources:
+                topic = sources.pop()
+                word = "stream" if topic == "b" else "table"
+                made = add(word, topic=topic, comes_from=frozenset(topic))
+                if word == "table" and chosen.random() < 0.3:
+                    add("to_stream", made)
+            case "to":
+                add("to", stream, topic=f"out-{len(steps)}")
+    add("to", list(streams)[-1], topic=f"out-{len(steps)}")
+    return tuple(steps)
+
+
+def _aggregate(chosen: random.Random, add: Callable[..., int], stream: int, streams: dict[int, frozenset[str]]) -> None:
+    word = chosen.choice(_STATE_WORDS)
+    windowed = word.startswith("window ")
+    grouped = add(chosen.choice(["group_by", "group_by_key"]), stream)
+    if windowed:
+        grouped = add("windowed_by", grouped)
+    word = word.removeprefix("window ")
+    table = add(word, grouped)
+    if chosen.random() < 0.7:
+        updates = add("to_stream", table)
+        if windowed:
+            updates = add("window_counts" if word == "count" else "windows", updates)
+        elif word == "count":
+            updates = add("counts", updates)
+        streams[updates] = streams[stream]
+
+
+def is_ordered_by_time(steps: Program) -> bool:
+    """Whether a stream meets another topic: what comes of it then depends on the order of times, here and there."""
+    return any(step.word in ("join", "left_join", "merge") for step in steps)
