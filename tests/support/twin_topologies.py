@@ -22,7 +22,10 @@ from tests.support.kafka_streams import STREAMS, collection
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
-MINUTES = TimeWindows("1 minute", grace="1 day")
+MINUTES = {
+    "windowed_by": TimeWindows("1 minute", grace="1 day"),
+    "short_windows": TimeWindows("1 minute", grace="10 seconds"),
+}
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.group_by("s", name=name)
         case "group_by_key", [stream]:
             return stream.group_by_key(name=name)
-        case "windowed_by", [grouped]:
-            return grouped.windowed_by(MINUTES)
+        case (("windowed_by" | "short_windows"), [grouped]):
+            return grouped.windowed_by(MINUTES[step.word])
         case "count", [grouped]:
             return grouped.count(store=name)
         case "aggregate", [grouped]:
@@ -259,11 +262,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return library.grouped(stream, lambda key, value: text_or_none((read(value) or {}).get("s")), name)
         case "group_by_key", [stream]:
             return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
-        case "windowed_by", [grouped]:
-            millis = library.jvm.java.time.Duration.ofMillis
-            return grouped.windowedBy(
-                library.option("TimeWindows", "ofSizeAndGrace", millis(MINUTES.size_ms), millis(MINUTES.grace_ms))
-            )
+        case (("windowed_by" | "short_windows"), [grouped]):
+            millis, windows = library.jvm.java.time.Duration.ofMillis, MINUTES[step.word]
+            sizes = millis(windows.size_ms), millis(windows.grace_ms)
+            return grouped.windowedBy(library.option("TimeWindows", "ofSizeAndGrace", *sizes))
         case "count", [grouped]:
             return grouped.count(library.stored(name))
         case "aggregate", [grouped]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -140,24 +141,36 @@ def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
     return records
 
 
-def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Piped]) -> int:
-    """Both drivers process the records one by one; returns how many records both wrote."""
+@contextmanager
+def both(spark: SparkSession, jvm: Any, steps: Program) -> Iterator[tuple[TopologyTestDriver, LibraryDriver]]:
+    """Our driver and the library's, of one topology with one partition for each topic, as the library has it."""
     pipeline = ours(steps, APPLICATION, 1)
-    topics = [spec.name for spec in pipeline.topics() if spec.name != pipeline.topology.dead_letter_topic]
     library = LibraryDriver(jvm, steps)
-    written = 0
     try:
         with TopologyTestDriver(pipeline, spark=spark) as driver:
             assert pipeline.topology.describe() == library.description
-            written_topics = [topic for topic in topics if topic not in pipeline.topology.source_topics]
-            for number, record in enumerate(records):
-                driver.pipe(record.topic, record.value, key=record.key, at=record.at)
-                library.pipe(record)
-                mine, its = our_outputs(driver, written_topics), library.outputs()
-                assert in_order(mine) == in_order(its), f"record {number}: {record} in {steps}"
-                written += sum(map(len, its.values()))
+            yield driver, library
     finally:
         library.close()
+
+
+def pipe(driver: TopologyTestDriver, record: Piped) -> None:
+    driver.pipe(record.topic, record.value, key=record.key, at=record.at)
+
+
+def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Piped]) -> int:
+    """Both drivers process the records one by one; returns how many records both wrote."""
+    pipeline = ours(steps, APPLICATION, 1)
+    others = {*pipeline.topology.source_topics, pipeline.topology.dead_letter_topic}
+    topics = [spec.name for spec in pipeline.topics() if spec.name not in others]
+    written = 0
+    with both(spark, jvm, steps) as (driver, library):
+        for number, record in enumerate(records):
+            pipe(driver, record)
+            library.pipe(record)
+            mine, its = our_outputs(driver, topics), library.outputs()
+            assert in_order(mine) == in_order(its), f"record {number}: {record} in {steps}"
+            written += sum(map(len, its.values()))
     return written
 
 
@@ -180,3 +193,42 @@ def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: s
 def test_a_random_topology_writes_what_the_library_writes(spark: SparkSession, jvm: Any, seed: int) -> None:
     steps = drawn(seed)
     compare(spark, jvm, steps, random_records(seed, steps, 8 if seed == 0 else 25))
+
+
+# -- where they differ, as docs/language.md says
+
+
+def one(topic: str, second: int, value: bytes = b"{}") -> Piped:
+    return Piped(topic, "k", value, BEGIN + 1000 * second)
+
+
+def counts_by_window(records: Sequence[tuple[Any, Any, int]]) -> list[int]:
+    return [value["n"] for _, value, _ in records]
+
+
+def test_a_late_record_is_dropped_at_once_or_from_the_next_micro_batch_on(spark: SparkSession, jvm: Any) -> None:
+    """The record at 90 s closes the first window. The one at 30 s is late, and the one at 61 s is not."""
+    steps = program("stream a; group_by_key; short_windows; count; to_stream; window_counts; to counts")
+    records = [one("a", second) for second in (0, 90, 30, 61)]
+    assert compare(spark, jvm, steps, records) > 0
+    with both(spark, jvm, steps) as (driver, library):
+        with driver.micro_batch():
+            for record in records:
+                pipe(driver, record)
+        for record in records:
+            library.pipe(record)
+        assert sorted(counts_by_window(our_outputs(driver, ["counts"])["counts"])) == [2, 2]
+        assert counts_by_window(library.outputs()["counts"]) == [1, 1, 2]
+        pipe(driver, records[2])
+        assert driver.output("counts") == []
+
+
+def test_a_row_of_a_later_time_is_met_by_arrival_or_by_time(spark: SparkSession, jvm: Any) -> None:
+    steps = program("table t; stream a; left_join 0; to joined")
+    with both(spark, jvm, steps) as (driver, library):
+        for record in (one("t", 20, b'{"s": "row"}'), one("a", 10, b'{"n": 1}'), one("a", 20, b'{"n": 2}')):
+            pipe(driver, record)
+            library.pipe(record)
+        mine, its = our_outputs(driver, ["joined"])["joined"], library.outputs()["joined"]
+    assert [value for _, value, _ in mine] == [{"n": 1}, {"n": 2, "s": "row"}]
+    assert [value for _, value, _ in its] == [{"n": 1, "s": "row"}, {"n": 2, "s": "row"}]
