@@ -75,8 +75,13 @@ class TopologyTestDriver:
         self._held: list[SourceRecord] | None = None
         self._directory: Path | None = Path(tempfile.mkdtemp(prefix="streamplan-test-"))
         self._failed = False
-        for query in self._queries:
-            query.start(self._directory / str(query.subtopology.id))
+        try:
+            for query in self._queries:
+                query.start(self._directory / str(query.subtopology.id))
+        except BaseException:
+            self._failed = True
+            self.close()
+            raise
 
     @property
     def now(self) -> datetime:

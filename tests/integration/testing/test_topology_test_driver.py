@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,17 +24,16 @@ from streamplan.testing import TopologyTestDriver, WindowedKey, as_text
 
 from tests.support.pipeline_cases import CASES
 
-pytest_plugins = ["streamplan.testing.pytest_plugin"]
-
 Drive = Callable[[Pipeline], TopologyTestDriver]
 
 SALE = Json("shop string, amount bigint")
 
 
 @pytest.fixture
-def drive(spark: SparkSession, topology_test_driver: Callable[..., TopologyTestDriver]) -> Drive:
+def drive(spark: SparkSession) -> Iterator[Drive]:
     """Makes a driver on the Spark of all tests: a process has one."""
-    return lambda pipeline: topology_test_driver(pipeline, spark=spark)
+    with ExitStack() as drivers:
+        yield lambda pipeline: drivers.enter_context(TopologyTestDriver(pipeline, spark=spark))
 
 
 def sales(declare: Callable[[Topology, Any], None], **topics: int) -> Pipeline:

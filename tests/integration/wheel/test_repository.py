@@ -50,9 +50,24 @@ def test_spark_finds_no_fault_in_it(environment: Environment, repository: Path) 
     assert environment.run("streamplan", "validate", cwd=repository) == "visits: ok\n"
 
 
-def test_its_tests_pass_and_the_one_of_a_deployment_waits_for_one(environment: Environment, repository: Path) -> None:
-    printed = environment.run("python", "-m", "pytest", "-p", "no:cacheprovider", cwd=repository)
-    assert "5 passed, 1 skipped" in printed.splitlines()[-1]
+USES_THE_FIXTURE = """
+from my_pipelines.visits import PIPELINE
+
+
+def test_the_package_has_a_fixture(topology_test_driver):
+    driver = topology_test_driver(PIPELINE)
+    driver.pipe("visits", {"id": "1", "page": "/", "robot": False}, key="ann")
+    assert driver.store("visits-per-page")["/"] == 1
+"""
+
+
+def test_its_tests_pass_and_the_one_of_a_deployment_waits_for_one(
+    environment: Environment, repository: Path, tmp_path: Path
+) -> None:
+    more = tmp_path / "test_fixture.py"
+    more.write_text(USES_THE_FIXTURE)
+    printed = environment.run("python", "-m", "pytest", "-p", "no:cacheprovider", "tests", str(more), cwd=repository)
+    assert "6 passed, 1 skipped" in printed.splitlines()[-1]
 
 
 def test_the_environment_may_register_more(environment: Environment, repository: Path, tmp_path: Path) -> None:
