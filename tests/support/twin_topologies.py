@@ -22,9 +22,10 @@ from tests.support.kafka_streams import STREAMS, collection
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
-MINUTES = {
+WINDOWS = {
     "windowed_by": TimeWindows("1 minute", grace="1 day"),
     "short_windows": TimeWindows("1 minute", grace="10 seconds"),
+    "hopping_windows": TimeWindows("2 minutes", grace="1 day", advance="1 minute"),
 }
 
 
@@ -58,6 +59,18 @@ def program(text: str) -> Program:
 # -- ours
 
 
+def is_small(record: Any) -> bool | None:
+    return None if record.n is None else record.n < 6
+
+
+def tripled(record: Any) -> dict[str, Any] | None:
+    return None if record.n is None else {"n": 3 * record.n, "s": record.s}
+
+
+def odd_ones(record: Any) -> list[dict[str, Any]]:
+    return [{"n": record.n, "s": record.s}] if record.n is not None and record.n % 2 else []
+
+
 def ours(steps: Program, application_id: str, partitions: int) -> Pipeline:
     """Raises Refused for a program that our language refuses."""
     topology = Topology(application_id)
@@ -88,6 +101,12 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "each", [stream]:
             value = {"n": "n + element", "s": "s"}
             return stream.flat_map("filter(array(1, 2, 3), x -> x <= n)", key="concat(s, element)", value=value)
+        case "python_filter", [stream]:
+            return stream.filter(is_small)
+        case "python_map_values", [stream]:
+            return stream.map_values(tripled, schema=VALUE.schema)
+        case "python_flat_map", [stream]:
+            return stream.flat_map(odd_ones, schema=VALUE.schema, key="s")
         case "merge", [stream, other]:
             return stream.merge(other)
         case "peek", [stream]:
@@ -98,8 +117,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.group_by("s", name=name)
         case "group_by_key", [stream]:
             return stream.group_by_key(name=name)
-        case (("windowed_by" | "short_windows"), [grouped]):
-            return grouped.windowed_by(MINUTES[step.word])
+        case word, [grouped] if word in WINDOWS:
+            return grouped.windowed_by(WINDOWS[word])
         case "count", [grouped]:
             return grouped.count(store=name)
         case "aggregate", [grouped]:
@@ -195,6 +214,11 @@ def _flat_mapped(value: Fields) -> list[tuple[Any, Any]]:
     return [(text_or_none(s, n), written({"n": n * 3, "s": s}))] if n is not None and n % 2 == 0 else []
 
 
+def _odd_ones(value: Fields) -> list[tuple[Any, Any]]:
+    n = (value or {}).get("n")
+    return [(text_or_none((value or {}).get("s")), written(value))] if n is not None and n % 2 else []
+
+
 def _each(value: Fields) -> list[tuple[Any, Any]]:
     fields = value or {}
     n, s = fields.get("n"), fields.get("s")
@@ -252,6 +276,13 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.flatMap(_flat_mapper(library, _flat_mapped))
         case "each", [stream]:
             return stream.flatMap(_flat_mapper(library, _each))
+        case "python_filter", [stream]:
+            small = _function("Predicate", "test", lambda key, value: (read(value) or {}).get("n", 9) < 6)
+            return stream.filter(small)
+        case "python_map_values", [stream]:
+            return stream.mapValues(_value_mapper(lambda v: {**v, "n": 3 * v["n"]} if "n" in v else {}))
+        case "python_flat_map", [stream]:
+            return stream.flatMap(_flat_mapper(library, _odd_ones))
         case "merge", [stream, other]:
             return stream.merge(other)
         case "peek", [stream]:
@@ -262,10 +293,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return library.grouped(stream, lambda key, value: text_or_none((read(value) or {}).get("s")), name)
         case "group_by_key", [stream]:
             return stream.groupByKey(library.option("Grouped", "with", name, bytes_serde, bytes_serde))
-        case (("windowed_by" | "short_windows"), [grouped]):
-            millis, windows = library.jvm.java.time.Duration.ofMillis, MINUTES[step.word]
+        case word, [grouped] if word in WINDOWS:
+            millis, windows = library.jvm.java.time.Duration.ofMillis, WINDOWS[word]
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
-            return grouped.windowedBy(library.option("TimeWindows", "ofSizeAndGrace", *sizes))
+            declared = library.option("TimeWindows", "ofSizeAndGrace", *sizes)
+            return grouped.windowedBy(declared.advanceBy(millis(windows.advance_ms)))
         case "count", [grouped]:
             return grouped.count(library.stored(name))
         case "aggregate", [grouped]:
@@ -303,7 +335,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
 
 # -- programs at random
 
-_STREAM_WORDS = ("filter", "map_values", "select_key", "map", "flat_map", "peek", "repartition")
+_STREAM_WORDS = (
+    *("filter", "map_values", "select_key", "map", "flat_map", "peek", "repartition"),
+    *("python_filter", "python_map_values", "python_flat_map"),
+)
+_LEAST_STEPS = 7
 _KINDS = ("stateless", "aggregation", "join", "merge", "source", "to")
 _WEIGHTS = (4, 2, 4, 2, 3, 1)
 _STATE_WORDS = ("count", "aggregate", "reduce", "greatest", "window count", "window aggregate")
@@ -318,6 +354,8 @@ def drawn(seed: int) -> Program:
     chosen = random.Random(seed)
     while True:
         steps = _drawn(chosen)
+        if len(steps) < _LEAST_STEPS:
+            continue
         try:
             ours(steps, "drawn", 1)
         except Refused:

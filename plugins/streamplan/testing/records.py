@@ -28,7 +28,8 @@ class TestRecord:
 
     Attributes:
         key: The key as text, with its window where it has one.
-        value: A dict of a JSON object, an int of the 8 bytes of a count, and None of a null value.
+        value: A dict of a JSON object, an int of the 8 bytes of a count, the text or the number of a serde that has no
+            other fields, and None of a null value.
         timestamp: In UTC.
         headers: Names and values.
         partition: The partition of the topic.

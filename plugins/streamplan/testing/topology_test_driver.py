@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
@@ -23,13 +23,14 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
+from streamplan.serdes.primitive import FIELD
 from streamplan.serdes.serde import Serde, Value
 from streamplan.testing.local_spark import local_spark, with_partition_counts
 from streamplan.testing.memory_output import WrittenRecord
 from streamplan.testing.memory_query import MemoryQuery, SourceRecord
 from streamplan.testing.moments import Moment, as_datetime, milliseconds, timestamp_ms
 from streamplan.testing.records import DeadLetter, TestRecord
-from streamplan.testing.written import StoreContent, WrittenTopics
+from streamplan.testing.written import StoreContent, WrittenTopics, is_primitive
 
 START = "2026-01-01T00:00:00Z"
 """The time of a new driver. It is always the same, so that a test is the same on each day."""
@@ -99,7 +100,7 @@ class TopologyTestDriver:
     def pipe(
         self,
         topic: str,
-        value: Value | bytes | None,
+        value: Value | bytes | str | int | float | None,
         *,
         key: str | bytes | None = None,
         at: Moment | None = None,
@@ -110,7 +111,8 @@ class TopologyTestDriver:
 
         Args:
             topic: A source topic.
-            value: The fields of the value, which the topic's serde writes; or bytes, as they are; or None.
+            value: The fields of the value, which the topic's serde writes; the text or the number of a serde that has
+                only one; bytes, as they are; or None.
             key: The key; text is written in UTF-8.
             at: The record's time: ``"12:00"`` on the driver's day, ISO 8601, a datetime, or ms since the epoch. A time
                 without an offset is in UTC. By default it is the driver's time, which a later record moves on.
@@ -254,11 +256,13 @@ class TopologyTestDriver:
         return SourceRecord(topic, partition, offset, key, value, timestamp, headers)
 
 
-def _encoded(topic: str, serde: Serde, value: Value | bytes | None) -> bytes | None:
+def _encoded(topic: str, serde: Serde, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
+    if is_primitive(serde) and not isinstance(value, Mapping):
+        value = {FIELD: value}
     if not isinstance(value, Mapping):
-        raise Refused(f"the value for {topic}", expected="a dict, bytes or None", observed=type(value).__name__)
+        raise Refused(f"the value for {topic}", expected="a dict, bytes or None", observed=repr(value))
     if unknown := [name for name in value if name not in serde.fields]:
         raise Refused(
             f"the value for {topic}",

@@ -13,6 +13,8 @@ from streamplan.errors import Refused
 from streamplan.model.dead_letters import REASON, TASK, parse_origin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
+from streamplan.serdes.primitive import FIELD, Double, Integer, Long, String
+from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.sink.spec import Headers as WrittenHeaders
 from streamplan.testing.memory_output import DEAD_LETTER, WrittenRecord
@@ -131,7 +133,13 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
         return int.from_bytes(data, "big", signed=True)
     if encoding == "json" or frame.serde is None:
         return json.loads(data)
-    return frame.serde.decode(data)
+    fields = frame.serde.decode(data)
+    return fields[FIELD] if is_primitive(frame.serde) else fields
+
+
+def is_primitive(serde: Serde) -> bool:
+    """Whether the values of a serde are one text or one number."""
+    return isinstance(serde, String | Integer | Long | Double)
 
 
 def _dead_letter(record: WrittenRecord) -> DeadLetter:

@@ -20,6 +20,7 @@ from streamplan.pipelines import PIPELINES
 from streamplan.pipelines.enriched import PIPELINE as ENRICHED
 from streamplan.pipelines.orders import PIPELINE as ORDERS
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import String
 from streamplan.testing import TopologyTestDriver, WindowedKey, as_text
 
 from tests.support.pipeline_cases import CASES
@@ -115,6 +116,16 @@ def test_a_dead_letter_says_what_it_was(drive: Drive) -> None:
     assert (second.reason, second.offset) == ("shop is missing", 1)
     assert (third.reason, third.timestamp) == ("the timestamp -5 is negative", None)
     assert driver.store("counted") == {}
+
+
+def test_a_value_that_is_one_text_or_number_needs_no_dict(drive: Drive) -> None:
+    topology = Topology("texts")
+    topology.stream("texts", value=String()).filter("value <> ''").to("copied")
+    driver = drive(Pipeline("texts", topology, "", {"texts": 1}))
+    driver.pipe("texts", "a text", key="k")
+    driver.pipe("texts", {"value": "another"}, key="k")
+    driver.pipe("texts", "", key="k")
+    assert [record.value for record in driver.output("copied")] == ["a text", "another"]
 
 
 def test_windows_are_looked_up_with_their_start(drive: Drive) -> None:
