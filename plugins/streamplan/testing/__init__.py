@@ -33,6 +33,10 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "TopologyTestDriver":
+        from streamplan.spark.submit import pyspark_home
+
+        pyspark_home()  # says which extra is missing
     return getattr(import_module(_MODULES[name]), name)
 
 

@@ -77,6 +77,14 @@ def test_users_tests_need_no_extra(wheel_environment: Environment, tmp_path: Pat
     assert wheel_environment.run("python", "-c", TESTING, cwd=tmp_path) == "Kafka at 127.0.0.1:1\n"
 
 
+def test_the_driver_of_users_tests_names_the_extra_that_it_needs(
+    wheel_environment: Environment, tmp_path: Path
+) -> None:
+    code = "from streamplan.testing import TopologyTestDriver"
+    said = wheel_environment.fail("python", "-c", code, cwd=tmp_path)
+    assert "PySpark: expected installed, observed not found. Run `pip install 'streamplan[spark]'`" in said
+
+
 @pytest.mark.parametrize(
     ("command", "missing", "extra"),
     [("validate", "PySpark", "spark"), ("up", "Airflow", "airflow"), ("demo", "Airflow", "airflow")],
