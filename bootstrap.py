@@ -176,7 +176,8 @@ def main():
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             make_environment()
-            prepare_java(["brokers", "spark", *(["kafka-streams", "kafka-streams-test-utils"] if options.oracle else [])])
+            oracle = ["kafka-streams", "kafka-streams-test-utils"] if options.oracle else []
+            prepare_java(["brokers", "spark", *oracle])
         except Failed as error:
             sys.exit(str(error))
 
