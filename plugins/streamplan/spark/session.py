@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streamplan.spark.arrow_without_pandas import use_arrow_without_pandas
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 
 SPARK_CONFIGS = {
@@ -40,6 +41,7 @@ def open_session(name: str) -> SparkSession:
     for config, value in SPARK_CONFIGS.items():
         builder = builder.config(config, value)
     spark = builder.getOrCreate()
+    use_arrow_without_pandas()
     spark.sparkContext.setLogLevel("WARN")  # at INFO each micro-batch logs a page
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log each error with its stack
         logging.getLogger(logger).setLevel(logging.CRITICAL)

@@ -1,0 +1,35 @@
+"""Python workers do without pandas, and whoever asks for it still gets it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def _run(script: str) -> str:
+    return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_arrow_does_not_load_pandas_with_its_arrays() -> None:
+    script = """
+import sys
+import numpy, pyarrow
+from streamplan.spark.arrow_without_pandas import use_arrow_without_pandas
+use_arrow_without_pandas()
+pyarrow.array(numpy.array([1, 2])).to_pylist()
+pyarrow.table({"a": [1, None], "b": ["x", None]}).to_pylist()
+print("pandas" in sys.modules, len(sys.meta_path))
+"""
+    loaded, finders = _run(script).split()
+    assert loaded == "False"
+    assert finders == _run("import sys, numpy, pyarrow; print(len(sys.meta_path))")
+
+
+def test_pandas_can_be_imported_afterwards() -> None:
+    script = """
+from streamplan.spark.arrow_without_pandas import use_arrow_without_pandas
+use_arrow_without_pandas()
+import pandas
+print(pandas.DataFrame({"a": [1, 2]}).a.sum())
+"""
+    assert _run(script) == "3"
