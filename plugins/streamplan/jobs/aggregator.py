@@ -45,7 +45,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--trigger-interval-ms",
         type=int,
         default=500,
-        help="micro-batches start on multiples of it, or of its half where one reads another's output (default 500)",
+        help="how often records are looked for while there are none; twice as often where one sub-topology reads "
+        "another's output; 0 for micro-batches without any pause (default 500)",
     )
     parser.add_argument(
         "--max-offsets",

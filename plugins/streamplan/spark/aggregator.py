@@ -25,6 +25,7 @@ from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
+from streamplan.spark.pacing import Pacing, upstream_of
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.progress import Progress
 from streamplan.spark.query import Deployment, Query, plan_query
@@ -72,7 +73,7 @@ def run(
         spark: A session of :func:`streamplan.spark.session.open_session`.
         deployment: The pipeline, and where it runs.
         available_now: Process the records that are there, and return.
-        trigger_interval_ms: Micro-batches start on multiples of it, see :func:`trigger_interval_of`.
+        trigger_interval_ms: A query without records looks for them so often, see :func:`trigger_interval_of`.
         stop: Ends the run when it is set.
         report: Gets lines for the log.
         heartbeat: Reports the aggregator's status; None reports none.
@@ -91,7 +92,8 @@ def run(
     keep_checkpoints_cheaply(spark, deployment.checkpoints)
     start_python_workers(spark, identity)
     _require_topics(deployment)
-    progress = Progress(report, heartbeat or Heartbeat())
+    pacing = Pacing(pipeline.topology, 0 if available_now else trigger_interval_ms)
+    progress = Progress(report, heartbeat or Heartbeat(), pacing)
     requested_ms = time.time_ns() // 1_000_000 if requested_ms is None else requested_ms
     with TaskOwnership(pipeline, deployment.brokers, report, requested_ms) as ownership:
         # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
@@ -114,20 +116,22 @@ def run(
                         report,
                         progress.heartbeat.record_restoration,
                     )
-                    writer = query.writer(claimed, checkpoint, progress.record)
+                    writer = query.writer(claimed, checkpoint, progress.record, pacing)
                     if available_now:
                         started = _start(spark, writer.trigger(availableNow=True))
                         running.append(_RunningQuery(subtopology.id, started, checkpoint))
                         _watch(running, stop, progress, ownership)
                     else:
                         interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
-                        trigger = writer.trigger(processingTime=f"{interval} milliseconds")
-                        running.append(_RunningQuery(subtopology.id, _start(spark, trigger), checkpoint))
+                        spark.conf.set("spark.sql.streaming.pollingDelay", f"{interval}ms")
+                        started = _start(spark, writer.trigger(processingTime="0 seconds"))
+                        running.append(_RunningQuery(subtopology.id, started, checkpoint))
                         report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
                 if not available_now:
                     _watch(running, stop, progress, ownership)
             finally:
                 progress.heartbeat.announce_stop()
+                pacing.end()
                 for each in running:
                     # After a signal Spark's JVM may have ended before its queries are stopped here.
                     with suppress(*((Py4JError, ConnectionError) if stop.is_set() else ())):
@@ -141,23 +145,17 @@ def run(
 def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
     """Return the sub-topologies, each after those that write what it reads."""
     order = TopologicalSorter(
-        {subtopology.id: _upstream(subtopology, topology) for subtopology in topology.subtopologies}
+        {subtopology.id: upstream_of(subtopology, topology) for subtopology in topology.subtopologies}
     )
     return tuple(topology.subtopologies[number] for number in order.static_order())
 
 
 def trigger_interval_of(subtopology: Subtopology, topology: Topology, interval_ms: int) -> int:
-    """Return the trigger interval of a sub-topology in ms: half as long where it reads what others write.
+    """Return how often a sub-topology looks for records while there are none, in ms.
 
-    Spark's triggers fall on multiples of their interval. With the same multiples a sub-topology would take the
-    processors from those that write at that moment, and find what they have written an interval later.
+    Where it reads what others write it looks twice as often, so that a record does not wait as long again.
     """
-    return max(1, interval_ms // 2) if _upstream(subtopology, topology) else interval_ms
-
-
-def _upstream(subtopology: Subtopology, topology: Topology) -> set[int]:
-    """Return the ids of the sub-topologies that write what this one reads."""
-    return {writer.id for writer in topology.subtopologies if set(writer.sink_topics) & set(subtopology.source_topics)}
+    return max(1, interval_ms // 2) if upstream_of(subtopology, topology) else interval_ms
 
 
 def _require_topics(deployment: Deployment) -> None:

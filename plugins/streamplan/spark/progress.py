@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamplan.model.status import MicroBatchMeasures
+from streamplan.spark.pacing import Pacing
 from streamplan.spark.query import MicroBatchReport
 from streamplan.spark.status import Heartbeat
 
@@ -22,12 +23,14 @@ class Progress:
     Attributes:
         report: Gets lines for the log.
         heartbeat: Is told of each micro-batch.
+        pacing: Knows how long the queries waited; None where they do not wait.
         interval_seconds: The least time between two lines with the counts.
         totals: Records written and dead-lettered so far, by the id of the sub-topology.
     """
 
     report: Callable[[str], None]
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    pacing: Pacing | None = None
     interval_seconds: float = 2.0
     totals: dict[int, tuple[int, int]] = field(default_factory=dict)
     _reported_at: float = 0.0
@@ -72,11 +75,12 @@ class Progress:
 
     def _measures(self, subtopology: int, progress: StreamingQueryProgress) -> MicroBatchMeasures:
         written, dead_lettered = self.totals.get(subtopology, (0, 0))
+        rested = self.pacing.rest_after(subtopology, progress["batchId"]) if self.pacing else 0.0
         return MicroBatchMeasures(
             batch=progress["batchId"],
             records=progress["numInputRows"],
-            seconds=progress["durationMs"]["triggerExecution"] / 1000,
-            write_seconds=progress["durationMs"]["addBatch"] / 1000,
+            seconds=progress["durationMs"]["triggerExecution"] / 1000 - rested,
+            write_seconds=progress["durationMs"]["addBatch"] / 1000 - rested,
             state_rows=sum(operator["numRowsTotal"] for operator in progress["stateOperators"]),
             state_bytes=sum(operator["memoryUsedBytes"] for operator in progress["stateOperators"]),
             written=written,

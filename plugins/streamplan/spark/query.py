@@ -15,6 +15,7 @@ from streamplan.model.operations import TableSource
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.serdes.serde import Serde
+from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.compiled_plan import compile_batch_plan, map_in_arrow, subscribed_topics
 from streamplan.spark.planning.plan import SubtopologyPlan, plan_subtopology
 from streamplan.spark.session import AdaptiveCodegen
@@ -31,6 +32,10 @@ from streamplan.spark.sources import read_stream
 from streamplan.spark.state.checkpoint import Checkpoint, Checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
 from streamplan.spark.status import TaskReport
+
+
+_FULL = 50_000
+"""A micro-batch of so many records has not waited for them, so that more of them are there."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,11 @@ class Query:
         return subscribed_topics(self.plan.streaming)
 
     def writer(
-        self, claimed: ClaimedTasks, checkpoint: Checkpoint, report: Callable[[MicroBatchReport], None]
+        self,
+        claimed: ClaimedTasks,
+        checkpoint: Checkpoint,
+        report: Callable[[MicroBatchReport], None],
+        pacing: Pacing,
     ) -> DataStreamWriter:
         """Return Spark's writer of the query, which can be given a trigger and started.
 
@@ -113,6 +122,7 @@ class Query:
             claimed: For whom the stream tasks were claimed.
             checkpoint: The checkpoint that the query goes on with.
             report: Called with each micro-batch when it is committed.
+            pacing: Says how long the query waits after each micro-batch.
         """
         return (
             self.plan.streaming.writeStream.queryName(
@@ -120,7 +130,7 @@ class Query:
             )
             .outputMode("update" if self.plan.stateful else "append")
             .option("checkpointLocation", checkpoint.location)
-            .foreachBatch(_MicroBatchWriter(self, claimed, checkpoint, report).write)
+            .foreachBatch(_MicroBatchWriter(self, claimed, checkpoint, report, pacing).write)
         )
 
 
@@ -133,11 +143,14 @@ class _MicroBatchWriter:
         claimed: ClaimedTasks,
         checkpoint: Checkpoint,
         report: Callable[[MicroBatchReport], None],
+        pacing: Pacing,
     ) -> None:
         plan = query.plan
         self._query = query
         self._checkpoint = checkpoint
         self._report = report
+        self._pacing = pacing
+        self._full = min(_FULL, query.deployment.micro_batch(query.subtopology) // 2)
         self._spec = _transaction_spec(query, claimed, checkpoint)
         writer = for_each_micro_batch(self._spec, partial(transactional_writer, row_format=plan.row_format))
         self._compiled = compile_batch_plan(plan.batch, map_in_arrow(plan.rows, writer, WRITTEN_SCHEMA))
@@ -147,8 +160,10 @@ class _MicroBatchWriter:
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
         spark, subtopology = batch.sparkSession, self._query.subtopology
+        self._pacing.begin(subtopology.id)
         spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
-        self._codegen.adjust(spark, sum(until - first for first, until in spec.ranges.values()))
+        records = sum(until - first for first, until in spec.ranges.values())
+        self._codegen.adjust(spark, records)
         spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))
         with self._query.plan.cached(batch) as cached:
             run = self._compiled.run(cached)
@@ -165,6 +180,8 @@ class _MicroBatchWriter:
             )
         )
         commit_empty(spec, spec.partitions - {task.partition for task in tasks})
+        self._pacing.committed(subtopology.id, sum(task.written for task in tasks))
+        self._pacing.rest(subtopology.id, number, more=records >= self._full)
 
 
 def plan_query(

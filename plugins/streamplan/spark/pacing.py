@@ -1,0 +1,141 @@
+"""When the next micro-batch of each query begins.
+
+Spark starts a micro-batch when the one before has ended and there are records (a trigger of 0 seconds). So a query
+decides by itself how long it waits at the end of a micro-batch, after its transactions are committed. A sub-topology
+that reads what another writes goes on as soon as that one has committed. The other one waits for it in turn: when both
+work at the same time, each only takes the processors from the other, and a record waits for both.
+
+Without records Spark does not call the query. Then it looks for records at an interval of its own
+(``spark.sql.streaming.pollingDelay``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from streamplan.model.processor_topology import Subtopology
+from streamplan.model.topology import Topology
+
+_MIN_PERIOD_SECONDS = 0.1
+"""A micro-batch costs the same however few records it has, so that it does not begin more often than this."""
+
+_PERIOD = 1.3
+"""The period of a query that reads from outside, as a multiple of the time that it works: others need processors."""
+
+
+@dataclass
+class _QueryPace:
+    """What is known of one query.
+
+    ``commits``  its micro-batches so far that have written records
+    ``read``     by upstream sub-topology its commits when the current micro-batch began
+    ``handled``  the same of the last micro-batch that was committed
+    """
+
+    begun_at: float = 0.0
+    commits: int = 0
+    read: Mapping[int, int] = field(default_factory=dict)
+    handled: Mapping[int, int] = field(default_factory=dict)
+
+
+class Pacing:
+    """The pace of all queries of one aggregator. Their threads call it.
+
+    Args:
+        topology: The queries are those of its sub-topologies.
+        interval_ms: No query waits longer for another one. With 0 none waits at all.
+    """
+
+    def __init__(self, topology: Topology, interval_ms: int) -> None:
+        self._interval = interval_ms / 1000
+        self._upstream = {each.id: upstream_of(each, topology) for each in topology.subtopologies}
+        self._reads_from_outside = {
+            each.id: any(source.topic in topology.source_topics for source in each.sources)
+            for each in topology.subtopologies
+        }
+        self._paces = {each.id: _QueryPace() for each in topology.subtopologies}
+        self._rests: dict[int, dict[int, float]] = {each.id: {} for each in topology.subtopologies}
+        self._changed = threading.Condition()
+        self._ended = False
+
+    def begin(self, subtopology: int) -> None:
+        """Note that a micro-batch begins."""
+        with self._changed:
+            pace = self._paces[subtopology]
+            pace.begun_at = time.monotonic()
+            pace.read = {upstream: self._paces[upstream].commits for upstream in self._upstream[subtopology]}
+
+    def committed(self, subtopology: int, written: int) -> None:
+        """Note that the micro-batch is committed, and has written so many records."""
+        with self._changed:
+            pace = self._paces[subtopology]
+            pace.handled = pace.read
+            if written:
+                pace.commits += 1
+            self._changed.notify_all()
+
+    def rest(self, subtopology: int, batch: int, *, more: bool = False) -> None:
+        """Wait until the next micro-batch should begin.
+
+        Args:
+            subtopology: The id of the sub-topology.
+            batch: The number of the micro-batch that is committed.
+            more: Whether it was so large that more records are waiting: then the records need not be collected.
+        """
+        if not self._interval:
+            return
+        begun = time.monotonic()
+        if not self._reads_from_outside[subtopology]:
+            self._await_input(subtopology)
+        elif not more:
+            self._await_slot(subtopology, begun)
+        before = self._rests[subtopology]
+        # Spark tells of a micro-batch when it has ended, so that the one before may still be asked for.
+        self._rests[subtopology] = {
+            batch: time.monotonic() - begun,
+            **{number: rest for number, rest in before.items() if number == batch - 1},
+        }
+
+    def rest_after(self, subtopology: int, batch: int) -> float:
+        """Return the seconds that the query has waited at the end of a micro-batch, which it does not need for it."""
+        return self._rests[subtopology].get(batch, 0.0)
+
+    def end(self) -> None:
+        """Let nobody wait any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _await_slot(self, subtopology: int, now: float) -> None:
+        """Wait until those have handled it who read what was written, but not beyond the interval."""
+        pace = self._paces[subtopology]
+        downstream = [self._paces[other] for other, read in self._upstream.items() if subtopology in read]
+        worked = now - pace.begun_at
+        slot = pace.begun_at + max(_MIN_PERIOD_SECONDS, min(_PERIOD * worked, worked + self._interval))
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._ended or all(other.handled.get(subtopology, 0) >= pace.commits for other in downstream),
+                self._interval,
+            )
+            self._changed.wait_for(lambda: self._ended, max(0.0, slot - time.monotonic()))
+
+    def _await_input(self, subtopology: int) -> None:
+        """Wait until somebody has written what this sub-topology reads, but not beyond the interval.
+
+        A long micro-batch of another one is committed in parts, of which nobody tells.
+        """
+        pace = self._paces[subtopology]
+        upstream = {number: self._paces[number] for number in self._upstream[subtopology]}
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._ended or any(each.commits > pace.read[number] for number, each in upstream.items()),
+                self._interval,
+            )
+
+
+def upstream_of(subtopology: Subtopology, topology: Topology) -> set[int]:
+    """Return the ids of the sub-topologies that write what this one reads."""
+    return {writer.id for writer in topology.subtopologies if set(writer.sink_topics) & set(subtopology.source_topics)}

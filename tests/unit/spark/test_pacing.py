@@ -1,0 +1,91 @@
+"""When the next micro-batch of a query begins. The interval is so long here that a test which waits for it fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from streamplan.registry import pipeline_named
+from streamplan.spark.pacing import Pacing
+
+TOPOLOGY = pipeline_named("orders").topology
+FIRST, SECOND = 0, 1
+NEVER_MS = 3_600_000
+
+
+def _in_background(rest: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=rest, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_sub_topology_goes_on_when_the_one_before_has_committed() -> None:
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    pacing.begin(SECOND)
+    pacing.committed(SECOND, 2)
+    resting = _in_background(lambda: pacing.rest(SECOND, 0))
+    pacing.begin(FIRST)
+    pacing.committed(FIRST, 0)  # there is nothing to read
+    assert resting.is_alive()
+    pacing.begin(FIRST)
+    pacing.committed(FIRST, 10)
+    resting.join(60)
+    assert not resting.is_alive()
+
+
+def test_what_was_committed_during_a_micro_batch_is_not_waited_for() -> None:
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    pacing.begin(SECOND)
+    pacing.begin(FIRST)
+    pacing.committed(FIRST, 10)
+    pacing.committed(SECOND, 2)
+    pacing.rest(SECOND, 0)
+
+
+def test_the_first_sub_topology_waits_until_what_it_wrote_is_handled() -> None:
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    pacing.begin(SECOND)
+    pacing.begin(FIRST)
+    pacing.committed(FIRST, 10)
+    resting = _in_background(lambda: pacing.rest(FIRST, 0))
+    pacing.committed(SECOND, 2)  # it began before and has not read these records
+    assert resting.is_alive()
+    pacing.begin(SECOND)
+    pacing.committed(SECOND, 2)
+    resting.join(60)
+    assert not resting.is_alive()
+
+
+def test_a_sub_topology_that_has_written_nothing_waits_for_nobody() -> None:
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    pacing.begin(FIRST)
+    pacing.committed(FIRST, 0)
+    pacing.rest(FIRST, 0)
+
+
+def test_the_first_sub_topology_does_not_wait_while_more_records_are_there() -> None:
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    pacing.begin(FIRST)
+    pacing.committed(FIRST, 500_000)
+    pacing.rest(FIRST, 0, more=True)
+
+
+def test_nobody_waits_after_the_end() -> None:
+    pacing = Pacing(TOPOLOGY, NEVER_MS)
+    for number in (FIRST, SECOND):
+        pacing.begin(number)
+        pacing.committed(number, 10)
+    resting = [_in_background(lambda number=number: pacing.rest(number, 0)) for number in (FIRST, SECOND)]  # type: ignore[misc]
+    pacing.end()
+    for thread in resting:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_without_an_interval_nobody_waits() -> None:
+    pacing = Pacing(TOPOLOGY, 0)
+    for number in (FIRST, SECOND):
+        pacing.begin(number)
+        pacing.committed(number, 10)
+        pacing.rest(number, 0)
+        assert pacing.rest_after(number, 0) == 0
