@@ -30,6 +30,7 @@ from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.progress import Progress
 from streamplan.spark.query import Deployment, Query, plan_query
 from streamplan.spark.session import generate_code, keep_checkpoints_cheaply, start_python_workers
+from streamplan.spark.sink.transaction import KeptProducers
 from streamplan.spark.sink.writers import identity
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.recovery import prepare_checkpoint
@@ -95,7 +96,7 @@ def run(
     pacing = Pacing(pipeline.topology, 0 if available_now else trigger_interval_ms)
     progress = Progress(report, heartbeat or Heartbeat(), pacing)
     requested_ms = time.time_ns() // 1_000_000 if requested_ms is None else requested_ms
-    with TaskOwnership(pipeline, deployment.brokers, report, requested_ms) as ownership:
+    with TaskOwnership(pipeline, deployment.brokers, report, requested_ms) as ownership, KeptProducers() as kept:
         # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
         queries, schemas = _plan_queries(spark, deployment)
         try:
@@ -116,7 +117,7 @@ def run(
                         report,
                         progress.heartbeat.record_restoration,
                     )
-                    writer = query.writer(claimed, checkpoint, progress.record, pacing)
+                    writer = query.writer(claimed, checkpoint, progress.record, pacing, kept)
                     if available_now:
                         started = _start(spark, writer.trigger(availableNow=True))
                         running.append(_RunningQuery(subtopology.id, started, checkpoint))

@@ -16,11 +16,19 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.pacing import Pacing
-from streamplan.spark.planning.compiled_plan import compile_batch_plan, map_in_arrow, subscribed_topics
+from streamplan.spark.planning.compiled_plan import (
+    BatchRun,
+    collect_in_arrow,
+    compile_batch_plan,
+    map_in_arrow,
+    subscribed_topics,
+)
 from streamplan.spark.planning.plan import SubtopologyPlan, plan_subtopology
 from streamplan.spark.session import AdaptiveCodegen
+from streamplan.spark.sink.driver import DriverShare, write_collected
+from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import TransactionSpec
-from streamplan.spark.sink.transaction import commit_empty
+from streamplan.spark.sink.transaction import KeptProducers, commit_empty
 from streamplan.spark.sink.writers import (
     MICRO_BATCH,
     WRITTEN_SCHEMA,
@@ -32,7 +40,6 @@ from streamplan.spark.sources import read_stream
 from streamplan.spark.state.checkpoint import Checkpoint, Checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
 from streamplan.spark.status import TaskReport
-
 
 _FULL = 50_000
 """A micro-batch of so many records has not waited for them, so that more of them are there."""
@@ -115,6 +122,7 @@ class Query:
         checkpoint: Checkpoint,
         report: Callable[[MicroBatchReport], None],
         pacing: Pacing,
+        kept: KeptProducers,
     ) -> DataStreamWriter:
         """Return Spark's writer of the query, which can be given a trigger and started.
 
@@ -123,6 +131,7 @@ class Query:
             checkpoint: The checkpoint that the query goes on with.
             report: Called with each micro-batch when it is committed.
             pacing: Says how long the query waits after each micro-batch.
+            kept: The producers of this process, for the micro-batches that it writes by itself.
         """
         return (
             self.plan.streaming.writeStream.queryName(
@@ -130,8 +139,17 @@ class Query:
             )
             .outputMode("update" if self.plan.stateful else "append")
             .option("checkpointLocation", checkpoint.location)
-            .foreachBatch(_MicroBatchWriter(self, claimed, checkpoint, report, pacing).write)
+            .foreachBatch(_MicroBatchWriter(self, claimed, checkpoint, report, pacing, kept).write)
         )
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What one stream task wrote in a micro-batch."""
+
+    report: TaskReport
+    dead_lettered: int
+    bytes: int
 
 
 class _MicroBatchWriter:
@@ -144,6 +162,7 @@ class _MicroBatchWriter:
         checkpoint: Checkpoint,
         report: Callable[[MicroBatchReport], None],
         pacing: Pacing,
+        kept: KeptProducers,
     ) -> None:
         plan = query.plan
         self._query = query
@@ -151,6 +170,9 @@ class _MicroBatchWriter:
         self._report = report
         self._pacing = pacing
         self._full = min(_FULL, query.deployment.micro_batch(query.subtopology) // 2)
+        self._kept = kept
+        self._share = DriverShare((plan.streaming.sparkSession.sparkContext.master or "").partition("[")[0] == "local")
+        self._collected = compile_batch_plan(plan.batch, plan.collected)
         self._spec = _transaction_spec(query, claimed, checkpoint)
         writer = for_each_micro_batch(self._spec, partial(transactional_writer, row_format=plan.row_format))
         self._compiled = compile_batch_plan(plan.batch, map_in_arrow(plan.rows, writer, WRITTEN_SCHEMA))
@@ -164,17 +186,19 @@ class _MicroBatchWriter:
         spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
         records = sum(until - first for first, until in spec.ranges.values())
         self._codegen.adjust(spark, records)
-        spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))
         with self._query.plan.cached(batch) as cached:
-            run = self._compiled.run(cached)
-            rows = run.rows.collect()
-        tasks = tuple(TaskReport(row["partition"], row["instance"], row["host"], row["written"]) for row in rows)
+            if self._share.takes(records, len(spec.partitions)):
+                run, written = self._write_in_driver(spec, cached)
+            else:
+                run, written = self._write_in_workers(spec, cached)
+        self._share.note(records, sum(task.bytes for task in written))
+        tasks = tuple(task.report for task in written)
         self._report(
             MicroBatchReport(
                 subtopology.id,
                 number,
-                sum(row["written"] for row in rows),
-                sum(row["dead_lettered"] for row in rows),
+                sum(task.written for task in tasks),
+                sum(task.dead_lettered for task in written),
                 {name: dict(run.of(observation).get) for name, observation in self._query.plan.observations},
                 tasks,
             )
@@ -182,6 +206,32 @@ class _MicroBatchWriter:
         commit_empty(spec, spec.partitions - {task.partition for task in tasks})
         self._pacing.committed(subtopology.id, sum(task.written for task in tasks))
         self._pacing.rest(subtopology.id, number, more=records >= self._full)
+
+    def _write_in_workers(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
+        self._kept.close(spec.subtopology)  # those of the workers would fence them
+        batch.sparkSession.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))
+        run = self._compiled.run(batch)
+        return run, [
+            _Written(
+                TaskReport(row["partition"], row["instance"], row["host"], row["written"]),
+                row["dead_lettered"],
+                row["bytes"],
+            )
+            for row in run.rows.collect()
+        ]
+
+    def _write_in_driver(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
+        run = self._collected.run(batch)
+        rows = collect_in_arrow(run.rows)
+        instance = this_instance()
+        return run, [
+            _Written(
+                TaskReport(task.transaction.partition, instance.id, instance.host, task.written),
+                task.dead_lettered,
+                task.bytes,
+            )
+            for task in write_collected(spec, rows, self._query.plan.row_format, self._kept)
+        ]
 
 
 def plan_query(

@@ -105,6 +105,16 @@ def map_in_arrow(data: DataFrame, function: ArrowFunction, schema: str) -> DataF
     return apply(data)
 
 
+def collect_in_arrow(data: DataFrame) -> list[pa.RecordBatch]:
+    """Return all rows of a DataFrame, in the order of its partitions.
+
+    ``DataFrame.toArrow`` does the same, and asks Spark for the schema each time. An error is raised unless the rows of
+    every partition have come: their order is told at the end.
+    """
+    batches: list[pa.RecordBatch] = cast(Any, data)._collect_as_arrow()
+    return batches
+
+
 def subscribed_topics(streaming: DataFrame) -> list[str]:
     """Return the topic of each source of a streaming plan, in the order of the lines of Spark's offset log.
 

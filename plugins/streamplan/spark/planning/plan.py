@@ -46,6 +46,7 @@ class SubtopologyPlan:
     ``streaming``     the plan of the streaming query, ``stateful`` or not
     ``batch``         stands for each micro-batch of it (:mod:`streamplan.spark.planning.compiled_plan`)
     ``rows``          what is made of ``batch``: the rows that the writer is given
+    ``collected``     the same without an order, for the driver, which arranges them by ``row_format``
     ``row_format``    what the writer has to know of these rows
     ``outputs``       the topics that the rows name by their number
     ``schemas``       the serdes of the repartition topics among them
@@ -58,6 +59,7 @@ class SubtopologyPlan:
     stateful: bool
     batch: DataFrame
     rows: DataFrame
+    collected: DataFrame
     row_format: RowFormat
     outputs: tuple[Output, ...]
     schemas: Mapping[str, Serde]
@@ -112,7 +114,7 @@ def plan_subtopology(
         batch = _batch_of(streaming)
         carried = {sink.topic: rekeying.serde.unrestricted() for sink in subtopology.sinks if sink.internal}
         rekeyed = RecordFrame(records, value_is_raw=True, serde=rekeying.serde, format=rekeying.serde.format)
-        return SubtopologyPlan(streaming, False, batch, batch, rekeying, outputs, carried, {0: rekeyed})
+        return SubtopologyPlan(streaming, False, batch, batch, batch, rekeying, outputs, carried, {0: rekeyed})
     planner = OperatorPlanner(subtopology, numbers)
     if subtopology.aggregations:
         cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
@@ -122,11 +124,13 @@ def plan_subtopology(
         cut = _cut_at_sources(pipeline, subtopology, schemas, raw, planner)
     planner.plan(subtopology.nodes)
     output = planner.take_output_rows()
+    rows = reduce(lambda upper, lower: upper.unionByName(lower), output.rows)
     return SubtopologyPlan(
         cut.streaming,
         cut.stateful,
         cut.batch,
-        _by_task(output.rows, pipeline.partitions(subtopology)),
+        _by_task(rows, pipeline.partitions(subtopology)),
+        rows,
         PlannedRows(),
         outputs,
         output.schemas,
@@ -298,14 +302,13 @@ def _batch_of(streaming: DataFrame) -> DataFrame:
     return batch_template(streaming.sparkSession.createDataFrame([], streaming.schema))
 
 
-def _by_task(rows: Sequence[DataFrame], partitions: int) -> DataFrame:
+def _by_task(together: DataFrame, partitions: int) -> DataFrame:
     """Arrange rows so that one Spark task, and no other, writes for a stream task, in the order of the records.
 
     :class:`PlannedRows` commits between two records: the rows of one record follow each other, and the records of one
     topic have the order of its offsets. A row for each partition, sorted last, tells the writer that it has seen all
     rows of the partition.
     """
-    together = reduce(lambda upper, lower: upper.unionByName(lower), rows)
     types = {name: data_type for name, data_type in together.dtypes if name != "partition"}
     last_rows = together.sparkSession.range(0, partitions, 1, 1).select(
         F.col("id").cast("int").alias("partition"),

@@ -7,6 +7,7 @@ commit. When the same micro-batch runs again after a crash, it finds these posit
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -28,6 +29,7 @@ from streamplan.model.committed_positions import CommittedPosition, foreign_posi
 from streamplan.model.dead_letters import ERROR_MESSAGE, REASON, TASK, Origin, fit_record, origin_headers
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
+from streamplan.model.processor_topology import TaskId
 from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
 from streamplan.model.windows import WINDOW_START_BYTES
 from streamplan.serdes.serde import header_bytes
@@ -163,32 +165,28 @@ class TaskTransaction(TaskOutput):
     Opening it fences every earlier producer of the task and ends the transaction that it left. ``positions`` are read
     after that and so are final: an earlier run has committed the records below them.
 
+    A producer that is kept was opened by an earlier transaction of the same generation. Only a newer producer of the
+    task can have fenced it, and then nothing of this transaction is committed.
+
     Args:
         spec: Where the stream task reads and writes.
         partition: The ``p`` of the task.
+        kept: Has the producer of the task, and gets it when the transaction is committed; None where it is closed.
 
     Raises:
         Refused: There is a newer aggregator, or a position is missing, behind the micro-batch or another program's.
     """
 
-    def __init__(self, spec: TransactionSpec, partition: int) -> None:
+    def __init__(self, spec: TransactionSpec, partition: int, kept: KeptProducers | None = None) -> None:
         super().__init__(spec, partition)
+        self._kept = kept
         self._committed = False
-        # This is before the transactional id is taken, so that a superseded aggregator does not disturb its successor.
-        self._require_own(self._read("read_uncommitted"))
-        self._write_to(
-            open_task_producer(
-                spec.brokers,
-                spec.application_id,
-                spec.task(partition),
-                transaction_timeout_ms=spec.transaction_timeout_ms,
-                topic=spec.outputs[0].topic if spec.outputs else spec.dead_letter_topic,
-                **PRODUCER_CONFIGS,
-                batch_size=1_000_000,
-                queue_buffering_max_messages=10_000_000,  # bounded by DeliveryQueue instead
-                queue_buffering_max_kbytes=16 * delivery_queue.MAX_BYTES // 1024,
-            )
-        )
+        producer = kept.take(spec.task(partition)) if kept is not None else None
+        if producer is None:
+            # Before the transactional id is taken, so that a superseded aggregator does not disturb its successor.
+            self._require_own(self._read("read_uncommitted"))
+            producer = _open_producer(spec, partition)
+        self._write_to(producer)
         self.positions = self._read_positions()
         for topic, position in self.positions.items():
             first, _ = self.ranges[topic]
@@ -281,9 +279,10 @@ class TaskTransaction(TaskOutput):
             if not self._committed:
                 self._abort()
         finally:
-            self._producer.purge()
-            with suppress(KafkaException):  # a fenced producer refuses to close; what it wrote is settled by now
-                self._producer.close()
+            if self._kept is not None and self._committed and error is None:
+                self._kept.keep(self.spec.task(self.partition), self._producer)
+            else:
+                _close(self._producer)
         lasted = time.monotonic() - self._begun
         if isinstance(error, KafkaException) and lasted * 1000 > self.spec.transaction_timeout_ms:
             raise StreamplanError(
@@ -381,26 +380,90 @@ def produce_records(
     producer.poll(0)
 
 
+class KeptProducers:
+    """Producers of stream tasks that their process keeps from one transaction to the next; a context manager.
+
+    Transactions of different stream tasks may use it at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._producers: dict[TaskId, Producer] = {}
+
+    def take(self, task: TaskId) -> Producer | None:
+        """Return the producer of a stream task, which is not kept any more; None where there is none."""
+        return self._producers.pop(task, None)
+
+    def keep(self, task: TaskId, producer: Producer) -> None:
+        """Keep a producer that has committed its transaction."""
+        self._producers[task] = producer
+
+    def close(self, subtopology: int | None = None) -> None:
+        """Close the producers of a sub-topology; without one all of them."""
+        for task in [*self._producers]:
+            if subtopology in (None, task.subtopology) and (producer := self.take(task)) is not None:
+                _close(producer)
+
+    def __enter__(self) -> KeptProducers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _open_producer(spec: TransactionSpec, partition: int) -> Producer:
+    return open_task_producer(
+        spec.brokers,
+        spec.application_id,
+        spec.task(partition),
+        transaction_timeout_ms=spec.transaction_timeout_ms,
+        topic=spec.outputs[0].topic if spec.outputs else spec.dead_letter_topic,
+        **PRODUCER_CONFIGS,
+        batch_size=1_000_000,
+        queue_buffering_max_messages=10_000_000,  # bounded by DeliveryQueue instead
+        queue_buffering_max_kbytes=16 * delivery_queue.MAX_BYTES // 1024,
+    )
+
+
+def _close(producer: Producer) -> None:
+    producer.purge()
+    with suppress(KafkaException):  # a fenced producer refuses to close; what it wrote is settled by now
+        producer.close()
+
+
 _consumers: dict[tuple[Brokers, str, str], Consumer] = {}
+
+_opening = threading.Lock()
+"""In the driver several threads use the consumers."""
+
+_reading = threading.Lock()
+"""One thread at a time assigns partitions to a consumer and reads them."""
 
 
 def _consumer(spec: TransactionSpec, isolation_level: str = "read_committed") -> Consumer:
     """Return the process's consumer without a subscription: it only reads positions and names the group."""
     identity = (spec.brokers, spec.application_id, isolation_level)
-    if identity not in _consumers:
-        _consumers[identity] = spec.brokers.consumer(
-            spec.application_id,
-            isolation_level=isolation_level,
-            enable_partition_eof=True,
-            auto_offset_reset="error",
-            fetch_wait_max_ms=10,
-        )
-    return _consumers[identity]
+    with _opening:
+        if identity not in _consumers:
+            _consumers[identity] = spec.brokers.consumer(
+                spec.application_id,
+                isolation_level=isolation_level,
+                enable_partition_eof=True,
+                auto_offset_reset="error",
+                fetch_wait_max_ms=10,
+            )
+        return _consumers[identity]
 
 
 def _next_record(spec: TransactionSpec, source: TopicPartition, first: int, until: int) -> int | None:
     """Return the offset of the first committed record in ``first <= offset < until``; None when there is none."""
     consumer = _consumer(spec)
+    with _reading:
+        return _next_record_of(consumer, source, first, until)
+
+
+def _next_record_of(consumer: Consumer, source: TopicPartition, first: int, until: int) -> int | None:
     consumer.assign([confluent_kafka.TopicPartition(*source, first)])
     try:
         deadline = time.monotonic() + DEADLINE_SECONDS

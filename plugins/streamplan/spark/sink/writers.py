@@ -30,7 +30,7 @@ from streamplan.spark.timestamps import timestamp_faults
 if TYPE_CHECKING:
     from streamplan.spark.planning.compiled_plan import ArrowFunction
 
-WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, instance string, host string"
+WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, bytes long, instance string, host string"
 """The row that a writer yields for each stream task: what was written, and the instance that did it."""
 
 MICRO_BATCH = "streamplan.micro-batch"
@@ -42,6 +42,9 @@ class RowFormat(Protocol):
 
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce the rows of one stream task that no earlier run has committed."""
+
+    def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
+        """Return all rows of one stream task, which were collected without an order, as they are written."""
 
     def require_complete_input(self, task: TaskProgress) -> None:
         """Raise StreamplanError unless all rows of the stream task have come.
@@ -65,19 +68,22 @@ class TaskProgress:
     complete: bool = False
     written: int = 0
     dead_lettered: int = 0
+    bytes: int = 0
 
     def produce(self, rows: pa.RecordBatch, output: Output) -> None:
         """Produce rows to an output topic."""
         no_headers = rows["headers"].null_count == rows.num_rows
+        size = rows["key"].nbytes + rows["value"].nbytes + rows["headers"].nbytes
         self.transaction.produce(
             output,
             rows["key"].to_pylist(),
             rows["value"].to_pylist(),
             rows["timestamp"].to_pylist(),
             repeat(None) if no_headers else map(headers_of, rows["headers"]),
-            rows["key"].nbytes + rows["value"].nbytes + rows["headers"].nbytes,
+            size,
         )
         self.written += rows.num_rows
+        self.bytes += size
 
     def dead_letter(self, rows: pa.RecordBatch) -> None:
         """Produce rows to the dead-letter topic."""
@@ -86,6 +92,11 @@ class TaskProgress:
         for row, headers in zip(rows.select(columns).to_pylist(), rows["headers"], strict=True):
             self.transaction.dead_letter(DeadLetter(partition=partition, headers=headers_of(headers), **row))
         self.dead_lettered += rows.num_rows
+        self.bytes += rows["key"].nbytes + rows["value"].nbytes + rows["headers"].nbytes
+
+
+_ORDERED_BY = ("partition_time", "topic", "offset", "order")
+"""The columns by which the rows of a stream task are sorted before the row with ``last``."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,21 @@ class PlannedRows:
         _write_rows(rows, task)
         if task.divisible:
             task.next_offsets |= _next_offsets(rows)
+
+    def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
+        """Sort the rows as :func:`streamplan.spark.planning.plan.plan_subtopology` lets Spark sort them.
+
+        Nulls come first, as in Spark.
+        """
+        values = [rows[name].to_pylist() for name in _ORDERED_BY]
+        indices = sorted(
+            range(rows.num_rows), key=lambda row: tuple((value[row] is not None, value[row]) for value in values)
+        )
+        marked = rows.take(indices).append_column("last", pa.array([False] * rows.num_rows, pa.bool_()))
+        columns = [pa.nulls(1, data_type) for data_type in rows.schema.types]
+        columns[rows.schema.get_field_index("partition")] = pa.array([partition], pa.int32())
+        last = pa.Table.from_arrays([*columns, pa.array([True])], schema=marked.schema)
+        return pa.concat_tables([marked, last])
 
     def require_complete_input(self, task: TaskProgress) -> None:
         """The row with ``last`` proves it; see :meth:`RowFormat.require_complete_input`."""
@@ -154,6 +180,10 @@ class RekeyedRecords:
             self._rekey(rows, task)
             if task.transaction.old:
                 task.transaction.commit_part(task.next_offsets)
+
+    def arranged(self, rows: pa.Table, partition: int) -> pa.Table:
+        """They have the order of their offsets: Spark reads a partition of a topic in one task."""
+        return rows
 
     def require_complete_input(self, task: TaskProgress) -> None:
         """Kafka proves it: no record lies after the last one; see :meth:`RowFormat.require_complete_input`."""
@@ -276,10 +306,11 @@ class _Tasks:
                 pa.array(list(self.progress), pa.int32()),
                 pa.array([task.written for task in self.progress.values()], pa.int64()),
                 pa.array([task.dead_lettered for task in self.progress.values()], pa.int64()),
+                pa.array([task.bytes for task in self.progress.values()], pa.int64()),
                 pa.array([instance.id] * count, pa.string()),
                 pa.array([instance.host] * count, pa.string()),
             ],
-            names=["partition", "written", "dead_lettered", "instance", "host"],
+            names=["partition", "written", "dead_lettered", "bytes", "instance", "host"],
         )
 
 
