@@ -4,8 +4,9 @@ A stateful operator adds each record to the state of the record's key, and a cha
 restoring query gives these results once more to the same operator. It leaves a checkpoint with the whole state and one
 micro-batch, from which the real query continues at the committed positions.
 
-The records are first copied from Kafka to files, in slices. Of an aggregation's changelog only the last record of each
-key is given to the operator: it would add an older one to it.
+Of an aggregation's changelog only the last record of each key is given to the operator, which would add an older one to
+it. Python workers select them from a changelog of counts or aggregates that is not too long for their memory. Any other
+one is first copied from Kafka to files, in slices.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
@@ -22,22 +24,32 @@ from pyspark.sql import functions as F
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.operations import Reduce
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
+from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.plan import plan_restore
-from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch
+from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch, read_stream
 from streamplan.spark.state.checkpoint import Checkpoint
+from streamplan.spark.state.last_of_each_key import last_of_each_key
 
 SLICE_OFFSETS = 1_000_000
 """Offsets that are copied at a time. After each slice the progress is reported."""
+
+DIRECT_OFFSETS = 2_000_000
+"""Python workers select the last records of so many offsets at most, of all partitions together."""
 
 _COPIES = "changelog"
 """The directory in the new checkpoint that the records are copied to. No other start of an aggregator knows it."""
 
 _WATCH_SECONDS = 1
 """How often it is asked, while the restoring query runs, whether there is a newer aggregator."""
+
+_LAST = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+
+_LAST_COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 
 _STORED = "store string, key binary, value binary, partition int, offset bigint, timestamp timestamp"
 
@@ -110,18 +122,39 @@ def restore(
         StreamplanError: Spark failed for another reason.
     """
     begun = time.monotonic()
+    slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
+    progress = _Progress(subtopology.id, sum(part.offsets for part in slices), report, report_restoration)
+    if _fits_in_workers(subtopology, progress.total):
+        require_latest()
+        read = partial(_read_last_of_each_key, spark, brokers, pipeline, pipeline.partitions(subtopology))
+        rows = _run_restoring_query(spark, pipeline, subtopology, schemas, read, checkpoint, require_latest)
+        progress.add(progress.total)
+        return Restored(rows, time.monotonic() - begun)
     try:
-        slices = list(_slices(pipeline, subtopology, KafkaCluster(brokers)))
-        progress = _Progress(subtopology.id, sum(part.offsets for part in slices), report, report_restoration)
         directory = f"{checkpoint.location}/{_COPIES}"
         records = _copy_changelogs(spark, subtopology, slices, brokers, directory, require_latest, progress)
-        _run_restoring_query(spark, pipeline, subtopology, schemas, records, checkpoint, require_latest)
+        stream = spark.readStream.schema(_STORED).parquet(records)
+
+        def copied(node: Processor) -> DataFrame:
+            return stream.where(F.col("store") == F.lit(node.store))
+
+        _run_restoring_query(spark, pipeline, subtopology, schemas, copied, checkpoint, require_latest)
         rows = spark.read.schema(_STORED).parquet(records).count()
     except Py4JJavaError as error:  # reading a changelog or writing its copy failed
         raise _restore_error(subtopology, str(error)) from error
     finally:
         checkpoint.delete(_COPIES)
     return Restored(rows, time.monotonic() - begun)
+
+
+def _fits_in_workers(subtopology: Subtopology, offsets: int) -> bool:
+    """Return whether the last records of the changelogs are few and small. A reduced value may be of any size.
+
+    Without any offset Spark would run no micro-batch, and there would be no state to go on with.
+    """
+    if any(isinstance(node.operation, Reduce) for node in subtopology.aggregations):
+        return False
+    return not subtopology.joins and 0 < offsets <= DIRECT_OFFSETS
 
 
 def _copy_changelogs(
@@ -160,14 +193,14 @@ def _run_restoring_query(
     pipeline: Pipeline,
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
-    records: str,
+    read: Callable[[Processor], DataFrame],
     checkpoint: Checkpoint,
     require_latest: Callable[[], None],
-) -> None:
-    stream = spark.readStream.schema(_STORED).parquet(records)
+) -> int:
+    """Run the restoring query to its end. Returns how many rows of the state it wrote."""
 
     def stored(node: Processor) -> DataFrame:
-        rows = stream.where(F.col("store") == F.lit(node.store))
+        rows = read(node)
         columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
         if not subtopology.joins:
             rows = rows.where("value is not null")  # a null value deletes the key
@@ -189,10 +222,21 @@ def _run_restoring_query(
     try:
         while not query.awaitTermination(_WATCH_SECONDS):
             require_latest()
+        return sum(
+            operator["numRowsUpdated"] for progress in query.recentProgress for operator in progress["stateOperators"]
+        )
     except StreamingQueryException as error:
         raise _restore_error(subtopology, str(error)) from error
     finally:
         query.stop()
+
+
+def _read_last_of_each_key(
+    spark: SparkSession, brokers: Brokers, pipeline: Pipeline, partitions: int, node: Processor
+) -> DataFrame:
+    topic = pipeline.topology.changelog_topic(str(node.store))
+    records = read_stream(spark, brokers, topic, partitions=partitions).select(*_LAST_COLUMNS)
+    return map_in_arrow(records, last_of_each_key, _LAST)
 
 
 def _restore_error(subtopology: Subtopology, text: str) -> StreamplanError:
