@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 import getpass
 import socket
-import sys
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from streamplan.cli.active_runs import active_runs
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.confirmation import is_confirmed
 from streamplan.cli.output import plain_console
-from streamplan.errors import StreamplanError
 from streamplan.maintenance.redrive_plan import REDRIVE_ALONE, Choice
 from streamplan.settings import Settings
 from streamplan.spark.submit import pyspark_home
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_UNCHANGED = "Nothing was written."
 
 
 def register(commands: Subparsers) -> None:
@@ -62,23 +63,12 @@ def _run(options: argparse.Namespace) -> int:
         console.print(plan.text.replace("`", ""))
         if not plan.done or options.dry_run:
             return 0
-        if not options.yes and not _is_confirmed(plan.application_id):
-            console.print("Nothing was written.")
+        if not options.yes and not is_confirmed(
+            "the re-drive", plan.application_id, purpose="process these again", unchanged=_UNCHANGED
+        ):
+            console.print(_UNCHANGED)
             return 1
         runs = active_runs(pipeline.name, settings, REDRIVE_ALONE)
         by, run = f"{getpass.getuser()}@{socket.gethostname()}", f"cli-{uuid4()}"
         apply_redrive(pipeline, brokers, settings, spark, plan, by=by, run=run, report=console.print, runs=runs)
     return 0
-
-
-def _is_confirmed(application_id: str) -> bool:
-    if not sys.stdin.isatty():
-        raise StreamplanError(
-            f"the re-drive of {application_id}",
-            expected="a person at a terminal who agrees, or --yes",
-            observed="neither",
-            remedy="Nothing was written.",
-        )
-    sys.stdout.write(f"Type {application_id} to process these again: ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip() == application_id

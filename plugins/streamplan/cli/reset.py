@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from streamplan.cli.active_runs import active_runs
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.confirmation import is_confirmed
 from streamplan.cli.output import plain_console
-from streamplan.errors import StreamplanError
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_UNCHANGED = "Nothing was deleted."
 
 
 def register(commands: Subparsers) -> None:
@@ -45,22 +46,11 @@ def _run(options: argparse.Namespace) -> int:
     console.print(plan.text.replace("`", ""))
     if plan.empty:
         return 0
-    if not options.yes and not _is_confirmed(plan.application_id):
-        console.print("Nothing was deleted.")
+    if not options.yes and not is_confirmed(
+        "the reset", plan.application_id, purpose="delete this", unchanged=_UNCHANGED
+    ):
+        console.print(_UNCHANGED)
         return 1
     runs = active_runs(pipeline.name, settings, RESET_ALONE)
     apply_reset(pipeline, brokers, settings, plan, report=console.print, runs=runs)
     return 0
-
-
-def _is_confirmed(application_id: str) -> bool:
-    if not sys.stdin.isatty():
-        raise StreamplanError(
-            f"the reset of {application_id}",
-            expected="a person at a terminal who agrees, or --yes",
-            observed="neither",
-            remedy="Nothing was deleted.",
-        )
-    sys.stdout.write(f"Type {application_id} to delete this: ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip() == application_id

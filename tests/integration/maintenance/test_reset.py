@@ -290,7 +290,7 @@ def test_by_command(
     printed = capsys.readouterr()
     assert f"topic {app.changelog}: at most" in printed.out
     assert "--yes" in printed.err
-    monkeypatch.setattr(console, "_is_confirmed", lambda application: False)
+    monkeypatch.setattr(console, "is_confirmed", lambda *_, **__: False)
     assert main(command) == 1
     assert "Nothing was deleted" in capsys.readouterr().out
     assert not plan_of(app, settings).empty

@@ -60,7 +60,7 @@ def test_nobody_is_there_to_agree(redrives: Redrives, capsys: pytest.CaptureFixt
 
 
 def test_a_person_who_does_not_agree(redrives: Redrives, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrive, "_is_confirmed", lambda application_id: False)
+    monkeypatch.setattr(redrive, "is_confirmed", lambda *_, **__: False)
     assert main(["redrive", "orders", "--all"]) == 1
     assert redrives.applied == []
 
