@@ -56,7 +56,9 @@ def test_brokers_tell_what_the_description_does_not(
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
     now = int(time.time() * 1000)
     for n in range(ORDERS):
-        value = b'{"id": "order_%d", "amount": %d, "weight": %d.5, "paid": true, "lines": [1]}' % (n, n, n)
+        either = (b"1", b'"one"')[n % 2]
+        value = b'{"id": "order_%d", "amount": %d, "weight": %d.5, "paid": true, "lines": [1], "either": %b}'
+        value %= (n, n, n, either)
         producer.produce(orders, value, b"customer-%d" % (n % KEYS), timestamp=now)
     assert producer.flush(120) == 0
     with started(library, built, bootstrap_servers, tmp_path / "state"):
@@ -72,11 +74,11 @@ def test_brokers_tell_what_the_description_does_not(
         assert main(["import", *arguments, "--bootstrap-servers", bootstrap_servers]) == 0
     text = (tmp_path / "app.py").read_text()
     assert f"# {orders} has 3 partitions.\n" in text
-    assert 'value=Json("id string, amount bigint, weight double, paid boolean")' in text
+    assert 'value=Json("id string, amount bigint, weight double, paid boolean, lines array<bigint>")' in text
     assert 'grouped.count(store="totals")\n' in text
     assert text.count("# It looks like a count") == 3
     assert 'TimeWindows("TODO: the size of the windows of KSTREAM-AGGREGATE-0000000002' in text
     assert 'TimeWindows("TODO: windows of one size in the place of the sessions of KSTREAM-AGGREGATE-0000000003' in text
     said = capsys.readouterr().out
     assert "byte for byte" in said
-    assert f"fields of {orders}: left out lines (nested)" in said
+    assert f"fields of {orders}: left out either (bigint and string)" in said

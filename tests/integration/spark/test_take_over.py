@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from streamplan.checks import CHECKS
@@ -18,7 +18,7 @@ from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.groups import members
+from streamplan.kafka.groups import committed_offsets, members
 
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
@@ -87,10 +87,10 @@ class HandedOver:
     def positions(self) -> dict[tuple[str, int], str]:
         """The metadata of the committed positions."""
         consumer = Consumer({"bootstrap.servers": self.ours.bootstrap_servers, "group.id": self.id})
-        places = [TopicPartition(topic, n) for topic in (self.ours.orders, self.ours.repartition) for n in (0, 1)]
-        found = consumer.committed(places, 120)
+        places = [(topic, n) for topic in (self.ours.orders, self.ours.repartition) for n in (0, 1)]
+        found = committed_offsets(consumer, self.id, places, Brokers(self.ours.bootstrap_servers), 120)
         consumer.close()
-        return {(at.topic, at.partition): at.metadata or "" for at in found if at.offset >= 0}
+        return {place: at.metadata for place, at in found.items()}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.wheel import Environment
 
-KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition")
+KINDS = ("deploy", "producer", "aggregator", "health", "reset", "redrive", "repartition")
 
 
 @pytest.fixture(scope="module")
