@@ -66,7 +66,7 @@ def require_stopped(
     if signs:
         raise Refused(
             f"{action} of {pipeline.name}",
-            expected=f"application {group} at rest",
+            expected=f"application {group} stopped",
             observed="; ".join(signs),
             remedy=f"Stop the run of {' and '.join(f'{pipeline.name}_{job}' for job in jobs)} (mark it as failed or "
             "success) and every other process of this application id, then do this again. Nothing was changed.",

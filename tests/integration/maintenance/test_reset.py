@@ -177,7 +177,7 @@ def test_died_halfway_and_run_again(
 def refused(app: TransactionalApplication, settings: Settings, reason: str) -> None:
     plan = ResetPlan(app.pipeline.name, app.group, {}, {}, "", (), ())
     for attempt in (plan_of, lambda app, settings: reset(app, settings, plan)):
-        with pytest.raises(Refused, match=rf"(?s){app.group} at rest.*{reason}.*Nothing was changed"):
+        with pytest.raises(Refused, match=rf"(?s){app.group} stopped.*{reason}.*Nothing was changed"):
             attempt(app, settings)
     assert len(read_committed(app.bootstrap_servers, app.changelog)) == 100
 
