@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.serdes.serde import Serde
+from streamplan.spark.headers import as_base64, headers_as_text
 from streamplan.spark.planning.compiled_plan import compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
 from streamplan.spark.session import SPARK_CONFIGS, generate_code
@@ -184,20 +184,12 @@ def _records_of(micro_batches: DataFrame) -> DataFrame:
 
 
 def _fields(record: SourceRecord) -> dict[str, Any]:
-    fields: dict[str, Any] = record._asdict()
-    headers = [{"key": name, **({} if value is None else {"value": _base64(value)})} for name, value in record.headers]
     return {
-        **fields,
-        "key": _base64(record.key),
-        "value": _base64(record.value),
-        "headers": json.dumps(headers) if headers else None,
+        **record._asdict(),
+        "key": None if record.key is None else as_base64(record.key),
+        "value": None if record.value is None else as_base64(record.value),
+        "headers": headers_as_text(record.headers),
     }
-
-
-def _base64(data: str | bytes | None) -> str | None:
-    if data is None:
-        return None
-    return b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
 def _ranges(records: Sequence[SourceRecord]) -> dict[tuple[str, int], tuple[int, int]]:
