@@ -14,7 +14,7 @@ export PYTHONPATH := plugins
 export STREAMPLAN_HOME ?= $(CURDIR)/.streamplan
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test soak chaos bench lint wheel down status clean lock
+.PHONY: help setup demo unit test quick archive soak chaos bench lint wheel down status clean lock
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -25,15 +25,22 @@ setup: ## the environment, Java and the jars; the others call it
 demo: export STREAMPLAN_PIPELINES ?= streamplan.pipelines.$(PIPELINE)
 demo: setup ## deploy and verify PIPELINE (orders) with ORDERS (100000) more records; SECURE=1 secures it; leaves it running
 	@$(PYTHON) -m streamplan demo --records $(ORDERS) --pipeline $(PIPELINE) $(if $(SECURE),--secure)
+	@$(PYTHON) -m streamplan.spark.class_archive
 
 unit: setup ## the tests that need no brokers, no Spark and no Airflow, in half a minute
 	$(PYTHON) -m pytest tests/unit
 
 test: ## every check of the code and every quick test: lint, unit, dags, integration
 	@$(BOOTSTRAP) --oracle
-	@$(MAKE) --no-print-directory lint
-	$(PYTHON) -m pytest -n 2 tests/unit tests/dags
+	@$(MAKE) --no-print-directory --jobs 3 lint quick archive
 	$(PYTHON) -m pytest $(PARALLEL) tests/integration
+
+quick: setup
+	$(PYTHON) -m pytest -n 2 tests/unit tests/dags
+
+# Spark starts some seconds sooner with it. It takes most of a minute once, so that nothing waits for it but the bench.
+archive: setup
+	@$(PYTHON) -m streamplan.spark.class_archive
 
 soak: ## the tests that prove by length: hours
 	@$(BOOTSTRAP) --oracle
@@ -43,7 +50,7 @@ soak: ## the tests that prove by length: hours
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
 	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
-bench: setup ## race with Kafka Streams over ORDERS (6000000), ROUNDS (5) of each, and more options in BENCH
+bench: archive ## race with Kafka Streams over ORDERS (6000000), ROUNDS (5) of each, and more options in BENCH
 	@$(BOOTSTRAP) --oracle
 	@mkdir -p .streamplan
 	PYTHONPATH=plugins:benchmarks $(PYTHON) benchmarks/bench.py --json .streamplan/bench.json --png .streamplan/bench.png \

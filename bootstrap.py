@@ -154,12 +154,10 @@ def uv_environment():
 
 
 def prepare_java(sets):
-    """Find or install Java, fetch the jars and make the archive of Spark's classes. The package knows how."""
+    """Find or install Java, and fetch the jars. The package knows how."""
     env = dict(os.environ, PYTHONPATH=os.path.join(PROJECT, "plugins"))
     if subprocess.call([PYTHON, "-m", "streamplan.local.jars", *sets], env=env, cwd=PROJECT) != 0:
         raise Failed("Java or its jars are missing. The line above says what to do.")
-    # A failure is no fault: without the archive Spark starts some seconds later.
-    subprocess.call([PYTHON, "-m", "streamplan.spark.class_archive"], env=env, cwd=PROJECT)
 
 
 def main():

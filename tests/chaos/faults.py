@@ -144,6 +144,14 @@ def stop_aggregator(system: System, random: Random) -> str:
     return f"{len(victims)} processes stopped for {seconds:.1f} s"
 
 
+def stop_driver_python(system: System, random: Random) -> str:
+    """The process that writes small micro-batches, asleep in the middle of them. Its JVM and its workers go on."""
+    victims = found("the driver's Python", system.jobs.driver_python)
+    seconds = random.uniform(1, system.options.transaction_seconds + 5)
+    sleep(victims, seconds)
+    return f"pid {victims[0].pid} stopped for {seconds:.1f} s"
+
+
 def stop_python_worker(system: System, random: Random) -> str:
     victim = random.choice(found("a Python worker", system.jobs.python_workers))
     seconds = random.uniform(1, system.options.transaction_seconds + 5)
@@ -222,6 +230,7 @@ FAULTS = (
     Fault("kill-dag-processor", "SIGKILL for Airflow's DAG processor", kill_airflow("airflow-dag-processor")),
     Fault("kill-airflow", "SIGKILL for all of Airflow", kill_airflow(*PROCESSES)),
     Fault("stop-aggregator", "SIGSTOP for longer than a transaction may last, then SIGCONT", stop_aggregator),
+    Fault("stop-driver-python", "SIGSTOP for the driver's Python process, then SIGCONT", stop_driver_python),
     Fault("stop-worker", "SIGSTOP for one Python worker, then SIGCONT", stop_python_worker),
     Fault("zombie-workers", "workers asleep while their driver is killed and replaced", replaced_worker),
     Fault("stop-producer", "SIGSTOP for the producer, then SIGCONT", stop_producer),

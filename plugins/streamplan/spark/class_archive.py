@@ -1,8 +1,8 @@
 """Makes an archive of Spark's classes, so that a driver starts some seconds sooner (class-data sharing, JEP 350).
 
 Without the archive each driver loads and verifies thousands of classes. ``python -m streamplan.spark.class_archive``
-makes it once for each environment (``make setup`` calls it). The JVM refuses an archive that was made for other jars or
-by another Java, and then loads the classes as usual.
+makes it once for each environment. ``make demo`` calls it when the pipeline is deployed, ``make test`` beside the first
+tests. The JVM refuses an archive that was made for other jars or by another Java, and then loads the classes as usual.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main() -> int:
     """Make the archive unless there is one that is younger than PySpark's jars. A failure is reported and ignored."""
     archive, jars = class_archive(), pyspark_home() / "jars"
     if not archive.exists() or archive.stat().st_mtime < jars.stat().st_mtime:
-        sys.stdout.write("Preparing Spark: writing an archive of its classes, once.\n")
+        sys.stdout.write("Writing an archive of Spark's classes, once: later starts are some seconds shorter.\n")
         sys.stdout.flush()
         try:
             make_class_archive(os.environ, Settings.from_environment().logs / "spark-classes.log")

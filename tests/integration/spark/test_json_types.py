@@ -22,6 +22,7 @@ from streamplan.spark.planning.records import RecordFrame, read_external
 from streamplan.spark.recount.recount import recount
 from streamplan.spark.sources import RAW
 
+from tests.support.soak import soak
 from tests.support.tried_topology import Tried
 
 VALUE = Json(
@@ -55,7 +56,7 @@ def read(spark: SparkSession, values: list[bytes]) -> RecordFrame:
     return read_external(spark.createDataFrame(rows, RAW), VALUE)
 
 
-@pytest.mark.parametrize("time_zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("time_zone", ["America/New_York", *soak(["UTC"])])
 def test_what_spark_writes_is_what_was_read_whatever_its_time_zone(spark: SparkSession, time_zone: str) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", time_zone)

@@ -218,7 +218,7 @@ def test_windows(tried: Tried) -> None:
     assert plain == {b"%b@%d" % (key[:1], int.from_bytes(key[1:], "big")): total for key, total in expected.items()}
 
 
-@both_ways
+@restored
 def test_windows_that_hop(tried: Tried) -> None:
     """A record is in each window that holds its time, also where it comes late. Each result is of one window."""
     windowed = (
@@ -416,7 +416,7 @@ def test_an_aggregated_micro_batch_that_is_run_again_writes_nothing_twice(tried:
     assert len(tried.dead_letters()) == 1
 
 
-@restored
+@pytest.mark.soak
 def test_a_wide_micro_batch_of_a_join_is_committed_in_parts(tried: Tried) -> None:
     """As one transaction it could take longer than one may last, and would be aborted however often it is tried."""
     topology, named = tried.topology, tried.named

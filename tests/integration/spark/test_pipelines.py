@@ -70,8 +70,8 @@ class Run:
     partition_of: PartitionOf
 
 
-QUICK = ("enriched", "pageviews")
-"""A join, and a filter with a windowed count. The others run in ``make soak``."""
+QUICK = ("enriched",)
+"""A join. The others run in ``make soak``."""
 
 
 @pytest.fixture(

@@ -24,6 +24,7 @@ from streamplan.settings import PROJECT
 
 from tests.support.airflow_rest import patient_rest
 from tests.support.pid_namespaces import in_new_pid_namespace
+from tests.support.soak import soak
 
 ORDERS = pipeline_named("orders")
 DEPLOY, AGGREGATOR = "orders_deploy", "orders_aggregator"
@@ -193,7 +194,7 @@ def test_a_second_run_starts_no_second_process(running: Supervised) -> None:
     assert (running.one(), running.run()) == (pid, first)
 
 
-@pytest.mark.parametrize("victims", ["leader", "the whole family"])
+@pytest.mark.parametrize("victims", ["leader", *soak(["the whole family"])])
 def test_a_killed_aggregator_is_restarted(running: Supervised, victims: str) -> None:
     before, run = running.one(), running.run()
     if victims == "leader":
