@@ -120,6 +120,9 @@ def resolve_start(
         return StartDecision(from_kafka, "its checkpoint has no micro-batch" if kafka.changelog_offsets else "")
     processed = checkpoint.committed or {}
     _refuse_checkpoint_ahead(query, processed, kafka)
+    if not kafka.changelog_offsets and _is_behind(checkpoint.planned, kafka):
+        # It has no state. The driver has re-keyed more records than Spark knew of.
+        return StartDecision(StartFrom.POSITIONS)
     for reason in _misfits(checkpoint.batch, processed, checkpoint.planned, kafka, aggregates=aggregates):
         return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")
     return StartDecision(StartFrom.CHECKPOINT)
@@ -176,6 +179,10 @@ def _refuse_checkpoint_ahead(query: str, processed: OffsetMap, kafka: KafkaState
                 remedy="Somebody set the group's positions back, or Kafka lost data: reset the application, or bring "
                 "the positions back.",
             )
+
+
+def _is_behind(planned: OffsetMap, kafka: KafkaState) -> bool:
+    return any(position > planned.get(place, 0) for place, position in kafka.positions.items())
 
 
 def _misfits(

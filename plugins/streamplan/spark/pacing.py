@@ -61,6 +61,11 @@ class Pacing:
         self._changed = threading.Condition()
         self._ended = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether queries wait for each other at all."""
+        return self._interval > 0
+
     def begin(self, subtopology: int) -> None:
         """Note that a micro-batch begins."""
         with self._changed:
@@ -85,23 +90,40 @@ class Pacing:
             batch: The number of the micro-batch that is committed.
             more: Whether it was so large that more records are waiting: then the records need not be collected.
         """
-        if not self._interval:
+        if not self.waits:
             return
         begun = time.monotonic()
         if not self._reads_from_outside[subtopology]:
             self._await_input(subtopology)
         elif not more:
             self._await_slot(subtopology, begun)
-        before = self._rests[subtopology]
-        # Spark tells of a micro-batch when it has ended, so that the one before may still be asked for.
-        self._rests[subtopology] = {
-            batch: time.monotonic() - begun,
-            **{number: rest for number, rest in before.items() if number == batch - 1},
-        }
+        self.note_rest(subtopology, batch, time.monotonic() - begun)
 
     def rest_after(self, subtopology: int, batch: int) -> float:
         """Return the seconds that the query has waited at the end of a micro-batch, which it does not need for it."""
         return self._rests[subtopology].get(batch, 0.0)
+
+    def next_slot(self, subtopology: int) -> bool:
+        """Wait until records from outside should be read again, while the micro-batch of the query lasts.
+
+        Args:
+            subtopology: The id of the sub-topology. It has committed what it read before.
+
+        Returns:
+            False when nobody should wait any more.
+        """
+        self._await_slot(subtopology, time.monotonic())
+        self.begin(subtopology)
+        return not self._ended
+
+    def note_rest(self, subtopology: int, batch: int, seconds: float) -> None:
+        """Note that a query has spent so long in a micro-batch, and not for the records that Spark read for it."""
+        before = self._rests[subtopology]
+        # Spark tells of a micro-batch when it has ended, so that the one before may still be asked for.
+        self._rests[subtopology] = {
+            batch: seconds,
+            **{number: rest for number, rest in before.items() if number == batch - 1},
+        }
 
     def end(self) -> None:
         """Let nobody wait any more."""

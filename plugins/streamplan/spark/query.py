@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -25,6 +26,7 @@ from streamplan.spark.planning.compiled_plan import (
 )
 from streamplan.spark.planning.plan import SubtopologyPlan, plan_subtopology
 from streamplan.spark.session import AdaptiveCodegen
+from streamplan.spark.sink.direct_rekeying import DirectRekeying
 from streamplan.spark.sink.driver import DriverShare, write_collected
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import TransactionSpec
@@ -32,6 +34,8 @@ from streamplan.spark.sink.transaction import KeptProducers, commit_empty
 from streamplan.spark.sink.writers import (
     MICRO_BATCH,
     WRITTEN_SCHEMA,
+    RekeyedRecords,
+    TaskProgress,
     for_each_micro_batch,
     micro_batch_as_text,
     transactional_writer,
@@ -49,8 +53,9 @@ _FULL = 50_000
 class MicroBatchReport:
     """What one micro-batch of a sub-topology wrote.
 
-    ``peeked``  the metrics of each peek
-    ``tasks``   which instance wrote for each stream task
+    ``peeked``        the metrics of each peek
+    ``tasks``         which instance wrote for each stream task
+    ``beside_spark``  how many records the driver has read by itself; of the others Spark knows
     """
 
     subtopology: int
@@ -59,6 +64,7 @@ class MicroBatchReport:
     dead_lettered: int
     peeked: Mapping[str, Mapping[str, object]]
     tasks: tuple[TaskReport, ...] = ()
+    beside_spark: int = 0
 
 
 @dataclass(frozen=True)
@@ -178,34 +184,66 @@ class _MicroBatchWriter:
         self._compiled = compile_batch_plan(plan.batch, map_in_arrow(plan.rows, writer, WRITTEN_SCHEMA))
         self._codegen = AdaptiveCodegen()
         self._topics = query.deployment.pipeline.source_topics(query.subtopology)
+        self._direct = self._rekey_directly()
+        self._batch = -1
+
+    def _rekey_directly(self) -> DirectRekeying | None:
+        """Return what re-keys without Spark; None where the sub-topology does more, or the driver may not write."""
+        row_format = self._query.plan.row_format
+        if not (isinstance(row_format, RekeyedRecords) and self._share.possible and self._pacing.waits):
+            return None
+        return DirectRekeying(
+            row_format,
+            self._kept,
+            partial(self._pacing.next_slot, self._query.subtopology.id),
+            lambda tasks: self._note(_written_in_driver(tasks), read=sum(map(_records_of, tasks))),
+        )
+
+    def _note(
+        self, written: Sequence[_Written], peeked: Mapping[str, Mapping[str, object]] | None = None, read: int = 0
+    ) -> None:
+        """Report what was committed."""
+        subtopology = self._query.subtopology.id
+        tasks = tuple(task.report for task in written)
+        records = sum(task.written for task in tasks)
+        dead_lettered = sum(task.dead_lettered for task in written)
+        self._report(
+            MicroBatchReport(subtopology, self._batch, records, dead_lettered, peeked or {}, tasks, beside_spark=read)
+        )
+        self._pacing.committed(subtopology, records)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
         spark, subtopology = batch.sparkSession, self._query.subtopology
         self._pacing.begin(subtopology.id)
+        self._batch = number
         spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
+        if self._direct is not None and self._direct.reads and self._rekey(self._direct, spec):
+            return
         records = sum(until - first for first, until in spec.ranges.values())
         self._codegen.adjust(spark, records)
+        in_driver = self._share.takes(records, len(spec.partitions))
         with self._query.plan.cached(batch) as cached:
-            if self._share.takes(records, len(spec.partitions)):
+            if in_driver:
                 run, written = self._write_in_driver(spec, cached)
             else:
                 run, written = self._write_in_workers(spec, cached)
         self._share.note(records, sum(task.bytes for task in written))
-        tasks = tuple(task.report for task in written)
-        self._report(
-            MicroBatchReport(
-                subtopology.id,
-                number,
-                sum(task.written for task in tasks),
-                sum(task.dead_lettered for task in written),
-                {name: dict(run.of(observation).get) for name, observation in self._query.plan.observations},
-                tasks,
-            )
-        )
-        commit_empty(spec, spec.partitions - {task.partition for task in tasks})
-        self._pacing.committed(subtopology.id, sum(task.written for task in tasks))
-        self._pacing.rest(subtopology.id, number, more=records >= self._full)
+        commit_empty(spec, spec.partitions - {task.report.partition for task in written})
+        self._note(written, {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations})
+        if self._direct is not None and in_driver:
+            self._direct.begin(spec, self._checkpoint.end_offsets(number, self._topics))
+            self._rekey(self._direct, spec)
+        else:
+            self._pacing.rest(subtopology.id, number, more=records >= self._full)
+
+    def _rekey(self, direct: DirectRekeying, spec: TransactionSpec) -> bool:
+        """Go on re-keying while the micro-batch lasts. Return whether everything of it is committed."""
+        begun = time.monotonic()
+        try:
+            return direct.run(spec)
+        finally:
+            self._pacing.note_rest(spec.subtopology, self._batch, time.monotonic() - begun)
 
     def _write_in_workers(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
         self._kept.close(spec.subtopology)  # those of the workers would fence them
@@ -223,15 +261,23 @@ class _MicroBatchWriter:
     def _write_in_driver(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
         run = self._collected.run(batch)
         rows = collect_in_arrow(run.rows)
-        instance = this_instance()
-        return run, [
-            _Written(
-                TaskReport(task.transaction.partition, instance.id, instance.host, task.written),
-                task.dead_lettered,
-                task.bytes,
-            )
-            for task in write_collected(spec, rows, self._query.plan.row_format, self._kept)
-        ]
+        return run, _written_in_driver(write_collected(spec, rows, self._query.plan.row_format, self._kept))
+
+
+def _records_of(task: TaskProgress) -> int:
+    return task.written + task.dead_lettered
+
+
+def _written_in_driver(tasks: Sequence[TaskProgress]) -> list[_Written]:
+    instance = this_instance()
+    return [
+        _Written(
+            TaskReport(task.transaction.partition, instance.id, instance.host, task.written),
+            task.dead_lettered,
+            task.bytes,
+        )
+        for task in tasks
+    ]
 
 
 def plan_query(

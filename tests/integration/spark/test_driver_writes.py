@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
@@ -21,16 +18,6 @@ from streamplan.spark.sink.transaction import KeptProducers, TaskTransaction
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords
 
 from tests.support.orders_application import Application, numbered
-
-
-@pytest.fixture
-def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Application]:
-    made = Application(bootstrap_servers, tmp_path / "checkpoints", spark)
-    made.create_topics()
-    yield made
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
-        future.exception(120)
 
 
 def _spec(application: Application, first: int, until: int) -> TransactionSpec:

@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -34,16 +34,6 @@ from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
 from tests.support.soak import soak
 from tests.support.tried_topology import SALE, Tried, sale
-
-
-@pytest.fixture
-def application(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Application]:
-    made = Application(bootstrap_servers, tmp_path / "checkpoints", spark)
-    made.create_topics()
-    yield made
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.delete_topics([spec.name for spec in made.pipeline.topics()]).values():
-        future.result(120)
 
 
 def drained(

@@ -50,6 +50,12 @@ def test_without_state_there_is_nothing_to_restore() -> None:
     assert decide(None, replace(KAFKA, changelog_offsets=0), aggregates=False).start is StartFrom.POSITIONS
 
 
+def test_without_state_a_checkpoint_that_is_behind_is_left_without_a_word() -> None:
+    """The driver re-keys more records than Spark knows of, so that this is so after each stop."""
+    behind = replace(FITS, planned={(T, 0): 15, (T, 1): 19}, committed={(T, 0): 10, (T, 1): 19})
+    assert decide(behind, replace(KAFKA, changelog_offsets=0), aggregates=False) == StartDecision(StartFrom.POSITIONS)
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "committed", "reason"),
     [
