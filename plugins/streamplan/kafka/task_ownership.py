@@ -42,6 +42,9 @@ CHECK_SECONDS = 5.0
 
 _MAX_ATTEMPTS = 6
 
+FOREIGN_SECONDS = 60.0
+"""How long a start waits until members of another program have left. One that died leaves when its session ends."""
+
 _CLAIM_SECONDS = 10.0
 """How long an aggregator whose stream task was fenced waits for the claim that fenced it."""
 
@@ -117,8 +120,7 @@ class TaskOwnership:
             StreamplanError: Another aggregator was being started each time.
         """
         self._member.await_join(self.report)
-        if foreign := self._member.foreign():
-            raise foreign_member_error(self._application_id, foreign)
+        self._await_no_foreign_member()
         for _ in range(_MAX_ATTEMPTS):
             try:
                 with _claim_producer(self.pipeline, self.brokers) as producer:
@@ -131,6 +133,21 @@ class TaskOwnership:
             observed=f"one {_MAX_ATTEMPTS} times",
             remedy="Start one of them, and not both.",
         )
+
+    def _await_no_foreign_member(self) -> None:
+        deadline = time.monotonic() + FOREIGN_SECONDS
+        told = False
+        while foreign := self._member.foreign():
+            if time.monotonic() > deadline:
+                raise foreign_member_error(self._application_id, foreign)
+            if not told:
+                named = ", ".join(map(str, foreign))
+                self.report(
+                    f"consumer group {self._application_id} has members of another program: {named}. "
+                    f"Waiting up to {FOREIGN_SECONDS:g} s until they have left."
+                )
+                told = True
+            time.sleep(min(1.0, FOREIGN_SECONDS))
 
     def name_checkpoint(self, claimed: ClaimedTasks, subtopology: int, checkpoint: str) -> None:
         """Let the positions of a sub-topology name the checkpoint that it continues. No other one is used after that.

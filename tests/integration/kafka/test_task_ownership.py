@@ -119,13 +119,12 @@ def test_every_host_sees_whether_the_application_lives(
     )
 
 
-def test_a_member_of_another_program_is_named_and_nothing_is_claimed(
-    bootstrap_servers: str, pipeline: Pipeline
-) -> None:
+@contextmanager
+def member_of_another_program(bootstrap_servers: str, pipeline: Pipeline) -> Iterator[threading.Event]:
+    """A consumer that has joined the group. It leaves when the event is set, and at the end."""
     group, (orders,) = pipeline.topology.application_id, pipeline.topology.source_topics
     other = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "client.id": "a-console"})
-    joined = threading.Event()
-    ended = threading.Event()
+    joined, ended = threading.Event(), threading.Event()
     other.subscribe([orders], on_assign=lambda consumer, assigned: joined.set())
 
     def poll() -> None:
@@ -137,15 +136,38 @@ def test_a_member_of_another_program_is_named_and_nothing_is_claimed(
     thread.start()
     try:
         assert joined.wait(60)
-        with (
-            TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership,
-            pytest.raises(Refused, match=r"no member but the aggregators .* a-console on 127\.0\.0\.1"),
-        ):
-            ownership.claim({0: False, 1: False})
+        yield ended
     finally:
         ended.set()
         thread.join(60)
+
+
+def test_a_member_of_another_program_is_named_and_nothing_is_claimed(
+    bootstrap_servers: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_ownership, "FOREIGN_SECONDS", 0.1)
+    with (
+        member_of_another_program(bootstrap_servers, pipeline),
+        TaskOwnership(pipeline, Brokers(bootstrap_servers)) as ownership,
+        pytest.raises(Refused, match=r"no member but the aggregators .* a-console on 127\.0\.0\.1"),
+    ):
+        ownership.claim({0: False, 1: False})
     assert positions(bootstrap_servers, pipeline) == {}
+
+
+def test_a_start_waits_until_a_member_of_another_program_has_left(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    lines: list[str] = []
+    with member_of_another_program(bootstrap_servers, pipeline) as leave:
+
+        def report(line: str) -> None:
+            lines.append(line)
+            if "Waiting" in line:
+                leave.set()
+
+        with TaskOwnership(pipeline, Brokers(bootstrap_servers), report) as ownership:
+            ownership.claim({0: False, 1: False})
+    assert any("members of another program: a-console on 127.0.0.1" in line for line in lines)
+    assert positions(bootstrap_servers, pipeline) != {}
 
 
 def test_a_member_of_another_program_that_comes_later_is_named(bootstrap_servers: str, pipeline: Pipeline) -> None:
