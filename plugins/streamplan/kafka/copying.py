@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from streamplan.checks.framework.cluster import Headers, Record, records_of
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.transactions import transactional_producer
+from streamplan.kafka.transactions import send_positions, transactional_producer
 from streamplan.model.dead_letters import (
     REDRIVEN_LETTER,
     TASK,
@@ -299,7 +299,7 @@ def _write_with_offsets(
     producer.begin_transaction()
     _produce(producer, to, rows)
     positions = [TopicPartition(topic, partition, offset) for partition, offset in sorted(offsets.items())]
-    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TRANSACTION_SECONDS)
+    send_positions(producer, positions, consumer.consumer_group_metadata(), TRANSACTION_SECONDS)
     producer.commit_transaction(TRANSACTION_SECONDS)
 
 

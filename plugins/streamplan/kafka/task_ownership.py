@@ -23,7 +23,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets, fence
 from streamplan.kafka.membership import GroupMember, foreign_member_error
-from streamplan.kafka.transactions import DEADLINE_SECONDS, Fenced, transactional_producer
+from streamplan.kafka.transactions import DEADLINE_SECONDS, Fenced, send_positions, transactional_producer
 from streamplan.model.committed_positions import (
     CommittedPosition,
     Extent,
@@ -445,7 +445,7 @@ def _claim_producer(pipeline: Pipeline, brokers: Brokers) -> AbstractContextMana
 def _send(producer: Producer, consumer: Consumer, positions: Mapping[tuple[str, int], tuple[int, str]]) -> None:
     """Send offsets and their metadata to the transaction. They replace what was sent to it before."""
     offsets = [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in sorted(positions.items())]
-    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
+    send_positions(producer, offsets, consumer.consumer_group_metadata())
 
 
 def _commit(producer: Producer, pipeline: Pipeline, brokers: Brokers) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.requests import is_fenced, raise_unavailable
 from streamplan.model.processor_topology import TaskId
@@ -18,8 +20,15 @@ class Fenced(Refused):
     """A newer producer has the transactional id."""
 
 
+class NoAnswerToPositions(StreamplanError):
+    """The brokers did not take the positions of a transaction in time. Its producer must not be used any more."""
+
+
 DEADLINE_SECONDS = 30.0
 """Deadline of each answer that a producer waits for."""
+
+_POSITIONS_SECONDS = 15.0
+"""Deadline of the answer to positions. It takes milliseconds, or seconds where a broker has died."""
 
 
 def open_producer(
@@ -107,6 +116,47 @@ def close_producer(producer: Producer) -> None:
             raise
 
 
+def send_positions(
+    producer: Producer, positions: Sequence[TopicPartition], group: object, seconds: float = _POSITIONS_SECONDS
+) -> None:
+    """Add positions of a consumer group to the transaction of a producer, within a deadline.
+
+    ``send_offsets_to_transaction`` of librdkafka waits without end where the coordinator of the group has gone,
+    whatever its own deadline is (its issues 5456 and 5511). A producer in that state can be neither aborted nor closed:
+    both would wait as long. It is left alone. A new producer with its transactional id ends the transaction.
+
+    Args:
+        producer: In a transaction.
+        positions: The positions with their metadata.
+        group: The metadata of a consumer of the group.
+        seconds: The deadline.
+
+    Raises:
+        NoAnswerToPositions: There was no answer in time.
+        KafkaException: The brokers refused the positions.
+    """
+    answer: Future[None] = Future()
+
+    def send() -> None:
+        try:
+            producer.send_offsets_to_transaction([*positions], group, seconds)
+        except BaseException as error:  # noqa: BLE001  it is raised by result()
+            answer.set_exception(error)
+        else:
+            answer.set_result(None)
+
+    threading.Thread(target=send, name="send positions", daemon=True).start()
+    try:
+        answer.result(seconds + 1)
+    except TimeoutError as error:
+        raise NoAnswerToPositions(
+            "the positions of a transaction",
+            expected=f"taken by the brokers within {seconds:g} s",
+            observed="no answer",
+            remedy="Nothing of the transaction is committed. It is tried again with a new producer.",
+        ) from error
+
+
 @contextmanager
 def transactional_producer(
     brokers: Brokers, transactional_id: str, *, seconds: float = DEADLINE_SECONDS, **configs: Any
@@ -127,6 +177,9 @@ def transactional_producer(
     try:
         producer = open_producer(brokers, transactional_id, seconds=seconds, **configs)
         yield producer
+    except NoAnswerToPositions:
+        producer = None
+        raise
     except KafkaException as error:
         if is_fenced(error) or (producer is not None and _abort_is_fenced(producer, error, seconds)):
             raise Fenced(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from random import Random
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
+from streamplan.local.brokers import LocalKafka
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.spark import query
 from streamplan.spark.planning.output_rows import OUTPUT
@@ -18,6 +21,8 @@ from streamplan.spark.sink.transaction import KeptProducers, TaskTransaction
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords
 
 from tests.support.orders_application import Application, numbered
+from tests.support.processes import kill
+from tests.support.waiting import DEADLINE_SECONDS
 
 
 def _spec(application: Application, first: int, until: int) -> TransactionSpec:
@@ -139,3 +144,41 @@ def test_rows_are_arranged_as_spark_sorts_them(spark: SparkSession) -> None:
     assert sorted(row["key"] for row in found[:-1]) == sorted(row[2] for row in rows)
     assert [row["last"] for row in found] == [False] * 300 + [True]
     assert found[-1]["partition"] == 3
+
+
+def _coordinator(application: Application) -> int:
+    """The broker that coordinates the group of the application."""
+    admin = AdminClient({"bootstrap.servers": application.bootstrap_servers})
+    group = application.topology.application_id
+    described = admin.describe_consumer_groups([group])[group].result(120)
+    return int(described.coordinator.id)
+
+
+def test_a_transaction_whose_coordinator_dies_is_written_anew(
+    application: Application, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka would wait without end for the answer to the positions: its issues 5456 and 5511."""
+    application.produce(numbered(0, 30), partition=0)
+    re_keyed = RekeyedRecords(application.orders, ORDER, "ProductType")
+    spec = _spec(application, 0, 10)
+    back: list[threading.Timer] = []
+    commit = TaskTransaction.commit
+
+    def after_a_kill(transaction: TaskTransaction) -> None:
+        if not back:
+            reference = kafka.process(_coordinator(application))
+            assert reference is not None
+            kill(reference.pid)
+            back.append(threading.Timer(2.0, lambda: kafka.up(deadline_seconds=DEADLINE_SECONDS)))
+            back[0].start()
+        commit(transaction)
+
+    with KeptProducers() as kept:
+        write_collected(spec, [_rows(0, 10)], re_keyed, kept)
+        monkeypatch.setattr(TaskTransaction, "commit", after_a_kill)
+        try:
+            write_collected(_next_of(spec), [_rows(10, 20)], re_keyed, kept)
+        finally:
+            back[0].join()
+        write_collected(_next_of(_next_of(spec)), [_rows(20, 30)], re_keyed, kept)
+    assert _written(application) == sorted(order(n)[1] for n in range(30))

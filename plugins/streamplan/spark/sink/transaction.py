@@ -24,7 +24,12 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.groups import committed_offsets
 from streamplan.kafka.requests import is_fenced
 from streamplan.kafka.task_ownership import superseded_error
-from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.kafka.transactions import (
+    DEADLINE_SECONDS,
+    NoAnswerToPositions,
+    open_task_producer,
+    send_positions,
+)
 from streamplan.model.committed_positions import CommittedPosition, foreign_position_error
 from streamplan.model.dead_letters import ERROR_MESSAGE, REASON, TASK, Origin, fit_record, origin_headers
 from streamplan.model.generation import PositionMetadata
@@ -268,13 +273,15 @@ class TaskTransaction(TaskOutput):
             for topic, until in ends.items()
         ]
         group = _consumer(self.spec).consumer_group_metadata()
-        self._producer.send_offsets_to_transaction(positions, group, DEADLINE_SECONDS)
+        send_positions(self._producer, positions, group)
         self._producer.commit_transaction(DEADLINE_SECONDS)
         self._queue.emptied()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, NoAnswerToPositions):
+            return
         try:
             if not self._committed:
                 self._abort()
@@ -304,9 +311,10 @@ class TaskTransaction(TaskOutput):
         try:
             self._producer.abort_transaction(DEADLINE_SECONDS)
         except KafkaException as error:
-            # A fenced producer cannot abort, and need not: the newer producer did. After any other fault, the next
-            # init_transactions ends the transaction, or the coordinator does when it times out.
-            if not error.args[0].fatal() and error.args[0].code() != KafkaError._STATE:
+            # A fenced producer cannot abort, and need not: the newer producer did. After any other fault, and while a
+            # commit is still going on, the next init_transactions ends the transaction, or the coordinator does when it
+            # times out.
+            if not error.args[0].fatal() and error.args[0].code() not in (KafkaError._STATE, KafkaError._CONFLICT):
                 raise
 
     def _read_positions(self) -> dict[str, int]:
