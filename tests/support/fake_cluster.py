@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from streamplan.checks.framework.cluster import Offsets, Record, RecordBatch, RecordsGone, Result
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
+from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.group_member import Member
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
@@ -59,6 +60,8 @@ class FakeCluster:
         self.committed: dict[tuple[str, str], dict[int, int]] = {}
         self.began: dict[tuple[str, str], dict[int, int]] = {}
         """Where a group began to read a topic."""
+        self.metadata: dict[tuple[str, str], str] = {}
+        """What a group has committed with its positions in a topic."""
         self.up_broker_ids: tuple[int, ...] = (1,)
         self.replicas: dict[tuple[str, int], tuple[int, ...]] = {}
         """Of partitions that are not on every broker."""
@@ -117,6 +120,15 @@ class FakeCluster:
     def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         self.before("committed_offsets")
         return {topic: dict(found) for (owner, topic), found in self.committed.items() if owner == group and found}
+
+    def committed_positions(self, group: str) -> Mapping[tuple[str, int], CommittedPosition]:
+        self.before("committed_positions")
+        return {
+            (topic, number): CommittedPosition(offset, self.metadata.get((group, topic), ""))
+            for (owner, topic), found in self.committed.items()
+            if owner == group
+            for number, offset in found.items()
+        }
 
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[FakeRecordBatch]:
         self.before("read")

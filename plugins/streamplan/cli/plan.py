@@ -1,4 +1,4 @@
-"""The command ``plan``: what a pipeline consists of, and which instance would get which stream task."""
+"""The command ``plan``: what a pipeline consists of, which instance would get which stream task, what a change does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.evolution import show_evolution
 from streamplan.cli.output import align_columns, plain_console, quantity
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
@@ -23,10 +24,28 @@ from streamplan.model.assignment import (
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.unnamed import unnamed
 from streamplan.registry import pipeline_named
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_EPILOG = """\
+Example: python -m streamplan plan orders --instances 3 --load 1_0=90000 --load 1_1=10000
+
+With --against-cluster the declaration is compared with what its application has left in Kafka (topics, configs,
+committed positions, members) and in the checkpoints (STREAMPLAN_CHECKPOINTS). Nothing is written. Each part is
+  kept       it goes on where it is, with its state
+  rebuilt    its state is read again from its changelog at the next start
+  new        it begins empty; the plan says from where
+  created    the deployment creates this topic
+  orphaned   the topic stays, and nothing reads or writes it any more
+  not known  only a checkpoint tells, and it is not on this machine
+  refused    the deployment or the start is refused, or would go on with wrong values
+Exit status: 0 nothing stands against it, 1 something is refused.
+
+Example: python -m streamplan plan orders --against-cluster --bootstrap-servers kafka-1:9092
+"""
 
 _EXAMPLE_SERVER = "streams-1.example.org:8080"
 
@@ -35,11 +54,12 @@ def register(commands: Subparsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "plan",
-        help="show sub-topologies, topics and stream tasks, and which instance would get which task",
+        help="show sub-topologies, topics and stream tasks, or what a changed declaration would do",
         description="Show what a pipeline consists of, and how Kafka Streams would assign its stream tasks to N "
         "instances that start together. With the loads of the tasks it also shows how much of the work each instance "
         "would get.",
-        epilog="Example: python -m streamplan plan orders --instances 3 --load 1_0=90000 --load 1_1=10000",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a declared pipeline")
     parser.add_argument("--instances", type=int, default=2, metavar="N", help="instances of one thread (default 2)")
@@ -50,8 +70,16 @@ def register(commands: Subparsers) -> None:
         metavar="TASK=RECORDS",
         help="records, or bytes, of a stream task over some time, such as 1_0=90000; a task left out has 0",
     )
+    parser.add_argument(
+        "--against-cluster",
+        action="store_true",
+        help="show what the next deployment and start would do to what the application has already, and why",
+    )
+    parser.add_argument("--json", action="store_true", help="with --against-cluster: print one JSON object")
     add_broker_options(
-        parser, servers="measure the loads: how many records these brokers have ever had for each stream task to read"
+        parser,
+        servers="measure the loads: how many records these brokers have ever had for each stream task to read; with "
+        "--against-cluster: these brokers (default: those that `python -m streamplan up` starts)",
     )
     parser.set_defaults(run=_run)
 
@@ -60,6 +88,10 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     if options.instances < 1:
         raise Refused("--instances", expected="1 or more", observed=str(options.instances))
+    if options.against_cluster:
+        return show_evolution(pipeline, options)
+    if options.json:
+        raise Refused("--json", expected="together with --against-cluster", observed="alone")
     measured: Mapping[TaskId, int] = {}
     if options.bootstrap_servers or options.command_config:
         from streamplan.kafka.topics import resolve_pipeline
@@ -81,6 +113,7 @@ def _run(options: argparse.Namespace) -> int:
     ]
     if any(load.values()):
         parts.append(_load_shares(plan_load(load, options.instances, stateful=stateful)))
+    parts += _warnings(pipeline)
     plain_console().print(Text("\n").join(parts), end="")
     return 0
 
@@ -91,7 +124,7 @@ def _show_unresolved(pipeline: Pipeline, loads: Sequence[str]) -> int:
     if loads:
         _ = pipeline.partition_counts  # refused: there are no tasks that could have a load
     remark = Text(f"{others}: as many partitions as the cluster has. With --bootstrap-servers all counts are shown.\n")
-    parts = [_heading(pipeline), _subtopologies(pipeline), _topics(pipeline), remark]
+    parts = [_heading(pipeline), _subtopologies(pipeline), _topics(pipeline), remark, *_warnings(pipeline)]
     plain_console().print(Text("\n").join(parts), end="")
     return 0
 
@@ -177,6 +210,12 @@ def _assignment(assignment: Assignment, stateful: Collection[TaskId]) -> Text:
     if assignment.idle:
         text.append(f"  Idle for want of stream tasks: {', '.join(assignment.idle)}\n", "yellow")
     return text
+
+
+def _warnings(pipeline: Pipeline) -> list[Text]:
+    """The stores and repartition topics without names of their own; no part where all have one."""
+    lines = [f"Warning: {warning}.\n" for warning in unnamed(pipeline.topology)]
+    return [Text("".join(lines), "yellow")] if lines else []
 
 
 def _group_metadata(pipeline: Pipeline, instances: int) -> Text:

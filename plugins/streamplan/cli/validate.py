@@ -9,6 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from streamplan.cli.output import plain_console, quantity
+from streamplan.model.unnamed import unnamed
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.spark.submit import pyspark_home
 
@@ -22,7 +23,8 @@ def register(commands: Subparsers) -> None:
         "validate",
         help="look for faults in declarations, expressions included",
         description="Import the declarations, then ask a Spark on this machine about every expression. Every fault is "
-        "shown with the line where it stands. Exit status 1 when there is one.",
+        "shown with the line where it stands. Exit status 1 when there is one. A store or a repartition topic without "
+        "a name of its own is no fault: a warning says what it leads to.",
         epilog="Example: python -m streamplan validate orders",
     )
     parser.add_argument("pipelines", metavar="PIPELINE", nargs="*", help="names of pipelines (default: all)")
@@ -45,6 +47,8 @@ def _run(options: argparse.Namespace) -> int:
         console.print(f"{pipeline.name}: {verdict}", style=style)
         for fault in of_pipeline:
             console.print(f"  {fault}")
+        for warning in unnamed(pipeline.topology):
+            console.print(f"  warning: {warning}", style="yellow")
     for fault in remaining:
         console.print(str(fault))
     return status

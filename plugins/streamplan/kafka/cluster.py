@@ -139,12 +139,16 @@ class KafkaCluster:
 
     def positions(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the committed offsets of a group in one topic, by partition."""
-        return self._committed(group, {topic: self._partitions(topic)}).get(topic, {})
+        return _by_topic(self._committed_positions(group, {topic: self._partitions(topic)})).get(topic, {})
 
     def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         """Return the committed offsets of a group in all topics, by topic and partition."""
+        return _by_topic(self.committed_positions(group))
+
+    def committed_positions(self, group: str) -> Mapping[Partition, CommittedPosition]:
+        """Return the committed offsets of a group in all topics, with their metadata."""
         self._learn_partitions()
-        return self._committed(
+        return self._committed_positions(
             group, {name: n for name, n in self._partition_counts.items() if name not in _BROKERS_TOPICS}
         )
 
@@ -253,12 +257,6 @@ class KafkaCluster:
         metadata = self._request(lambda left: self._admin.list_topics(timeout=left), "its topics")
         self._partition_counts |= {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
-    def _committed(self, group: str, counts: Mapping[str, int]) -> dict[str, dict[int, int]]:
-        offsets: dict[str, dict[int, int]] = {}
-        for (topic, number), at in self._committed_positions(group, counts).items():
-            offsets.setdefault(topic, {})[number] = at.offset
-        return offsets
-
     def _committed_positions(self, group: str, counts: Mapping[str, int]) -> dict[Partition, CommittedPosition]:
         partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
         return committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds)
@@ -281,6 +279,13 @@ class KafkaCluster:
 
     def _reopen(self) -> None:
         self._admin_client = None
+
+
+def _by_topic(positions: Mapping[Partition, CommittedPosition]) -> dict[str, dict[int, int]]:
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, number), at in positions.items():
+        offsets.setdefault(topic, {})[number] = at.offset
+    return offsets
 
 
 def _runs(messages: list[Any]) -> Iterator[tuple[int, list[Any]]]:

@@ -19,23 +19,17 @@ from typing import TypeAlias
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streamplan.errors import BrokersUnavailable, Refused, StreamplanError
+from streamplan.kafka.application_state import observe_application
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets, fence
 from streamplan.kafka.membership import GroupMember, foreign_member_error
 from streamplan.kafka.transactions import DEADLINE_SECONDS, Fenced, send_positions, transactional_producer
-from streamplan.model.committed_positions import (
-    CommittedPosition,
-    Extent,
-    ResolvedPositions,
-    SubtopologyInput,
-    latest_generation,
-    resolve_positions,
-)
+from streamplan.model.committed_positions import CommittedPosition, latest_generation, resolve_positions
 from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import KafkaState, OffsetMap
+from streamplan.model.start_point import KafkaState
 
 CHECK_SECONDS = 5.0
 """How often an aggregator asks whether it is still the newest. One that writes sees it with each transaction, too."""
@@ -225,10 +219,13 @@ class TaskOwnership:
         if latest is not None and latest.is_stop and latest.number > self.requested_ms:
             raise _stop_requested(self._application_id, latest)
         self._generation = self._generation.after(latest)
-        extents = self._extents()
+        state = observe_application(self.pipeline, KafkaCluster(self.brokers), committed)
         resolved = resolve_positions(
             self._application_id,
-            [self._input(subtopology, extents, has_checkpoint, committed) for subtopology in topology.subtopologies],
+            [
+                state.input_of(subtopology, has_checkpoint=has_checkpoint[subtopology.id])
+                for subtopology in topology.subtopologies
+            ],
             committed,
         )
         _send(
@@ -244,69 +241,9 @@ class TaskOwnership:
         return ClaimedTasks(
             self._generation,
             {
-                subtopology.id: self._kafka_state(subtopology, extents, resolved[subtopology.id])
+                subtopology.id: state.kafka_state(subtopology, resolved[subtopology.id], self._generation)
                 for subtopology in topology.subtopologies
             },
-        )
-
-    def _input(
-        self,
-        subtopology: Subtopology,
-        extents: Mapping[str, Mapping[int, Extent]],
-        has_checkpoint: Mapping[int, bool],
-        committed: _Positions,
-    ) -> SubtopologyInput:
-        topology = self.pipeline.topology
-        internal = {spec.name for spec in self.pipeline.internal_topics()} - {topology.dead_letter_topic}
-        written = {topology.changelog_topic(store) for store in subtopology.stores}
-        written |= {topology.decorate(topic) for topic in subtopology.sink_topics}
-        return SubtopologyInput(
-            subtopology.id,
-            {
-                (topic, number): extent
-                for topic in self.pipeline.source_topics(subtopology)
-                for number, extent in extents[topic].items()
-            },
-            sum(extent.end for topic in written & internal for extent in extents[topic].values()),
-            has_checkpoint[subtopology.id],
-            self._starts(subtopology, committed),
-        )
-
-    def _starts(self, subtopology: Subtopology, committed: _Positions) -> OffsetMap:
-        """Return where a new sub-topology begins in streams from outside; empty where that is their first offset."""
-        moment, topology = self.pipeline.start_moment, self.pipeline.topology
-        read = {*topology.source_topics} & {*self.pipeline.source_topics(subtopology)} - self.pipeline.tables
-        if moment.is_earliest or any(topic in read for topic, _ in committed):
-            return {}
-        cluster = KafkaCluster(self.brokers)
-        return {
-            (topic, partition): offset
-            for topic in sorted(read)
-            for partition, offset in cluster.offsets_since(topic, moment.timestamp_ms()).items()
-        }
-
-    def _extents(self) -> Mapping[str, Mapping[int, Extent]]:
-        cluster = KafkaCluster(self.brokers)
-        sources = {topic for topic, _ in self._partitions()}
-        return {
-            topic: {
-                number: Extent(offsets.log_start, offsets.high_watermark)
-                for number, offsets in cluster.offsets(topic).items()
-            }
-            for topic in sorted(sources | {spec.name for spec in self.pipeline.internal_topics()})
-        }
-
-    def _kafka_state(
-        self, subtopology: Subtopology, extents: Mapping[str, Mapping[int, Extent]], resolved: ResolvedPositions
-    ) -> KafkaState:
-        changelogs = [self.pipeline.topology.changelog_topic(store) for store in subtopology.stores]
-        return KafkaState(
-            resolved.offsets,
-            {(topic, number): extents[topic][number].log_start for topic, number in resolved.offsets},
-            sum(extent.end for topic in changelogs for extent in extents[topic].values()),
-            named_checkpoint(resolved.metadata.values()),
-            {place: metadata.batch for place, metadata in resolved.metadata.items() if metadata.batch is not None},
-            {place: metadata.start for place, metadata in resolved.claimed(self._generation).items()},
         )
 
     def _partitions(self) -> list[tuple[str, int]]:

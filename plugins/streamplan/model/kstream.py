@@ -295,7 +295,7 @@ class KStream(_Declared):
         if number_of_partitions is not None and number_of_partitions < 1:
             self.graph.fault(f"repartition: {number_of_partitions} partitions", "A topic has at least 1")
         self._refuse_window("repartition")
-        prefix = self._name_of_topic(name) or self.graph.next_name("KSTREAM-REPARTITION-")
+        prefix = self._name_of_topic(name) or self.graph.generate_name("KSTREAM-REPARTITION-")
         repartition = self.graph.draw_repartition(prefix, number_of_partitions)
         self.graph.add_repartition(repartition, self.node)
         return KStream(self.graph, repartition.node, self.fields, self.key, frozenset({repartition.source}))

@@ -151,8 +151,9 @@ def _refuse_other_stores(query: str, found: Mapping[str, str], own: Mapping[str,
                 f"{query}: {name} is not that of its checkpoint",
                 expected=own.get(name, "none"),
                 observed=found.get(name, "none"),
-                remedy="What a changelog holds cannot be read as something else. Give the changed operation another "
-                "store=, or reset the application: it then begins at the start of its input.",
+                remedy="What a changelog holds cannot be read as something else. Reset the application: it then begins "
+                "at the start of its input. Or give the changed operation another store= behind a repartition topic of "
+                "another name: it then begins empty, with the records that come.",
             )
 
 

@@ -77,11 +77,13 @@ class StreamsGraph:
     Attributes:
         faults: What is wrong with the declaration.
         copartition_groups: Sets of names of sources that are joined.
+        generated: The names that the declaration did not give, so that they have a number.
     """
 
     def __init__(self) -> None:
         self.faults: list[Diagnostic] = []
         self.copartition_groups: list[frozenset[str]] = []
+        self.generated: set[str] = set()
         self._root = GraphNode("root", lambda parents: (), SourceLocation("", 0))
         self._index = 0
         self._priority = 0
@@ -101,14 +103,20 @@ class StreamsGraph:
         self._index += 1
         return name
 
+    def generate_name(self, prefix: str) -> str:
+        """Draw the next number for something that was given no name."""
+        name = self.next_name(prefix)
+        self.generated.add(name)
+        return name
+
     def name(self, given: str | None, prefix: str) -> str:
         """The given name, or a generated one (``NamedInternal.orElseGenerateWithPrefix``).
 
         The number is drawn in either case.
         """
-        generated = self.next_name(prefix)
         if given is None:
-            return generated
+            return self.generate_name(prefix)
+        self.next_name(prefix)
         self._check_name(given)
         return given
 
@@ -118,7 +126,7 @@ class StreamsGraph:
         A number is drawn only for a store without a name.
         """
         if given is None:
-            name = self.next_name(f"{prefix}STATE-STORE-")
+            name = self.generate_name(f"{prefix}STATE-STORE-")
         else:
             name = given
             self._check_name(name)

@@ -133,6 +133,11 @@ class Topology:
         return frozenset(topic.name for topic in self.repartition_topics)
 
     @property
+    def generated_names(self) -> frozenset[str]:
+        """The names that the library's numbering has given, because the declaration gives none."""
+        return frozenset(self._graph.generated)
+
+    @property
     def source_topics(self) -> tuple[str, ...]:
         """The topics from outside that the topology reads."""
         topics = (node.topic for node in self.processors.nodes if isinstance(node, Source))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections import Counter
@@ -19,6 +20,12 @@ from tests.support.records import read_committed
 
 def test_plan_measures_the_load_of_each_stream_task(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline = pipeline_named("skewed")
+    against_cluster = ["plan", "skewed", "--against-cluster", "--bootstrap-servers", bootstrap_servers]
+    assert main([*against_cluster, "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)["changes"]
+    assert {change["name"] for change in before if change["verdict"] == "created"} == {
+        spec.name for spec in pipeline.topics()
+    }
     apply_topics(Brokers(bootstrap_servers), pipeline)
     try:
         produce(
@@ -28,6 +35,8 @@ def test_plan_measures_the_load_of_each_stream_task(bootstrap_servers: str, caps
             stop=threading.Event(),
             progress=lambda number, until: None,
         )
+        assert main(against_cluster) == 0
+        assert "created" not in capsys.readouterr().out
         assert main(["plan", "skewed", "--instances", "8", "--bootstrap-servers", bootstrap_servers]) == 0
         told = capsys.readouterr().out
         records = Counter(message.partition() for message in read_committed(bootstrap_servers, "clicks"))

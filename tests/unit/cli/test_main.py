@@ -131,7 +131,8 @@ def test_validate_asks_once_about_all_pipelines(
     asked = fake_validation(monkeypatch)
     assert main(["validate"]) == 0
     assert asked == [[pipeline.name for pipeline in PIPELINES]]
-    assert capsys.readouterr().out.splitlines() == [f"{pipeline.name}: ok" for pipeline in PIPELINES]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "  warning: " not in line] == [f"{pipeline.name}: ok" for pipeline in PIPELINES]
     assert main(["validate", "users", "orders", "users"]) == 0
     assert asked[1:] == [["users", "orders"]]
 
@@ -145,13 +146,26 @@ def test_validate_tells_every_fault_with_its_line(
         Diagnostic(location, "no function [sun]", "Did you mean sum?"),
         Diagnostic(SourceLocation("elsewhere.py", 7), "no field 'x'", "It has: y"),
     )
-    assert main(["validate", "orders", "users"]) == 1
+    assert main(["validate", "orders", "words"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "orders: 1 fault",
         f"  {location}: no function [sun]. Did you mean sum?",
-        "users: ok",
+        "words: ok",
         "elsewhere.py:7: no field 'x'. It has: y",
     ]
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_a_store_without_a_name_is_warned_about(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_validation(monkeypatch)
+    assert main([command, "users"]) == 0
+    (warning,) = [line for line in capsys.readouterr().out.splitlines() if "arning: " in line]
+    assert "users.py:10: the store 'KSTREAM-AGGREGATE-STATE-STORE-0000000002' and its repartition topic" in warning
+    assert "store='KSTREAM-AGGREGATE-STATE-STORE-0000000002'" in warning
+    assert main([command, "orders"]) == 0
+    assert "arning" not in capsys.readouterr().out
 
 
 def test_a_declaration_with_faults_is_refused_with_its_lines(

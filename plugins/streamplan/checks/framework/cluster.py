@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from streamplan.errors import CouldNotLook
+from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
 
@@ -138,6 +139,9 @@ class Cluster(Protocol):
 
     def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         """Return the same positions by topic, for every topic in which the group has any."""
+
+    def committed_positions(self, group: str) -> Mapping[tuple[str, int], CommittedPosition]:
+        """Return the same positions with their metadata, by topic and partition."""
 
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
         """Read committed records in batches; within a partition in the order of their offsets.

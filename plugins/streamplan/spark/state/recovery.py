@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership
+from streamplan.model.checkpoint_identity import checkpoint_identity
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import STORE, StartFrom, resolve_start
+from streamplan.model.start_point import StartFrom, resolve_start
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
 from streamplan.spark.query import Deployment, Query
@@ -18,26 +19,14 @@ from streamplan.spark.state.restore import restore
 
 
 def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, str]:
-    """Return the identity that a checkpoint of the sub-topology carries.
-
-    It names the topics with their ids, so that a checkpoint of a topic that was deleted and made again does not fit.
+    """Return the identity that a checkpoint of the sub-topology carries, see :func:`checkpoint_identity`.
 
     Raises:
         CouldNotLook: The brokers do not tell the topics' ids.
     """
-    pipeline = deployment.pipeline
-    cluster = KafkaCluster(deployment.brokers)
-    topics = pipeline.source_topics(subtopology)
-    ids = cluster.topic_ids(topics)
-    stores = {node.store: node.operation for node in subtopology.processors if node.writes_store}
-    return {
-        "application": pipeline.topology.application_id,
-        "sub-topology": str(subtopology.id),
-        "topics": ", ".join(
-            f"{topic} ({pipeline.partition_counts[topic]} partitions, {ids[topic]})" for topic in topics
-        ),
-        **{f"{STORE}{store}": str(operation) for store, operation in stores.items()},
-    }
+    topics = deployment.pipeline.source_topics(subtopology)
+    ids = KafkaCluster(deployment.brokers).topic_ids(topics)
+    return checkpoint_identity(deployment.pipeline, subtopology, ids)
 
 
 def prepare_checkpoint(

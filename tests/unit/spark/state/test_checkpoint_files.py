@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from streamplan.errors import StreamplanError
+from streamplan.model.start_point import CheckpointState
 from streamplan.spark.state import checkpoint_files as checkpoints
 
 USED = "1-0a1b2c3d-200"
@@ -71,3 +72,29 @@ def test_only_those_of_the_application_are_deleted(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_reached_is_refused_with_what_to_do() -> None:
     with pytest.raises(StreamplanError, match=r"nowhere://host/checkpoints/app.*hadoop fs -rm"):
         checkpoints.delete("nowhere://host/checkpoints", "app")
+
+
+def test_every_complete_checkpoint_is_read_with_what_it_says(tmp_path: Path) -> None:
+    batch(tmp_path / "app" / "0-0a1b2c3d-200", 3, {"a": {"0": 5}})
+    batch(tmp_path / "app" / "0-0a1b2c3d-200", 4, {"a": {"0": 8}}, finished=False)
+    batch(tmp_path / "app" / "1-4e5f6a7b-300", 0, {"b": {"0": 6}}, finished=False)
+    (tmp_path / "app" / "1-4e5f6a7b-300" / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "app" / "1-4e5f6a7b-300" / "sources" / "0" / "0").write_text('\0v1\n{"b": {"0": 2}}')
+    (tmp_path / "app" / "1-4e5f6a7b-300" / "streamplan.json").write_text('{"store s": "Count()"}')
+    batch(tmp_path / "app" / "2-4e5f6a7b-100", 0, {"c": {"0": 6}})
+    (tmp_path / "app" / "2-4e5f6a7b-100" / "streamplan.json").unlink()  # not complete
+    first, second = checkpoints.read_checkpoints(str(tmp_path), "app")
+    assert [str(each.name) for each in (first, second)] == ["1-4e5f6a7b-300", "0-0a1b2c3d-200"]
+    assert first.state == CheckpointState({"store s": "Count()"}, {("b", 0): 2}, {("b", 0): 6}, 0)
+    assert second.state == CheckpointState({}, {("a", 0): 5}, {("a", 0): 8}, 4)
+    assert second.has_read(["a", "b"])
+    assert not second.has_read(["b"])
+    assert checkpoints.read_checkpoints(str(tmp_path), "another") == []
+
+
+def test_a_checkpoint_that_is_cut_off_says_so_and_may_have_read_anything(tmp_path: Path) -> None:
+    batch(tmp_path / "app" / USED, 3, {"a": {"0": 5}})
+    (tmp_path / "app" / USED / "offsets" / "3").write_text('v1\n{"a": {"0": ')
+    (found,) = checkpoints.read_checkpoints(str(tmp_path), "app")
+    assert "is cut off" in found.state.corruption
+    assert found.has_read(["b"])

@@ -1,0 +1,133 @@
+"""What an application has left in Kafka and in its checkpoints, as far as this machine sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from streamplan.checks.discovery.discover import own_topics
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.errors import BrokersUnavailable, StreamplanError
+from streamplan.kafka.application_state import ApplicationState, observe_application
+from streamplan.model.generation import PositionMetadata
+from streamplan.model.group_member import Member
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Subtopology
+from streamplan.model.start_point import STORE, CheckpointState, KafkaState
+from streamplan.model.topics import ObservedTopic, resolve_replication_factor, staging_topic
+from streamplan.spark.state.checkpoint_files import StoredCheckpoint, read_checkpoints
+from streamplan.spark.state.checkpoint_name import checkpoints_location
+
+TopicIds = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What there is of an application.
+
+    Attributes:
+        topics: The topics that exist: those that are declared, and the internal topics that are not declared any more.
+        records: By left-over internal topic the offsets from its beginning to its end.
+        topic_ids: The ids of the source topics that exist.
+        staging: The topics of a repartition that is under way.
+        replication_factor: The replicas of a topic that is created.
+        members: The members of the consumer group; None where they cannot be seen.
+        state: What the topics and the group hold. A declared topic that does not exist is taken for empty.
+        checkpoints: The complete checkpoints that this machine sees, the one that was used last first.
+        location: Where they are.
+        unreadable: Why the checkpoints cannot be read; empty where they can.
+    """
+
+    topics: Mapping[str, ObservedTopic]
+    records: Mapping[str, int]
+    topic_ids: TopicIds
+    staging: Collection[str]
+    replication_factor: int
+    members: Sequence[Member] | None
+    state: ApplicationState
+    checkpoints: Sequence[StoredCheckpoint]
+    location: str
+    unreadable: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one of our aggregators runs."""
+        return any(member.instance is not None for member in self.members or ())
+
+    @cached_property
+    def held(self) -> Mapping[str, str]:
+        """By store what it holds, as the checkpoints say that the committed positions name."""
+        parsed = [PositionMetadata.parse(position.metadata) for position in self.state.committed.values()]
+        named = {metadata.checkpoint for metadata in parsed if metadata is not None and metadata.checkpoint}
+        return {
+            name.removeprefix(STORE): operation
+            for checkpoint in reversed(self.checkpoints)
+            if checkpoint.name.id in named
+            for name, operation in checkpoint.state.identity.items()
+            if name.startswith(STORE)
+        }
+
+    def has_checkpoint(self, subtopology: Subtopology, reads: Collection[str]) -> bool:
+        """Return whether the checkpoint of a sub-topology that was used last has read these topics."""
+        newest = next((each for each in self.checkpoints if each.name.subtopology == subtopology.id), None)
+        return newest is not None and newest.has_read(reads)
+
+    def checkpoint_of(self, subtopology: Subtopology, kafka: KafkaState) -> CheckpointState | None:
+        """Return what the checkpoint says that Kafka names for a sub-topology; None where it is not there.
+
+        An aggregator that runs moves positions and checkpoint. One that has ended leaves them at the same place.
+        """
+        for each in self.checkpoints if kafka.checkpoint else ():
+            if (each.name.subtopology, each.name.id) == (subtopology.id, kafka.checkpoint):
+                if not self.is_running or each.state.corruption:
+                    return each.state
+                last = max(kafka.batches.values(), default=each.state.batch)
+                return replace(each.state, committed=kafka.positions, planned=kafka.positions, batch=last)
+        return None
+
+
+def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> Deployed:
+    """Look at what there is of an application. Changes nothing.
+
+    Args:
+        pipeline: The pipeline, with the partition counts of the topics of others.
+        cluster: The brokers.
+        checkpoints: The directory of all applications' checkpoints, a path or a URI.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    application_id = pipeline.topology.application_id
+    stored: Sequence[StoredCheckpoint] = ()
+    unreadable = ""
+    try:
+        stored = read_checkpoints(checkpoints, application_id)  # before the positions: they are never behind it
+    except BrokersUnavailable:
+        raise
+    except StreamplanError as error:
+        unreadable = str(error)
+    specs = {spec.name: spec for spec in pipeline.topics()}
+    staging = {staging_topic(spec).name for spec in pipeline.internal_topics()}
+    committed = cluster.committed_positions(application_id)
+    names = cluster.names()
+    own = own_topics(application_id, names, cluster.groups(), {topic for topic, _ in committed})
+    left_over = {*own} - specs.keys() - staging
+    topics = cluster.topics([*specs, *left_over])
+    missing = {name: spec.partitions for name, spec in specs.items() if name not in topics}
+    read = {topic for group in pipeline.topology.subtopologies for topic in pipeline.source_topics(group)}
+    return Deployed(
+        topics,
+        {
+            name: sum(offsets.high_watermark - offsets.log_start for offsets in cluster.offsets(name).values())
+            for name in sorted(left_over)
+        },
+        cluster.topic_ids(sorted(read & topics.keys())) if read & topics.keys() else {},
+        sorted(staging & {*names}),
+        resolve_replication_factor(len(cluster.broker_ids())),
+        cluster.members(application_id),
+        observe_application(pipeline, cluster, committed, missing=missing),
+        stored,
+        checkpoints_location(checkpoints, application_id),
+        unreadable,
+    )
