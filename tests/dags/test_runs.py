@@ -19,8 +19,9 @@ from streamplan.airflow.dags import producer_dag
 from streamplan.checks import CHECKS, check_named, copartitioning, lag
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
-from streamplan.errors import Refused
+from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import Brokers
+from streamplan.maintenance.evolution_plan import EvolutionPlan
 from streamplan.maintenance.purge import Purged
 from streamplan.model.pipeline import Pipeline
 from streamplan.registry import pipeline_named
@@ -306,7 +307,12 @@ def test_topics_that_disagree_stop_a_deployment(
         asked.append((str(brokers), pipeline.name))
         raise Refused("Topic orders", expected="2 partitions", observed="3 partitions", remedy="Do this.")
 
+    def plan(pipeline: Pipeline, cluster: object, checkpoints: str) -> EvolutionPlan:
+        assert asked == []  # before anything is created
+        return EvolutionPlan(pipeline.name, pipeline.topology.application_id, (), warnings=("a store has no name",))
+
     monkeypatch.setattr("streamplan.kafka.topics.apply_topics", refuse)
+    monkeypatch.setattr("streamplan.maintenance.evolution.observe_evolution", plan)
     run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
     assert run.state == "failed"
     assert asked == [("127.0.0.1:1", "orders")]
@@ -314,16 +320,24 @@ def test_topics_that_disagree_stop_a_deployment(
     others = {name: state for name, state in states(run).items() if name != "verify.data_docs"}
     assert set(others.values()) == {"failed", "upstream_failed"}
     assert [name for name, state in others.items() if state == "failed"] == ["topics"]
-    assert "Topic orders: expected 2 partitions, observed 3 partitions. Do this." in "".join(capfd.readouterr())
+    told = "".join(capfd.readouterr())
+    assert "Topic orders: expected 2 partitions, observed 3 partitions. Do this." in told
+    assert "Warning: a store has no name." in told
 
 
 def test_brokers_out_of_reach_are_named(
     dagbag: DagBag, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    def unavailable(*_: object) -> None:
+        raise BrokersUnavailable("Kafka", observed="no answer to the plan")
+
+    monkeypatch.setattr("streamplan.maintenance.evolution.observe_evolution", unavailable)
     monkeypatch.setattr("streamplan.kafka.topics.apply_topics.__kwdefaults__", {"show": None, "deadline_seconds": 1.0})
     run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
     assert states(run)["topics"] == "failed"
-    assert "127.0.0.1:1" in "".join(capfd.readouterr())
+    told = "".join(capfd.readouterr())
+    assert "It cannot be told what this deployment changes: Kafka: observed no answer to the plan" in told
+    assert "127.0.0.1:1" in told
 
 
 def test_an_address_that_is_missing_is_asked_for(

@@ -13,11 +13,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from streamplan.airflow.connections import brokers
 from streamplan.airflow.supervised_job import seconds_for
 from streamplan.airflow.triggers import ProcessedTrigger
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.registry import pipeline_named
+from streamplan.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from streamplan.kafka.brokers import Brokers
+    from streamplan.model.pipeline import Pipeline
 
 ACTIVE_STATES = ["queued", "running"]
 """The states of a DAG run that has not ended."""
@@ -31,14 +35,28 @@ class TopicsOperator(BaseOperator):
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Log the plan, then carry it out."""
+        """Log what the declaration changes, then create what it needs."""
         from streamplan.kafka.topics import apply_topics
 
+        pipeline, servers = pipeline_named(self.pipeline), brokers(self.pipeline)
+        self._log_evolution(pipeline, servers)
         try:
-            plan = apply_topics(brokers(self.pipeline), pipeline_named(self.pipeline), report=self.log.info)
+            plan = apply_topics(servers, pipeline, report=self.log.info)
         except Refused as error:
             raise AirflowFailException(str(error)) from error
         return {"created": len(plan.create), "agreed": len(plan.agree)}
+
+    def _log_evolution(self, pipeline: Pipeline, servers: Brokers) -> None:
+        """Log what becomes of stores and positions. A deployment does not fail because that cannot be told."""
+        from streamplan.kafka.cluster import KafkaCluster
+        from streamplan.maintenance.evolution import observe_evolution
+
+        try:
+            plan = observe_evolution(pipeline, KafkaCluster(servers), Settings.from_environment().checkpoints)
+        except StreamplanError as error:
+            self.log.warning("It cannot be told what this deployment changes: %s", error)
+        else:
+            self.log.info(plan.text)
 
 
 class PlanProductionOperator(BaseOperator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _NUMBERED = re.compile(r"(.*-)([0-9]{10})")
@@ -55,19 +55,27 @@ class Likeness:
 def match_names(declared: Iterable[Likeness], deployed: Iterable[Likeness]) -> Mapping[str, tuple[str, ...]]:
     """Return, by the name that is declared, the names of what is deployed and was probably the same.
 
-    Renumbering keeps the order. So where as many are declared as are deployed, of those that are alike, the first is
-    the first. Otherwise what has the same name is the same, and any other one may have been any.
+    Renumbering keeps the order. So where as many have a number as are deployed, of those that are alike, the first is
+    the first. Otherwise what has the same name is the same, and what remains may be any of those that remain.
     """
     new = sorted(declared, key=lambda each: (each.number, each.name))
     old = sorted(deployed, key=lambda each: (each.number, each.name))
-    alike = {each.name: [other.name for other in old if each.is_like(other)] for each in new}
+    alike = {each: tuple(other.name for other in old if each.is_like(other)) for each in new}
     matches: dict[str, tuple[str, ...]] = {}
-    for name, names in alike.items():
-        rivals = [other for other, of_other in alike.items() if of_other == names]
-        if len(rivals) == len(names):
-            matches[name] = (names[rivals.index(name)],)
-        elif name in names:
-            matches[name] = (name,)
-        elif others := [other for other in names if other not in alike]:
-            matches[name] = tuple(others)
+    for names in dict.fromkeys(alike.values()):
+        rivals = [each for each in new if alike[each] == names]
+        matches |= _match_group(rivals, names)
     return matches
+
+
+def _match_group(rivals: Sequence[Likeness], names: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Match those that are alike with the names that they may have had."""
+    numbered = [each.name for each in rivals if each.number]
+    if len(numbered) == len(names):
+        return {name: (before,) for name, before in zip(numbered, names, strict=True)}
+    matches: dict[str, tuple[str, ...]] = {each.name: (each.name,) for each in rivals if each.name in names}
+    new = [each.name for each in rivals if each.name not in matches]
+    old = tuple(name for name in names if name not in matches)
+    if len(new) == len(old):
+        return matches | {name: (before,) for name, before in zip(new, old, strict=True)}
+    return matches | dict.fromkeys(new if old else (), old)

@@ -15,10 +15,12 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from pyspark.sql import SparkSession
 from streamplan.errors import StreamplanError
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group
 from streamplan.kafka.task_ownership import TaskOwnership, stop_application
 from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics, delete_records, delete_topics
+from streamplan.maintenance.evolution import observe_evolution
 from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.model.pipeline import Pipeline, TestData
@@ -92,7 +94,8 @@ class Secured:
         assert_healthy(brokers, self.pipeline)
 
     def deploy(self, brokers: Brokers) -> None:
-        """Create the topics, let an aggregator claim its tasks, stop it, purge, and reset."""
+        """Plan, create the topics, let an aggregator claim its tasks, stop it, purge, and reset."""
+        assert not observe_evolution(self.pipeline, KafkaCluster(brokers), self.settings.checkpoints).refused
         apply_topics(brokers, self.pipeline)
         with TaskOwnership(self.pipeline, self.brokers.super_user) as ownership:
             ownership.claim({0: False, 1: False})

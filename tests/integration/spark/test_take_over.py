@@ -19,6 +19,7 @@ from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets, members
+from streamplan.maintenance.evolution import observe_evolution
 
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
@@ -84,6 +85,13 @@ class HandedOver:
         self.order_many(count)
         self.ours.drain()
 
+    def verdicts(self) -> dict[str, str]:
+        """What a plan says of the take-over."""
+        plan = observe_evolution(
+            self.ours.pipeline, KafkaCluster(Brokers(self.ours.bootstrap_servers)), str(self.ours.checkpoints)
+        )
+        return {f"{change.part} {change.name}": change.verdict.value for change in plan.changes}
+
     def positions(self) -> dict[tuple[str, int], str]:
         """The metadata of the committed positions."""
         consumer = Consumer({"bootstrap.servers": self.ours.bootstrap_servers, "group.id": self.id})
@@ -110,6 +118,12 @@ def test_totals_are_exact_from_the_jvm_to_ours_and_back(application: HandedOver)
     left = application.positions().values()
     assert left
     assert {base64.b64decode(metadata)[0] for metadata in left} == {2}
+    assert application.verdicts() == {
+        "sub-topology 0": "kept",
+        "sub-topology 1": "rebuilt",
+        "store totals": "not known",
+        f"topic {ours.dead_letter}": "created",
+    }
 
     ours.create_topics()
     for count in (700, 300):
@@ -132,6 +146,7 @@ def test_a_jvm_application_that_runs_is_not_taken_over(application: HandedOver) 
         eventually(lambda: ours.totals() == application.expected(), "the totals of Kafka Streams")
         ours.create_topics()
         before = application.positions()
+        assert application.verdicts()[f"application {application.id}"] == "refused"
         with pytest.raises(Refused, match=f"{application.id}.*session.timeout.ms"):
             ours.drain()
         assert application.positions() == before

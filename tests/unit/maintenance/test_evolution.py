@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -355,3 +356,13 @@ def test_an_unnamed_repartition_topic_of_a_join_can_be_kept(tmp_path: Path) -> N
     assert before.startswith("KSTREAM-KEY-SELECT-")
     assert f"name={before!r}" in created.remedy
     assert set(verdicts(shop.plan(joined(filters=1, name=before))).values()) == {"kept"}
+
+
+def test_the_state_of_a_kafka_streams_application_is_rebuilt_from_its_changelogs(tmp_path: Path) -> None:
+    shop = Shop(declared(named), tmp_path)
+    shutil.rmtree(tmp_path / APP)
+    for topic in ("orders", "shop-by-country-repartition"):
+        shop.cluster.metadata[APP, topic] = "AgAAAZ9LcdUM"  # TopicPartitionMetadata.encode of kafka-streams 4.3.1
+    plan = shop.plan(declared(named))
+    assert verdicts(plan) == {"sub-topology 0": "kept", "sub-topology 1": "rebuilt", "store totals": "not known"}
+    assert "Kafka names no checkpoint" in change_of(plan, Part.SUBTOPOLOGY, "1").reason

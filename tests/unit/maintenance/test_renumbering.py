@@ -41,3 +41,10 @@ def test_a_name_that_was_given_tells_nothing_unless_both_are_known_to_hold_the_s
     assert match_names([new], [old]) == {}
     known = Likeness("totals", 2, COMPACT, "Count(store='totals')"), Likeness("sums", 2, COMPACT, "Count(store='sums')")
     assert match_names([known[1]], [known[0]]) == {"sums": ("totals",)}
+
+
+def test_one_of_two_is_given_a_name() -> None:
+    first, second = aggregate(2, "Count"), aggregate(8, "Count")
+    given = Likeness("totals", 2, COMPACT, "Count(store='totals')")
+    assert match_names([given, second], [first, second]) == {"totals": (first.name,), second.name: (second.name,)}
+    assert match_names([given, first], [first, second]) == {"totals": (second.name,), first.name: (first.name,)}
