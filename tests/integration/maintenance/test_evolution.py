@@ -117,3 +117,23 @@ def test_the_start_does_what_the_plan_has_said(changed: Changed) -> None:
     finally:
         consumer.close()
     changed.delete_topics()
+
+
+def test_numbers_that_moved_mix_two_stores_which_the_plan_alone_notices(changed: Changed) -> None:
+    def declare(filters: int) -> list[str]:
+        stream = changed.declare_anew().stream(changed.named("sales"), value=SALE)
+        for _ in range(filters):
+            stream = stream.filter("amount > 0")
+        stream.group_by("shop").count()
+        stream.group_by("paid").count()
+        return [str(node.store) for _, node in changed.pipeline.stores]
+
+    by_shop, by_paid = declare(0)
+    changed.start("x", "x")
+    assert (changed.counts(by_shop), changed.counts(by_paid)) == ({"x": 2}, {"true": 2})
+    assert declare(6)[0] == by_paid  # six numbers further, the first store has that of the second
+    verdicts = changed.verdicts()
+    assert verdicts[f"store {by_paid}"] == "refused"
+    changed.start("x")
+    assert changed.counts(by_paid) == {"true": 2, "x": 1}  # the shop has had three sales
+    changed.delete_topics()
