@@ -1,8 +1,8 @@
 """Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
-the serdes ``String``, ``Integer``, ``Long`` and ``Double``. Each is imported when it is first used. So a process that
-needs one part of the library does not import all of it.
+the serdes ``Avro``, ``String``, ``Integer``, ``Long`` and ``Double``. Each is imported when it is first used. So a
+process that needs one part of the library does not import all of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streamplan.model.topology import Topology
     from streamplan.model.windows import TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
+    from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
     from streamplan.serdes.primitive import Double, Integer, Long, String
     from streamplan.serdes.serde import Serde
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Avro",
     "Double",
     "Integer",
     "Json",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Avro": "streamplan.serdes.avro",
     "Double": "streamplan.serdes.primitive",
     "Integer": "streamplan.serdes.primitive",
     "Json": "streamplan.serdes.json",

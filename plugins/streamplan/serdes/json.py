@@ -23,6 +23,7 @@ from streamplan.serdes.field_types import (
     parse_fields,
 )
 from streamplan.serdes.json_values import Misfit, Number, readers, write_object
+from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
@@ -90,6 +91,13 @@ class Json:
     def unrestricted(self) -> Json:
         """The same without :attr:`allowed`."""
         return replace(self, allowed={})
+
+    def with_schemas(self, schemas: SchemaSource, topic: str) -> Json:
+        """The serde itself: its values name no schema."""
+        return self
+
+    def prepare_to_write(self) -> None:
+        """Nothing: every reader knows the format."""
 
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Reads one value: every declared field, None where it is absent or null.

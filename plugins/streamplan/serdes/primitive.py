@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamplan.serdes.field_types import FieldType
+from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ class _Primitive:
     def unrestricted(self) -> _Primitive:
         """The serde itself: it excludes no value."""
         return self
+
+    def with_schemas(self, schemas: SchemaSource, topic: str) -> _Primitive:
+        """The serde itself: its values name no schema."""
+        return self
+
+    def prepare_to_write(self) -> None:
+        """Nothing: every reader knows the format."""
 
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Reads one value.

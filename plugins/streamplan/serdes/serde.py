@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.field_types import FieldType
+from streamplan.serdes.schema_source import SchemaSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,11 +72,27 @@ class Serde(Protocol):
     def unrestricted(self) -> Serde:
         """The same without :attr:`allowed`, for a topic of ours: its values were judged before they were written."""
 
+    def with_schemas(self, schemas: SchemaSource, topic: str) -> Serde:
+        """The same for the values of a topic, with the schemas that they name. Most formats name none.
+
+        Args:
+            schemas: Knows the schemas.
+            topic: The name of the topic in Kafka.
+        """
+
+    def prepare_to_write(self) -> None:
+        """Makes known what the readers of the topic need. It is called once, before values are written.
+
+        Raises:
+            StreamplanError: That is not possible.
+        """
+
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Reads one value: every declared field, None where it is absent or null.
 
         Raises:
             Undecodable: The bytes are no such value, or a field has a type or a value that is not allowed.
+            StreamplanError: Nobody can say so now, because what knows the schemas does not answer.
         """
 
     def encode(self, value: Value) -> bytes:

@@ -1,0 +1,63 @@
+"""Where the schemas are that stand with a number in the values of a topic: a Schema Registry."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class WrittenSchema(NamedTuple):
+    """A schema as a registry has it.
+
+    Attributes:
+        text: The schema.
+        references: The schemas that it names and does not contain, each after those that it names itself.
+        format: ``AVRO``, ``JSON`` or ``PROTOBUF``.
+    """
+
+    text: str
+    references: tuple[str, ...] = ()
+    format: str = "AVRO"
+
+
+class UnknownSchema(LookupError):
+    """The registry answers, and has no schema of that id. The value that names the id cannot be read."""
+
+
+class SchemaSource(Protocol):
+    """Gives schemas by their ids, and the ids of schemas.
+
+    An implementation can be pickled, and remembers in each process what it has been told: the schema of an id does not
+    change. Each method raises a :class:`streamplan.errors.StreamplanError` where they get no answer. That is never the
+    fault of a record.
+    """
+
+    def schema(self, schema_id: int) -> WrittenSchema:
+        """Return the schema of an id.
+
+        Raises:
+            UnknownSchema: There is none.
+        """
+
+    def id_of(self, topic: str, record: str, schema: str) -> int:
+        """Return the id of a schema that was registered for the values of a topic.
+
+        Args:
+            topic: The name of the topic in Kafka.
+            record: The full name of the schema's record.
+            schema: The schema.
+
+        Raises:
+            Refused: It is not registered.
+        """
+
+    def register(self, topic: str, record: str, schema: str) -> int:
+        """Register a schema for the values of a topic, unless it is, and return its id.
+
+        Args:
+            topic: As for :meth:`id_of`.
+            record: As for :meth:`id_of`.
+            schema: As for :meth:`id_of`.
+
+        Raises:
+            Refused: The registry does not take it, or it is not registered and must not be.
+        """

@@ -1,0 +1,394 @@
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from streamplan.errors import Refused
+from streamplan.serdes.avro import Avro
+from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.serdes.serde import Undecodable, key_of
+from streamplan.testing.declared_schemas import DeclaredSchemas
+
+
+def record(*fields: tuple[Any, ...], name: str = "shop.Order") -> str:
+    """The schema of a record. A field is a name, a type and perhaps a default."""
+    listed = [
+        {"name": field[0], "type": field[1], **({"default": field[2]} if len(field) > 2 else {})} for field in fields
+    ]
+    return json.dumps({"type": "record", "name": name, "fields": listed})
+
+
+def decimal(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+DAY = {"type": "int", "logicalType": "date"}
+STATE = {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}
+LINE = {
+    "type": "record",
+    "name": "Line",
+    "fields": [{"name": "sku", "type": "string"}, {"name": "price", "type": decimal(10, 2)}],
+}
+CENTS = {"type": "fixed", "name": "Cents", "size": 6, "logicalType": "decimal", "precision": 12, "scale": 2}
+
+EVERYTHING = record(
+    ("id", "string"),
+    ("count", "int"),
+    ("number", "long"),
+    ("ratio", "double"),
+    ("rough", "float"),
+    ("paid", "boolean"),
+    ("total", decimal(12, 2)),
+    ("cents", CENTS),
+    ("day", DAY),
+    ("at", MILLIS),
+    ("exactly", MICROS),
+    ("state", STATE),
+    ("before", ["null", "State"]),
+    ("comment", ["string", "null"]),
+    ("lines", {"type": "array", "items": LINE}),
+    ("last", ["null", "Line"]),
+    ("rates", {"type": "map", "values": ["null", "double"]}),
+)
+
+VALUE: dict[str, Any] = {
+    "id": "Käse",
+    "count": -3,
+    "number": 1 << 40,
+    "ratio": 0.1,
+    "rough": 0.5,
+    "paid": True,
+    "total": Decimal("-12.50"),
+    "cents": Decimal("1.28"),
+    "day": date(2026, 11, 24),
+    "at": datetime(2026, 11, 24, 20, 38, 34, 123000, UTC),
+    "exactly": datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
+    "state": "PAID",
+    "before": None,
+    "comment": "x",
+    "lines": [{"sku": "a", "price": Decimal("12.50")}, {"sku": "b", "price": Decimal("0.00")}],
+    "last": {"sku": "c", "price": Decimal("-1.28")},
+    "rates": {"EUR": 1.5, "USD": None},
+}
+
+
+def read_with(reader: str, *written: str | WrittenSchema) -> Avro:
+    """A serde with the schemas that have the ids 1, 2, ..."""
+    known = tuple(WrittenSchema(each) if isinstance(each, str) else each for each in written)
+    return Avro(reader).with_schemas(DeclaredSchemas(known), "orders")
+
+
+def written(schema: str, value: dict[str, Any], schema_id: int = 1, named: dict[str, Any] | None = None) -> bytes:
+    """A value as fastavro writes it by itself, in Confluent's wire format."""
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(schema), named or {}), value)
+    return b"\0" + schema_id.to_bytes(4, "big") + stream.getvalue()
+
+
+def reason_of(serde: Avro, data: bytes | None) -> str:
+    with pytest.raises(Undecodable) as rejection:
+        serde.decode(data)
+    return str(rejection.value)
+
+
+# -- types
+
+
+def test_the_types_of_a_schema_are_those_of_fields() -> None:
+    assert dict(Avro(EVERYTHING).fields) == {
+        "id": "string",
+        "count": "int",
+        "number": "bigint",
+        "ratio": "double",
+        "rough": "double",
+        "paid": "boolean",
+        "total": "decimal(12,2)",
+        "cents": "decimal(12,2)",
+        "day": "date",
+        "at": "timestamp",
+        "exactly": "timestamp",
+        "state": "string",
+        "before": "string",
+        "comment": "string",
+        "lines": "array<struct<sku: string, price: decimal(10,2)>>",
+        "last": "struct<sku: string, price: decimal(10,2)>",
+        "rates": "map<string, double>",
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("{", "the schema is not JSON: "),
+        ('"string"', "the schema is not that of a record"),
+        (record(("a", "bytes")), "a: there is no field type for bytes"),
+        (record(("a", "null")), "a: there is no field type for null"),
+        (record(("a", ["int", "string"])), 'a: a union is a type or null, as ["null", "string"]'),
+        (record(("a", ["null", "int", "string"])), "a: a union is a type or null"),
+        (record(("a", {"type": "fixed", "name": "F", "size": 4})), "a: there is no field type for fixed"),
+        (record(("a", {"type": "int", "logicalType": "time-millis"})), "a: there is no field type for time-millis"),
+        (
+            record(("a", {"type": "array", "items": {"type": "long", "logicalType": "local-timestamp-micros"}})),
+            "a[]: there is no field type for local-timestamp-micros",
+        ),
+        (record(("a", decimal(39, 2))), "a: a decimal of a field has at most 38 digits"),
+        (record(("a", decimal(2, 3))), "a: a decimal has a precision, and a scale from 0 to the precision"),
+        (record(("a", ["null", "shop.Order"])), "a: shop.Order contains itself"),
+        (record(("a", "Nowhere")), "a: 'Nowhere' is no type of Avro"),
+        (record(("a", "int"), ("a", "int")), "the field 'a' is declared twice"),
+        (record(), "the schema: the record shop.Order has no fields"),
+    ],
+)
+def test_a_schema_without_types_of_fields_is_refused_with_the_reason(schema: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}"):
+        _ = Avro(schema).fields
+
+
+def test_a_relative_path_begins_at_the_file_that_declares_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    (tmp_path / "order.avsc").write_text(EVERYTHING, encoding="utf-8")
+    declaring = tmp_path / "declaration.py"
+    declaring.write_text("from streamplan import Avro\nORDER = Avro('order.avsc')\nGONE = Avro('gone.avsc')\n")
+    found: dict[str, Any] = {}
+    exec(compile(declaring.read_text(), str(declaring), "exec"), found)
+    assert found["ORDER"] == Avro(EVERYTHING)
+    with pytest.raises(ValueError, match=f"the schema {tmp_path}/gone.avsc cannot be read"):
+        _ = found["GONE"].fields
+
+
+# -- bytes
+
+
+def test_a_value_has_the_bytes_that_another_writer_writes() -> None:
+    serde = read_with(EVERYTHING, EVERYTHING)
+    data = written(EVERYTHING, VALUE)
+    assert serde.encode({**VALUE, "last": None}) == written(EVERYTHING, {**VALUE, "last": None})
+    assert serde.decode(data) == VALUE
+    assert serde.decode(serde.encode(VALUE)) == VALUE
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"id": None}, "id is null, and the schema has no null there"),
+        ({"count": 1 << 31}, "count is not of type int"),
+        ({"number": 1 << 63}, "number is not of type bigint"),
+        ({"ratio": float("nan")}, "ratio is nan, which is no number"),
+        ({"rough": 1e300}, "rough is 1e+300, which no float of 32 bits can be"),
+        ({"total": Decimal("0.001")}, "total is 0.001, and not of type decimal(12,2)"),
+        ({"total": Decimal("10000000000.00")}, "total is 10000000000.00, and not of type decimal(12,2)"),
+        ({"state": "LOST"}, "state is 'LOST', and not one of NEW, PAID"),
+        ({"lines": [{"sku": "a"}]}, "lines[0].price is null, and the schema has no null there"),
+        ({"paid": 1}, "paid is not of type boolean"),
+    ],
+)
+def test_a_value_that_the_schema_does_not_have_is_not_written(value: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
+        read_with(EVERYTHING, EVERYTHING).encode({**VALUE, **value})
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (None, "the value is null"),
+        (b"", "the value does not begin with the byte 0 and the id of a schema"),
+        (b"\0\0\0\0", "the value does not begin with the byte 0 and the id of a schema"),
+        (b'{"id": "1"}', "the value does not begin with the byte 0 and the id of a schema"),
+        (b"\0\0\0\0\7\2x", "the Schema Registry has no schema 7"),
+        (b"\0\0\0\0\1", "the value is no record of schema 1"),
+        (b"\0\0\0\0\1\6ab", "the value is no record of schema 1"),
+        (b"\0\0\0\0\1\2\xff", "the value is no record of schema 1"),
+        (b"\0\0\0\0\1\2xy", "the value goes on behind the record of schema 1"),
+    ],
+)
+def test_what_is_no_such_value_is_rejected_with_the_reason(data: bytes | None, reason: str) -> None:
+    schema = record(("id", "string"))
+    assert reason_of(read_with(schema, schema), data) == reason
+
+
+def test_numbers_that_no_field_has_are_rejected() -> None:
+    plain = {"at": "long", "day": "int", "ratio": "double", "total": "bytes"}
+    for name, (of_field, number, reason) in {
+        "at": (MICROS, 1 << 62, "at is not of type timestamp"),
+        "day": (DAY, -1_000_000, "day is not of type date"),
+        "ratio": ("double", float("inf"), "ratio is inf, which is no number"),
+        "total": (decimal(3, 1), b"\4\0", "total is not of type decimal(3,1)"),
+    }.items():
+        serde = read_with(record((name, of_field)), record((name, of_field)))
+        assert reason_of(serde, written(record((name, plain[name])), {name: number})) == reason
+
+
+def test_without_a_registry_nothing_is_rejected_and_the_error_says_what_to_do() -> None:
+    with pytest.raises(Refused, match=r"schema\.registry\.url"):
+        Avro(EVERYTHING).decode(written(EVERYTHING, VALUE))
+
+
+# -- evolution
+
+
+def test_a_value_of_an_older_schema_has_the_defaults_of_the_declaration() -> None:
+    older = record(("id", "string"), ("count", "int"))
+    newer = record(
+        ("count", "long"),
+        ("id", "string"),
+        ("total", decimal(6, 2), "\u0000\u0080"),
+        ("ratio", "double", 1),
+        ("state", ["null", STATE], None),
+        ("lines", {"type": "array", "items": LINE}, []),
+    )
+    assert read_with(newer, older).decode(written(older, {"id": "1", "count": 3})) == {
+        "id": "1",
+        "count": 3,
+        "total": Decimal("1.28"),
+        "ratio": 1.0,
+        "state": None,
+        "lines": [],
+    }
+
+
+def test_a_value_of_a_newer_schema_is_read_without_what_the_declaration_lacks() -> None:
+    newer = record(("extra", ["null", LINE]), ("id", ["null", "string"]), ("count", ["int", "long"]))
+    declared = record(("id", ["null", "string"]), ("count", "double"))
+    value = {"extra": {"sku": "a", "price": Decimal("1.00")}, "id": "1", "count": 7}
+    assert read_with(declared, newer).decode(written(newer, value)) == {"id": "1", "count": 7.0}
+
+
+def test_each_value_is_read_with_the_schema_that_it_names() -> None:
+    first, second = record(("id", "string")), record(("n", "long"), ("id", "string"))
+    serde = read_with(first, first, second)
+    assert serde.decode(written(second, {"n": 1, "id": "b"}, 2)) == {"id": "b"}
+    assert serde.decode(written(first, {"id": "a"}, 1)) == {"id": "a"}
+
+
+def test_a_field_may_have_another_name_with_an_alias() -> None:
+    older = record(("ident", "string"))
+    newer = json.dumps(
+        {"type": "record", "name": "Order", "fields": [{"name": "id", "aliases": ["ident"], "type": "string"}]}
+    )
+    assert read_with(newer, older).decode(written(older, {"ident": "1"})) == {"id": "1"}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "sentence"),
+    [
+        (("id", "string"), ("id", "long"), "id is written as string, and declared as long"),
+        (("id", "string"), ("id", ["null", "long"]), "id is written as string, and declared as long"),
+        (("id", ["null", "string"]), ("id", "int"), "id is written as null or string, and declared as int"),
+        (("id", "long"), ("id", "int"), "id is written as long, and declared as int"),
+        (("id", "string"), ("name", "string"), "name is not written, and the declaration has no default for it"),
+        (
+            ("id", decimal(10, 2)),
+            ("id", decimal(10, 3)),
+            "id is written as decimal(10,2), and declared as decimal(10,3)",
+        ),
+        (("id", MILLIS), ("id", MICROS), "id is written as timestamp-millis, and declared as timestamp-micros"),
+        (
+            ("line", LINE),
+            ("line", {**LINE, "fields": [{"name": "sku", "type": "int"}]}),
+            "line.sku is written as string, and declared as int",
+        ),
+        (("line", LINE), ("line", {**LINE, "name": "Row"}), "line is written as the record shop.Line, and declared as"),
+    ],
+)
+def test_a_schema_that_the_declaration_cannot_read_rejects_all_values_and_says_why(
+    writer: tuple[Any, ...], reader: tuple[Any, ...], sentence: str
+) -> None:
+    serde = read_with(record(reader), record(writer))
+    assert reason_of(serde, b"\0\0\0\0\1").startswith(f"schema 1 cannot be read as declared: {sentence}")
+
+
+def test_a_value_that_the_declaration_does_not_allow_is_rejected_and_others_are_not() -> None:
+    newer = record(("state", {**STATE, "symbols": ["NEW", "PAID", "LOST"]}), ("id", ["null", "string"]))
+    serde = read_with(record(("state", STATE), ("id", "string")), newer)
+    assert serde.decode(written(newer, {"state": "PAID", "id": "1"})) == {"state": "PAID", "id": "1"}
+    for value in ({"state": "LOST", "id": "1"}, {"state": "NEW", "id": None}):
+        reason = "a part of it has a type or a symbol that schema 1 allows and the declaration does not"
+        assert reason_of(serde, written(newer, value)) == reason
+
+
+def test_a_schema_may_name_types_of_its_references() -> None:
+    refers = record(("id", "string"), ("line", "shop.Line"))
+    named: dict[str, Any] = {}
+    line = json.dumps({**LINE, "namespace": "shop"})
+    fastavro.parse_schema(json.loads(line), named)
+    data = written(refers, {"id": "1", "line": {"sku": "a", "price": Decimal("1.00")}}, named=named)
+    declared = record(("line", LINE))
+    serde = read_with(declared, WrittenSchema(refers, (line,)))
+    assert serde.decode(data) == {"line": {"sku": "a", "price": Decimal("1.00")}}
+
+
+def test_a_schema_of_another_format_is_no_schema_of_avro() -> None:
+    schema = record(("id", "string"))
+    serde = read_with(schema, WrittenSchema("message M {}", format="PROTOBUF"), "no JSON")
+    assert reason_of(serde, b"\0\0\0\0\1") == "schema 1 is one of PROTOBUF, and not of Avro"
+    assert reason_of(serde, b"\0\0\0\0\2").startswith("schema 2 cannot be used: ")
+
+
+# -- columns
+
+
+def values_with_faults() -> Iterator[bytes | None]:
+    generator = random.Random(7)
+    good = written(EVERYTHING, VALUE)
+    newer = written(record(*[("id", "string"), ("extra", "long")]), {"id": "1", "extra": 3}, 2)
+    for _ in range(3000):
+        data = bytearray(generator.choice((good, newer)))
+        for _ in range(generator.choice((0, 0, 1, 3))):
+            at = generator.randrange(len(data))
+            match generator.randrange(3):
+                case 0:
+                    data[at] = generator.randrange(256)
+                case 1:
+                    del data[at:]
+                    data += b"\0"
+                case _:
+                    data.insert(at, generator.randrange(256))
+        yield bytes(data)
+    yield None
+
+
+def test_a_column_is_read_as_its_values_are_and_no_bytes_do_any_harm() -> None:
+    serde = read_with(EVERYTHING, EVERYTHING, record(("id", "string"), ("extra", "long")))
+    values = [*values_with_faults()]
+    column = serde.decode_column(pa.array(values, pa.binary()))
+    fields = column.fields.to_pylist(maps_as_pydicts="strict")
+    assert len(fields) == len(values)
+    for row, data in enumerate(values):
+        if row in column.rejected:
+            assert reason_of(serde, data) == column.rejected[row]
+        else:
+            assert serde.decode(data) == fields[row]
+    assert 0 < len(column.rejected) < len(values)
+
+
+def test_a_column_is_written_as_its_values_are() -> None:
+    serde = read_with(EVERYTHING, EVERYTHING)
+    column = serde.decode_column([written(EVERYTHING, VALUE)]).fields
+    assert serde.encode_column(column).to_pylist() == [serde.encode(VALUE)]
+
+
+def test_a_field_can_be_a_key() -> None:
+    serde = read_with(EVERYTHING, EVERYTHING)
+    data = written(EVERYTHING, VALUE)
+    assert key_of(serde, "paid", data) == b"true"
+    assert serde.key_column("number", [data]).keys.to_pylist() == [key_of(serde, "number", data)]
+
+
+def test_a_serde_can_be_sent_to_other_processes() -> None:
+    serde = read_with(EVERYTHING, EVERYTHING)
+    assert dict(serde.fields)
+    assert serde.decode(written(EVERYTHING, VALUE))
+    assert pickle.loads(pickle.dumps(serde)) == serde
