@@ -44,5 +44,9 @@ class BrokersUnavailable(StreamplanError):
     """Kafka gave no usable answer within a deadline: no broker accepts connections, or the brokers answer an error."""
 
 
+class SchemaRegistryUnavailable(StreamplanError):
+    """A Schema Registry gave no usable answer. This is never the fault of a record, and a later try may succeed."""
+
+
 class Refused(StreamplanError):
     """A request that stays wrong however often it is tried (exit status 78; Airflow does not retry)."""

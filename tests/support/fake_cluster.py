@@ -14,6 +14,8 @@ from streamplan.model.group_member import Member
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import ObservedTopic, resolve_configs
+from streamplan.serdes.schema_source import SchemaSource
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 IMPATIENT = Deadline(seconds=0.0, interval=0.0, sleep=lambda _: None)
 
@@ -56,6 +58,7 @@ class FakeCluster:
     """``before`` is called with the name of each method of the port before it answers."""
 
     def __init__(self) -> None:
+        self.schemas: SchemaSource = DeclaredSchemas(())
         self.existing: dict[str, FakeTopic] = {}
         self.committed: dict[tuple[str, str], dict[int, int]] = {}
         self.began: dict[tuple[str, str], dict[int, int]] = {}

@@ -27,6 +27,7 @@ from streamplan.kafka.client_properties import (
     parse_json,
     properties_of_client,
     read_properties,
+    registry_properties,
 )
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ class Brokers:
         servers: Addresses as in ``bootstrap.servers``: ``host:port,host:port``.
         properties: How to connect, by librdkafka's names. Beside them may stand what only Kafka's JVM client takes
             (:mod:`streamplan.kafka.client_properties`).
+        registry: How to reach the Schema Registry of the cluster's values
+            (:func:`streamplan.kafka.client_properties.registry_properties`); empty where there is none.
     """
 
     servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     def __str__(self) -> str:
         return self.servers
@@ -125,7 +129,8 @@ class Brokers:
         addresses = servers or properties.get(SERVERS, "")
         if not addresses:
             raise Refused(subject, expected=f"{SERVERS}=host:port,host:port", observed="none")
-        return cls(addresses, librdkafka_properties(connection_properties(properties)))
+        connection = librdkafka_properties(connection_properties(properties))
+        return cls(addresses, connection, registry_properties(properties))
 
     @property
     def addresses(self) -> list[str]:
@@ -143,7 +148,7 @@ class Brokers:
         Returns:
             What the process needs in its environment for :meth:`from_environment`.
         """
-        write_atomically(file, json.dumps(dict(self.properties)), mode=0o600)
+        write_atomically(file, json.dumps({**self.properties, **self.registry}), mode=0o600)
         return {HANDED_OVER_VARIABLE: str(file)}
 
     def client_configs(self, **configs: Any) -> dict[str, Any]:

@@ -25,6 +25,9 @@ TOKEN_CALLBACK = "oauth_cb"
 
 _CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "https.", "enable.ssl.", "enable.sasl.")
 
+_REGISTRY_PREFIXES = ("schema.registry.", "basic.auth.", "bearer.auth.")
+_REGISTRY_SETTINGS = ("auto.register.schemas", "normalize.schemas", "value.subject.name.strategy")
+
 _JVM_ALONE = frozenset(
     {
         "sasl.jaas.config",
@@ -86,6 +89,18 @@ def connection_properties(properties: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in properties.items()
         if name.startswith(_CONNECTION_PREFIXES) or name in (GROUP_PROTOCOL, TOKEN_CALLBACK, "config.providers")
+    }
+
+
+def registry_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Select the properties that say how to reach a Schema Registry, and how schemas are registered there.
+
+    They have the names of Confluent's serializers for Java. No client of Kafka is given them.
+    """
+    return {
+        name: value
+        for name, value in properties.items()
+        if name.startswith(_REGISTRY_PREFIXES) or name in _REGISTRY_SETTINGS
     }
 
 

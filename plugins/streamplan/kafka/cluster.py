@@ -27,12 +27,14 @@ from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.groups import Partition, committed_offsets, members
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
+from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import broker_ids, observe_topics
 from streamplan.model.acls import READERS_GROUP
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
+from streamplan.serdes.schema_source import SchemaSource
 
 _BATCH_RECORDS = 20_000
 _POLL_SECONDS = 0.1
@@ -62,6 +64,11 @@ class KafkaCluster:
         self._admin_client: AdminClient | None = None
         self._consumers: dict[str, Consumer] = {}
         self._partition_counts: dict[str, int] = {}
+
+    @property
+    def schemas(self) -> SchemaSource:
+        """The Schema Registry that stands with the brokers."""
+        return SchemaRegistry.of(self._brokers)
 
     def names(self) -> Sequence[str]:
         """Return the names of all topics."""

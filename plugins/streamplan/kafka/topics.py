@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
+from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import (
     ObservedTopic,
@@ -69,10 +70,12 @@ def observe_topics(
 
 
 def resolve_pipeline(pipeline: Pipeline, brokers: Brokers, *, deadline_seconds: float = ANSWER_SECONDS) -> Pipeline:
-    """Return a pipeline with the partition counts that the brokers have of the topics of others. Creates nothing.
+    """Return a pipeline with what stands with the brokers: partition counts and schemas. Creates nothing.
+
+    The partition counts are those of the topics of others. The Schema Registry is not asked here.
 
     Args:
-        pipeline: The pipeline. One without topics of others is returned as it is, and nobody is asked.
+        pipeline: The pipeline. For one without topics of others nobody is asked.
         brokers: The brokers.
         deadline_seconds: Deadline of the answer.
 
@@ -80,6 +83,7 @@ def resolve_pipeline(pipeline: Pipeline, brokers: Brokers, *, deadline_seconds: 
         Refused: A topic of others does not exist, or topics that are joined have different counts.
         BrokersUnavailable: The brokers did not answer.
     """
+    pipeline = pipeline.with_schemas(SchemaRegistry.of(brokers))
     if pipeline.is_resolved:
         return pipeline
     metadata = _list_topics(brokers.admin(), brokers, deadline_seconds)

@@ -40,6 +40,7 @@ from streamplan.model.operations import (
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 
 LATEST = "record.offset"
 """The expression by which :meth:`KGroupedStream.reduce` keeps the latest record."""
@@ -300,16 +301,40 @@ class KStream(_Declared):
         self.graph.add_repartition(repartition, self.node)
         return KStream(self.graph, repartition.node, self.fields, self.key, frozenset({repartition.source}))
 
-    def to(self, topic: str, *, name: str | None = None) -> None:
+    def to(self, topic: str, *, value: Serde | None = None, name: str | None = None) -> None:
         """Write the records to a topic from outside.
 
         Args:
             topic: Its name in Kafka. Who creates it decides its partitions and configs.
+            value: The serde that writes the values (``Produced.valueSerde``), as ``Avro("order.avsc")``. It has the
+                fields of the stream. Without it a value that no operation has changed keeps its bytes, the updates of
+                a count are written as 8 bytes, and everything else as JSON.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         if fault := name_fault(topic):
             self.graph.fault(f"to: {fault}", "Choose a legal name")
-        self.graph.sink(self.graph.name(name, "KSTREAM-SINK-"), topic, self.node)
+        if value is not None:
+            self._check_written(topic, value)
+        self.graph.sink(self.graph.name(name, "KSTREAM-SINK-"), topic, value, self.node)
+
+    def _check_written(self, topic: str, value: Serde) -> None:
+        try:
+            fields = [*value.fields]
+        except ValueError as error:
+            self.graph.fault(f"to {topic!r}: {error}", "For example Avro('order.avsc')")
+            return
+        if self.fields is None:
+            return
+        if missing := [name for name in fields if name not in self.fields]:
+            self.graph.fault(
+                f"to {topic!r}: the stream has no field {', '.join(missing)}, which the serde writes",
+                "Name it in a map_values before",
+            )
+        if others := [name for name in self.fields if name not in fields]:
+            self.graph.fault(
+                f"to {topic!r}: the serde does not write the field {', '.join(others)}",
+                "Leave it out in a map_values before",
+            )
 
     # -- grouping
 

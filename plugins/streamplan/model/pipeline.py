@@ -29,6 +29,7 @@ from streamplan.model.topics import (
 )
 from streamplan.model.topology import Topology
 from streamplan.model.windows import STORED_WINDOW_BYTES
+from streamplan.serdes.schema_source import SchemaSource
 
 _OF_OTHERS = "a topic of others, for it has no count in topic_partitions"
 
@@ -256,6 +257,15 @@ class Pipeline:
                 "topic_partitions.",
             )
         return replace(self, partitions_of_others={topic: counts[topic] for topic in self.topics_of_others})
+
+    def with_schemas(self, schemas: SchemaSource) -> Pipeline:
+        """Return the pipeline with serdes that look up schemas: the id in a value of Avro is that of a schema.
+
+        Args:
+            schemas: Knows the schemas.
+        """
+        topology = self.topology.with_schemas(schemas)
+        return self if topology is self.topology else replace(self, topology=topology)
 
     @cached_property
     def partition_counts(self) -> Mapping[str, int]:

@@ -7,12 +7,13 @@ tests/integration/model/test_oracle.py compares :meth:`ProcessorTopology.describ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
 from streamplan.model.diagnostics import SourceLocation
 from streamplan.model.operations import Aggregate, Count, Join, Operation, Reduce, TableSource
+from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
 
@@ -52,12 +53,13 @@ class Processor:
 
 @dataclass(frozen=True)
 class Sink:
-    """A node that writes a topic. ``internal``: a repartition topic."""
+    """A node that writes a topic. ``internal``: a repartition topic. ``value`` is the serde, if one is declared."""
 
     name: str
     topic: str
     location: SourceLocation
     internal: bool = False
+    value: Serde | None = None
 
 
 Node: TypeAlias = Source | Processor | Sink
@@ -175,6 +177,20 @@ class ProcessorTopology:
     predecessors: Mapping[str, tuple[str, ...]]
     repartition_topics: tuple[RepartitionTopic, ...]
     copartition_groups: tuple[frozenset[str], ...]
+
+    def with_schemas(self, schemas: SchemaSource) -> ProcessorTopology:
+        """Return the same with serdes that look up schemas.
+
+        Args:
+            schemas: Knows the schemas.
+        """
+        nodes = tuple(
+            replace(node, value=node.value.with_schemas(schemas, node.topic))
+            if isinstance(node, Source | Sink) and node.value is not None
+            else node
+            for node in self.nodes
+        )
+        return replace(self, nodes=nodes)
 
     @cached_property
     def subtopologies(self) -> tuple[Subtopology, ...]:

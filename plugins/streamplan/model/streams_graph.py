@@ -194,10 +194,10 @@ class StreamsGraph:
 
         return self.add(GraphNode(name, build, location))
 
-    def sink(self, name: str, topic: str, parent: GraphNode) -> GraphNode:
+    def sink(self, name: str, topic: str, value: Serde | None, parent: GraphNode) -> GraphNode:
         """Add a sink node that writes a topic from outside."""
         self._take(name)
-        sink = Sink(name, topic, caller_location())
+        sink = Sink(name, topic, caller_location(), value=value)
         return self.add(GraphNode(name, lambda before: [(sink, before)], sink.location), parent)
 
     def draw_repartition(self, prefix: str, number_of_partitions: int | None = None) -> Repartition:

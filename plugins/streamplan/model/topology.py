@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 
 from streamplan.model.description import describe
@@ -10,6 +11,7 @@ from streamplan.model.kstream import RESERVED_FIELDS, KStream, KTable
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import StreamsGraph
+from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
 
@@ -94,11 +96,29 @@ class Topology:
         try:
             fields = tuple(value.fields)
         except ValueError as error:
-            self._graph.fault(f"{topic}: {error}", "For example Json('Id string, Amount bigint')")
+            self._graph.fault(
+                f"{topic}: {error}", "For example Json('Id string, Amount bigint'), or Avro('order.avsc')"
+            )
             return None
         if not set(RESERVED_FIELDS).isdisjoint(fields):
             self._graph.fault(f"{topic}: a field cannot be named record, table or element", "Rename it at its origin")
         return fields
+
+    def with_schemas(self, schemas: SchemaSource) -> Topology:
+        """Return the same with serdes that look up schemas. Nothing can be added to it.
+
+        Args:
+            schemas: Knows the schemas.
+
+        Raises:
+            Refused: The declaration has faults.
+        """
+        processors = self.processors.with_schemas(schemas)
+        if processors == self.processors:  # no serde looks up schemas
+            return self
+        bound = copy(self)
+        bound.__dict__["processors"] = processors
+        return bound
 
     # -- what follows from the declaration
 

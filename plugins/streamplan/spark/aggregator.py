@@ -18,10 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import Refused, SchemaRegistryUnavailable, StreamplanError
 from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership
 from streamplan.kafka.topics import observe_topics
-from streamplan.model.processor_topology import Subtopology
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Sink, Subtopology
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
@@ -38,8 +39,8 @@ from streamplan.spark.status import Heartbeat
 
 _WATCH_SECONDS = 0.2
 
-_REFUSED = f"{Refused.__module__}.{Refused.__qualname__}: "
-"""How Spark's text of a failed task begins the message of a :class:`Refused` that was raised in it."""
+_TOLD = (Refused, SchemaRegistryUnavailable)
+"""Errors of a task that say all that a person needs."""
 
 _UNREADABLE_TIMESTAMP = "overflows when converting to Spark's microsecond"
 """In the message of Spark's error class KAFKA_MALFORMED_RECORD_TIMESTAMP, which comes from its Kafka source."""
@@ -99,6 +100,7 @@ def run(
     with TaskOwnership(pipeline, deployment.brokers, report, requested_ms) as ownership, KeptProducers() as kept:
         # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
         queries, schemas = _plan_queries(spark, deployment)
+        _prepare_serdes(pipeline)
         try:
             claimed = _claim(spark, deployment, ownership, report)
             running: list[_RunningQuery] = []
@@ -207,6 +209,13 @@ def _plan_queries(spark: SparkSession, deployment: Deployment) -> tuple[list[Que
     return queries, schemas
 
 
+def _prepare_serdes(pipeline: Pipeline) -> None:
+    """Register the schemas of the values that are written to topics from outside."""
+    for node in pipeline.topology.processors.nodes:
+        if isinstance(node, Sink) and node.value is not None:
+            node.value.prepare_to_write()
+
+
 def _claim(
     spark: SparkSession, deployment: Deployment, ownership: TaskOwnership, report: Callable[[str], None]
 ) -> ClaimedTasks:
@@ -255,8 +264,11 @@ def _watch(running: list[_RunningQuery], stop: threading.Event, progress: Progre
 def _query_error(failed: _RunningQuery, error: StreamingQueryException) -> StreamplanError:
     """Return the error of a failed query. A checkpoint with an unreadable state is set aside."""
     text = str(error)
-    if _REFUSED in text:
-        return Refused(text[text.index(_REFUSED) + len(_REFUSED) :].splitlines()[0])
+    for told in _TOLD:
+        # So Spark's text of a failed task begins the message of an error that was raised in it.
+        begins = f"{told.__module__}.{told.__qualname__}: "
+        if begins in text:
+            return told(text[text.index(begins) + len(begins) :].splitlines()[0])
     if malformed := [line for line in text.splitlines() if _UNREADABLE_TIMESTAMP in line]:
         return Refused(
             f"query {failed.query.name}: Spark's source cannot read the timestamp of a record",

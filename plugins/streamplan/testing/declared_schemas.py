@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamplan.errors import Refused
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Sink, Source
+from streamplan.serdes.avro import Avro
 from streamplan.serdes.schema_source import UnknownSchema, WrittenSchema
 
 
@@ -17,6 +20,18 @@ class DeclaredSchemas:
     """
 
     schemas: tuple[WrittenSchema, ...]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> DeclaredSchemas:
+        """Return the schemas that a pipeline declares, each once.
+
+        Args:
+            pipeline: A declared pipeline.
+        """
+        nodes = pipeline.topology.processors.nodes
+        serdes = (node.value for node in nodes if isinstance(node, Source | Sink))
+        texts = dict.fromkeys(serde.schema for serde in serdes if isinstance(serde, Avro))
+        return cls(tuple(map(WrittenSchema, texts)))
 
     def schema(self, schema_id: int) -> WrittenSchema:
         """Return the schema of an id.

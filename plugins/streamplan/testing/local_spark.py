@@ -21,6 +21,7 @@ from streamplan.spark.aggregator import in_flow_order
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.session import SPARK_CONFIGS, keep_checkpoints_cheaply
 from streamplan.spark.submit import spark_submit_configs, submit_environment
+from streamplan.testing.declared_schemas import DeclaredSchemas
 from streamplan.testing.memory_query import MemoryQuery
 
 _MASTER = "local[1]"
@@ -67,13 +68,13 @@ class LocalSpark:
     def _plan(self, pipeline: Pipeline) -> list[MemoryQuery]:
         queries: list[MemoryQuery] = []
         schemas: dict[str, Serde] = {}
-        resolved = with_partition_counts(pipeline)
+        tested = as_tested(pipeline)
         try:
-            for subtopology in in_flow_order(pipeline.topology):
-                queries.append(MemoryQuery(self.session, resolved, subtopology, schemas))
+            for subtopology in in_flow_order(tested.topology):
+                queries.append(MemoryQuery(self.session, tested, subtopology, schemas))
                 schemas |= queries[-1].plan.schemas
         except (PySparkException, Refused):
-            resolve_schemas(self.session, pipeline)  # raises all faults, with their lines in the declaration
+            resolve_schemas(self.session, tested)  # raises all faults, with their lines in the declaration
             raise
         return queries
 
@@ -99,8 +100,12 @@ def local_spark(given: SparkSession | None = None) -> LocalSpark:
     return _last[0]
 
 
-def with_partition_counts(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline with all partition counts: a topic of others has as many as the widest that is declared."""
+def as_tested(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline with all partition counts, and with the schemas that it declares in place of a registry.
+
+    A topic of others has as many partitions as the widest topic that is declared.
+    """
+    pipeline = pipeline.with_schemas(DeclaredSchemas.of(pipeline))
     if pipeline.is_resolved:
         return pipeline
     partitions = max(pipeline.topic_partitions.values(), default=1)

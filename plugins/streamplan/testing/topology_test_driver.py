@@ -25,7 +25,7 @@ from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.primitive import FIELD
 from streamplan.serdes.serde import Serde, Value
-from streamplan.testing.local_spark import local_spark, with_partition_counts
+from streamplan.testing.local_spark import as_tested, local_spark
 from streamplan.testing.memory_output import WrittenRecord
 from streamplan.testing.memory_query import MemoryQuery, SourceRecord
 from streamplan.testing.moments import Moment, as_datetime, milliseconds, timestamp_ms
@@ -61,11 +61,11 @@ class TopologyTestDriver:
 
     def __init__(self, pipeline: Pipeline, *, start: Moment = START, spark: SparkSession | None = None) -> None:
         self._declared = pipeline
-        self._pipeline = with_partition_counts(pipeline)
+        self._pipeline = as_tested(pipeline)
         self._now_ms = timestamp_ms(start, as_datetime(0).date())
         self._serdes = {
             node.topic: node.value
-            for node in pipeline.topology.processors.nodes
+            for node in self._pipeline.topology.processors.nodes
             if isinstance(node, Source) and node.value is not None
         }
         self._spark = local_spark(spark)

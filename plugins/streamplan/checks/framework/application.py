@@ -173,7 +173,7 @@ def application_in(pipeline: Pipeline, cluster: Cluster) -> Application:
         with suppress(Refused, BrokersUnavailable, CouldNotLook):
             observed = cluster.topics(pipeline.topics_of_others)
             pipeline = pipeline.resolved({name: topic.partitions for name, topic in observed.items()})
-    return application_of(pipeline)
+    return application_of(pipeline.with_schemas(cluster.schemas))
 
 
 def application_of(pipeline: Pipeline) -> Application:

@@ -14,7 +14,7 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import tell_nobody
 from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
-from streamplan.errors import BrokersUnavailable, CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook, SchemaRegistryUnavailable
 from streamplan.model.status import AggregatorStatus
 from streamplan.model.topics import ObservedTopic, TopicRole, resolve_replication_factor
 
@@ -187,7 +187,7 @@ def run_check(application: Application, check: Check, cluster: Cluster) -> Check
         observations = tuple(check.observe(application, cluster))
         healthy = bool(observations) and all(row.agrees for row in observations)
         outcome, reason = Outcome.PASSED if healthy else Outcome.FAILED, explain(observations)
-    except (BrokersUnavailable, CouldNotLook) as error:
+    except (BrokersUnavailable, CouldNotLook, SchemaRegistryUnavailable) as error:
         outcome, reason = Outcome.COULD_NOT_LOOK, " ".join(str(error).split())
     figures: dict[str, float] = {}
     for row in observations:

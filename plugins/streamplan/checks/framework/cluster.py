@@ -10,6 +10,7 @@ from streamplan.errors import CouldNotLook
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
+from streamplan.serdes.schema_source import SchemaSource
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -90,6 +91,10 @@ class Cluster(Protocol):
     Every method raises :class:`streamplan.errors.CouldNotLook` when a topic is missing or records do not come, and
     :class:`streamplan.errors.BrokersUnavailable` when Kafka does not answer.
     """
+
+    @property
+    def schemas(self) -> SchemaSource:
+        """Knows the schemas that values name. It answers, or fails, when a schema is asked for."""
 
     def names(self) -> Sequence[str]:
         """Return the names of all topics."""

@@ -40,6 +40,7 @@ from streamplan.spark.planning.aggregation import aggregate, store_result, store
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.python_functions import filter_by, flat_map_by, map_by
 from streamplan.spark.planning.records import RecordFrame, read_external, read_internal, read_internal_keys
+from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
 
 _HINT = "Write Spark SQL over the fields there are"
@@ -236,7 +237,10 @@ class OperatorPlanner:
             self._schemas[sink.topic] = frame.schema
             if frame.serde is None:  # a count is 8 bytes, which that serde does not read
                 frame = replace(frame, value_is_raw=False)
-        if not frame.as_in_internal_topic:
+        fits = frame.as_in_internal_topic and sink.value is None
+        if sink.value is not None:
+            frame = write_values(frame, sink.value)
+        if not fits:
             frame = frame.rejecting(_too_large(frame, with_headers=True), too_large(MAX_BYTES))
         key = F.col("record.key").cast("binary")
         if frame.windowed:

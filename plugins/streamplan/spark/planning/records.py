@@ -68,10 +68,10 @@ class RecordFrame:
         """The value in bytes, null for a record without a value."""
         if self.value_is_raw:
             return F.col("record.value")
-        return F.when(~self._has_no_value, F.expr(value_expression(declared_fields(self.data))))
+        return F.when(~self.has_no_value, F.expr(value_expression(declared_fields(self.data))))
 
     @property
-    def _has_no_value(self) -> Column:
+    def has_no_value(self) -> Column:
         """Whether a record has a null value.
 
         A new value that was made of a null value is null as long as all its fields are.
@@ -126,7 +126,7 @@ class RecordFrame:
 
         Sources: ``KStreamAggregate``, ``KStreamReduce`` and ``KStreamKTableJoinProcessor``.
         """
-        has_value = ~self._has_no_value
+        has_value = ~self.has_no_value
         passes = has_value if self.no_rejects else F.col("record.reason").isNotNull() | has_value
         return replace(self, data=self.data.where(passes))
 

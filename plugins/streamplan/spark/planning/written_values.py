@@ -1,0 +1,94 @@
+"""Values that a serde of the declaration writes, in Python: Spark has no expression for its format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamplan.errors import Refused
+from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.field_types import ArrayType, FieldType, MapType, Scalar, StructType, parse_type
+from streamplan.serdes.serde import Serde
+from streamplan.spark.planning.compiled_plan import map_in_arrow
+from streamplan.spark.planning.field_types import declared_fields, declared_type
+from streamplan.spark.planning.records import RecordFrame
+
+_HAS_VALUE = "_has_value"
+
+
+def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
+    """Give records the bytes that a serde writes. A record whose value it cannot write is rejected with the reason.
+
+    Args:
+        frame: The records.
+        serde: Writes all fields of their values.
+
+    Raises:
+        Refused: A field has another type than the serde writes.
+    """
+    _require_types(frame, serde)
+    fields_type = struct_type(serde.fields)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            records = batch["record"]
+            columns = [batch[name].cast(fields_type.field(name).type) for name in serde.fields]
+            rejected = pc.struct_field(records, "reason").to_pylist()
+            original = pc.struct_field(records, "value").to_pylist()
+            values = pa.StructArray.from_arrays(columns, fields=list(fields_type)).to_pylist(maps_as_pydicts="strict")
+            for row, has_value in enumerate(batch[_HAS_VALUE].to_pylist()):
+                if rejected[row] is None:
+                    try:
+                        data = serde.encode(values[row]) if has_value else None
+                    except ValueError as error:
+                        rejected[row] = f"the value cannot be written: {error}"
+                    else:
+                        original[row] = data
+            replaced = {"value": pa.array(original, pa.binary()), "reason": pa.array(rejected, pa.string())}
+            parts = [
+                replaced.get(field.name, part) for field, part in zip(records.type, records.flatten(), strict=True)
+            ]
+            written = pa.StructArray.from_arrays(parts, fields=list(records.type))
+            yield batch.set_column(
+                batch.schema.get_field_index("record"), batch.schema.field("record"), written
+            ).drop_columns([_HAS_VALUE])
+
+    marked = frame.data.withColumn(_HAS_VALUE, ~frame.has_no_value)
+    columns = ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
+    return replace(
+        frame,
+        data=map_in_arrow(marked, run, columns),
+        value_is_raw=True,
+        no_rejects=False,
+        serde=serde,
+        format=serde.format,
+    )
+
+
+def _require_types(frame: RecordFrame, serde: Serde) -> None:
+    types = declared_fields(frame.data)
+    faults = [
+        f"{name} is of type {types[name]}, and the serde writes {text}"
+        for name, text in serde.fields.items()
+        if not _is_written_as(types[name], parse_type(text))
+    ]
+    if faults:
+        raise Refused("; ".join(faults), remedy="Cast it in a map_values before.")
+
+
+def _is_written_as(field_type: FieldType, written: FieldType) -> bool:
+    """Whether each value of a type is one of another type. The parts of a struct may have another order."""
+    match field_type, written:
+        case StructType(fields=fields), StructType(fields=others):
+            parts, other_parts = dict(fields), dict(others)
+            return parts.keys() == other_parts.keys() and all(
+                _is_written_as(part, other_parts[name]) for name, part in parts.items()
+            )
+        case ArrayType(element=part), ArrayType(element=other):
+            return _is_written_as(part, other)
+        case MapType(value=part), MapType(value=other):
+            return _is_written_as(part, other)
+    return field_type == written or (field_type, written) == (Scalar("int"), Scalar("bigint"))

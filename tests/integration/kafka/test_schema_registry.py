@@ -1,0 +1,160 @@
+"""The client of a Schema Registry, against a server of the tests that follows the registry's REST interface."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+
+import pytest
+from streamplan.errors import Refused, SchemaRegistryUnavailable
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.schema_registry import SchemaRegistry
+from streamplan.serdes.avro import Avro
+from streamplan.serdes.schema_source import UnknownSchema, WrittenSchema
+from streamplan.serdes.serde import Undecodable
+
+from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
+
+ORDER = '{"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "string"}]}'
+
+
+@pytest.fixture
+def server() -> Iterator[SchemaRegistryServer]:
+    with schema_registry() as running:
+        yield running
+
+
+def registry_of(server: SchemaRegistryServer, **properties: str) -> SchemaRegistry:
+    given = {**server.properties, **{name.replace("_", "."): value for name, value in properties.items()}}
+    return SchemaRegistry.of(Brokers.from_connection({"bootstrap.servers": "one:1", **given}))
+
+
+def test_a_schema_is_asked_for_once_in_each_process(server: SchemaRegistryServer) -> None:
+    schema_id = server.add("orders-value", ORDER)
+    registry = registry_of(server)
+    assert [registry.schema(schema_id) for _ in range(3)] == [WrittenSchema(ORDER)] * 3
+    assert len(server.asked) == 1
+    sent: SchemaRegistry = pickle.loads(pickle.dumps(registry))
+    assert sent == registry
+    assert sent.schema(schema_id).text == ORDER
+    assert len(server.asked) == 2
+
+
+def test_the_schemas_that_a_schema_refers_to_come_with_it(server: SchemaRegistryServer) -> None:
+    money = '{"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}'
+    line = '{"type": "record", "name": "Line", "fields": [{"name": "price", "type": "Money"}]}'
+    order = '{"type": "record", "name": "Order", "fields": [{"name": "line", "type": "Line"}]}'
+    server.add("money", money)
+    server.add("line", line, ({"name": "Money", "subject": "money", "version": 1},))
+    references = (
+        {"name": "Line", "subject": "line", "version": 1},
+        {"name": "Money", "subject": "money", "version": 1},
+    )
+    schema_id = server.add("order", order, references)
+    assert registry_of(server).schema(schema_id) == WrittenSchema(order, (money, line))
+
+
+def test_only_the_registrys_own_word_makes_a_value_undecodable(server: SchemaRegistryServer) -> None:
+    serde = Avro(ORDER).with_schemas(registry_of(server), "orders")
+    with pytest.raises(UnknownSchema):
+        registry_of(server).schema(7)
+    with pytest.raises(Undecodable, match="the Schema Registry has no schema 7"):
+        serde.decode(b"\0\0\0\0\7\2x")
+    for status in (404, 401, 403, 500, 503):
+        server.answers_with = status
+        with pytest.raises(SchemaRegistryUnavailable, match=f"observed HTTP {status}, .*No record is lost or rejected"):
+            serde.decode(b"\0\0\0\0\7\2x")
+    server.answers_with = None
+    server.add("orders-value", ORDER)
+    assert serde.decode(b"\0\0\0\0\1\2x") == {"id": "x"}
+
+
+def test_a_registry_that_is_away_is_told_with_its_address_and_without_secrets(server: SchemaRegistryServer) -> None:
+    away = {"schema.registry.url": f"http://{USER}:{PASSWORD}@127.0.0.1:1"}
+    registry = SchemaRegistry(away)
+    with pytest.raises(SchemaRegistryUnavailable, match=r"at http://127\.0\.0\.1:1: .*ConnectError") as told:
+        registry.schema(1)
+    assert PASSWORD not in f"{told.value} {told.value.__cause__} {registry!r} {Brokers('one:1', {}, away)!r}"
+    wrong = registry_of(server, basic_auth_user_info=f"{USER}:wrong")
+    with pytest.raises(SchemaRegistryUnavailable, match=r"HTTP 401, .*Correct the credentials"):
+        wrong.schema(1)
+
+
+def test_what_is_no_registry_is_told(server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SchemaRegistryServer, "answer", lambda *_: (200, "<html>login</html>"))
+    with pytest.raises(SchemaRegistryUnavailable, match="this is no Schema Registry"):
+        registry_of(server).schema(1)
+    with pytest.raises(Refused, match=r"expected its address, schema\.registry\.url"):
+        SchemaRegistry.of(Brokers("one:1")).schema(1)
+
+
+def test_a_schema_is_registered_under_the_subject_of_its_topic(server: SchemaRegistryServer) -> None:
+    registry = registry_of(server)
+    with pytest.raises(Refused, match=r"subject orders-value .*it is not\. Register it"):
+        registry.id_of("orders", "shop.Order", ORDER)
+    schema_id = registry.register("orders", "shop.Order", ORDER)
+    assert registry.id_of("orders", "shop.Order", ORDER) == schema_id
+    assert registry_of(server).id_of("orders", "shop.Order", ORDER) == schema_id
+    assert server.subjects == {"orders-value": [schema_id]}
+    assert registry.latest("orders", "shop.Order") == ("orders-value", WrittenSchema(ORDER))
+    assert registry.latest("others", "shop.Order") == ("others-value", None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "subject"),
+    [
+        ("io.confluent.kafka.serializers.subject.RecordNameStrategy", "shop.Order"),
+        ("io.confluent.kafka.serializers.subject.TopicRecordNameStrategy", "orders-shop.Order"),
+    ],
+)
+def test_the_subject_follows_the_strategy(server: SchemaRegistryServer, strategy: str, subject: str) -> None:
+    registry_of(server, value_subject_name_strategy=strategy).register("orders", "shop.Order", ORDER)
+    assert [*server.subjects] == [subject]
+    with pytest.raises(Refused, match=r"observed my\.Strategy"):
+        registry_of(server, value_subject_name_strategy="my.Strategy").register("orders", "shop.Order", ORDER)
+
+
+def test_a_schema_is_only_looked_up_where_it_must_not_be_registered(server: SchemaRegistryServer) -> None:
+    registry = registry_of(server, auto_register_schemas="false")
+    with pytest.raises(Refused, match="Register it, or set"):
+        registry.register("orders", "shop.Order", ORDER)
+    schema_id = server.add("orders-value", ORDER)
+    assert registry.register("orders", "shop.Order", ORDER) == schema_id
+    assert not [path for path in server.asked if path.endswith("/versions")]
+
+
+def test_a_schema_that_the_registry_does_not_take_is_refused(server: SchemaRegistryServer) -> None:
+    server.takes_schemas = False
+    with pytest.raises(Refused, match=r"subject orders-value .*incompatible"):
+        registry_of(server).register("orders", "shop.Order", ORDER)
+
+
+def test_the_properties_of_the_registry_are_handed_over_and_given_to_no_client_of_kafka() -> None:
+    given = {
+        "bootstrap.servers": "one:1",
+        "security.protocol": "SSL",
+        "schema.registry.url": "https://registry:8081",
+        "schema.registry.basic.auth.user.info": f"{USER}:{PASSWORD}",
+        "schema.registry.ssl.ca.location": "/etc/ca.pem",
+    }
+    brokers = Brokers.from_connection(given)
+    assert brokers.properties == {"security.protocol": "SSL"}
+    assert not [name for name in (*brokers.client_configs(), *brokers.spark_options()) if "registry" in name]
+    config = SchemaRegistry.of(brokers)._client_config()
+    assert (config["url"], config["ssl.ca.location"]) == ("https://registry:8081", "/etc/ca.pem")
+    assert config["basic.auth.user.info"] == f"{USER}:{PASSWORD}"
+    with pytest.raises(Refused, match=r"schema\.registry\.ssl\.ca\.pem: expected files in PEM"):
+        SchemaRegistry({**given, "schema.registry.ssl.ca.pem": "x"}).schema(1)
+
+
+def test_the_registry_may_have_the_brokers_user() -> None:
+    given = {
+        "bootstrap.servers": "one:1",
+        "sasl.username": "u",
+        "sasl.password": "p",
+        "basic.auth.credentials.source": "SASL_INHERIT",
+    }
+    registry = SchemaRegistry.of(Brokers.from_connection({**given, "schema.registry.url": "http://registry:8081"}))
+    assert registry._client_config()["basic.auth.user.info"] == "u:p"
+    assert json.dumps([repr(registry)]) == "[\"SchemaRegistry('http://registry:8081')\"]"

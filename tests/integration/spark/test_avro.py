@@ -1,0 +1,160 @@
+"""Values in Avro with a Schema Registry, through Kafka and Spark, written and read by Confluent's serializers, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
+from streamplan.checks.framework.application import application_in
+from streamplan.checks.framework.verified import NoVerifiedStore
+from streamplan.checks.recount.reader import TotalsReader
+from streamplan.errors import SchemaRegistryUnavailable
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.topics import resolve_pipeline
+from streamplan.model.pipeline import Pipeline
+from streamplan.serdes.avro import Avro
+from streamplan.spark.recount.recount import recount
+
+from tests.support.draining import drain
+from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
+from tests.support.tried_topology import Tried
+
+CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+
+
+def schema(name: str, *fields: tuple[Any, ...]) -> str:
+    listed = [
+        {"name": field[0], "type": field[1], **({"default": field[2]} if len(field) > 2 else {})} for field in fields
+    ]
+    return json.dumps({"type": "record", "name": name, "namespace": "shop", "fields": listed})
+
+
+ORDER = schema("Order", ("id", "string"), ("shop", "string"), ("total", CENTS))
+NEWER = schema("Order", ("id", "string"), ("note", ["null", "string"], None), ("total", CENTS), ("shop", "string"))
+PRICED = schema("Priced", ("id", "string"), ("net", ["null", CENTS], None))
+
+
+class Orders(Tried):
+    """Orders above 1 by shop, and their prices in a topic of their own."""
+
+    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, registry: SchemaRegistryServer):
+        super().__init__(bootstrap_servers, checkpoints, spark, restoring=False)
+        self.brokers = Brokers(bootstrap_servers, {}, registry.properties)
+        self.client = SchemaRegistryClient(
+            {"url": registry.url, "basic.auth.user.info": f"{USER}:{PASSWORD}", "max.retries": 0}
+        )
+
+    @property
+    def resolved(self) -> Pipeline:
+        return resolve_pipeline(self.pipeline, self.brokers)
+
+    def serializer(self, text: str) -> AvroSerializer:
+        serializer = AvroSerializer(self.client, text)
+        serializer({"id": "", "shop": "", "total": Decimal("0.00")}, self._values("orders"))  # registers it
+        return serializer
+
+    def write(self, serializer: AvroSerializer, orders: Iterable[Mapping[str, Any]]) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
+        for order in orders:
+            producer.produce(self.named("orders"), serializer(order, self._values("orders")), order["id"])
+        assert producer.flush(120) == 0
+
+    def drain(self) -> None:
+        drain(self.spark, self.resolved, self.brokers, self.checkpoints, report=self.lines.append)
+
+    def written(self, topic: str) -> list[tuple[str, Any]]:
+        """Key and value of an output, as Confluent's deserializer reads them."""
+        deserializer = AvroDeserializer(self.client)
+        return sorted(
+            (message.key().decode(), deserializer(message.value(), self._values(topic)))
+            for message in self.read(self.named(topic))
+        )
+
+    def _values(self, topic: str) -> SerializationContext:
+        return SerializationContext(self.named(topic), MessageField.VALUE)
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistryServer]:
+    with schema_registry() as running:
+        yield running
+
+
+@pytest.fixture
+def orders(
+    bootstrap_servers: str, tmp_path: Path, spark: SparkSession, registry: SchemaRegistryServer
+) -> Iterator[Orders]:
+    tried = Orders(bootstrap_servers, tmp_path / "checkpoints", spark, registry)
+    yield tried
+    tried.delete_topics()
+
+
+def order(n: int, **more: Any) -> dict[str, Any]:
+    return {"id": f"order_{n}", "shop": "north" if n % 3 else "south", "total": Decimal(n), **more}
+
+
+def test_an_outage_and_a_newer_schema_lose_and_reject_nothing(orders: Orders, registry: SchemaRegistryServer) -> None:
+    large = orders.topology.stream(orders.named("orders"), value=Avro(ORDER)).filter("total > 1")
+    large.map_values({"id": "id", "net": "cast(total * 0.8 as decimal(12,2))"}).to(
+        orders.named("priced"), value=Avro(PRICED)
+    )
+    large.group_by("shop", name="shops").count(store="orders")
+    orders.create_topics()
+    orders.write(orders.serializer(ORDER), (order(n) for n in range(20)))
+    orders.drain()
+    newer = orders.serializer(NEWER)
+    orders.write(newer, (order(n, note="in the outage") for n in range(20, 40)))
+    registry.answers_with = 503
+    with pytest.raises(SchemaRegistryUnavailable, match=r"HTTP 503, .*No record is lost or rejected"):
+        orders.drain()
+    assert orders.dead_letters() == []
+    registry.answers_with = None
+    orders.drain()
+
+    expected = [order(n) for n in range(2, 40)]
+    counts = {shop: sum(each["shop"] == shop for each in expected) for shop in ("north", "south")}
+    stored = orders.read(orders.topology.changelog_topic("orders"))
+    assert {each.key().decode(): int.from_bytes(each.value(), "big") for each in stored} == counts
+    priced = [(each["id"], {"id": each["id"], "net": each["total"] * Decimal("0.80")}) for each in expected]
+    assert orders.written("priced") == sorted(priced, key=lambda pair: pair[0])
+    assert orders.dead_letters() == []
+    assert registry.subjects[f"{orders.named('priced')}-value"]
+    rows = recount(orders.spark, orders.resolved, KafkaCluster(orders.brokers), orders.brokers)
+    assert [row for row in rows if not row.agrees] == []
+
+
+def test_counts_of_a_field_are_checked_without_spark(orders: Orders, registry: SchemaRegistryServer) -> None:
+    orders.topology.stream(orders.named("orders"), value=Avro(ORDER)).group_by("shop", name="shops").count(
+        store="orders"
+    )
+    orders.create_topics()
+    orders.write(orders.serializer(ORDER), (order(n) for n in range(10)))
+    orders.write(orders.serializer(NEWER), (order(n) for n in range(10, 20)))
+    orders.produce("orders", [("x", b"no avro", 1), ("x", b"\0\0\0\0\x63\2x", 1)])
+    orders.drain()
+    reasons = [reason for _, reason in orders.dead_letters()]
+    assert reasons == [
+        "the Schema Registry has no schema 99",
+        "the value does not begin with the byte 0 and the id of a schema",
+    ]
+    cluster = KafkaCluster(orders.brokers)
+    (aggregation,) = application_in(orders.pipeline, cluster).aggregations
+    totals = TotalsReader(aggregation, cluster, NoVerifiedStore()).totals()
+    assert totals.agree
+    assert totals.counted == {b"north": 13, b"south": 7}
+    assert len(totals.rejected) == 2
+    registry.answers_with = 503
+    away = KafkaCluster(Brokers(orders.bootstrap_servers, {}, {**registry.properties, "normalize.schemas": "true"}))
+    (aggregation,) = application_in(orders.pipeline, away).aggregations
+    with pytest.raises(SchemaRegistryUnavailable):
+        TotalsReader(aggregation, away, NoVerifiedStore()).totals()
