@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +16,9 @@ from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Limits
 from streamplan.model.topics import SERIALIZED_KEY_TYPES
+from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
+from streamplan.serdes.serde import Serde
 
 OPTIONS = {
     "source": "--source",
@@ -70,10 +73,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--count",
         metavar="TOPIC[:FIELD]",
-        help="the topic whose records are counted, by a field of their JSON value or, without one, by their key; counts"
+        help="the topic whose records are counted, by a field of their value or, without one, by their key; counts"
         " have keys of text and values of 8 bytes, as StringSerializer and LongSerializer write them",
     )
-    group.add_argument("--value", metavar="SCHEMA", help='the fields of its values: "Id string, Type int"')
+    group.add_argument(
+        "--value",
+        metavar="SCHEMA",
+        help='the fields of its values: "Id string, Type int"; or for values in Avro a file order.avsc, with a Schema '
+        "Registry in the client properties",
+    )
     group.add_argument("--store", metavar="NAME", help="the store that holds the counts, if there are several stores")
 
 
@@ -122,12 +130,16 @@ class DescribedApplication:
 
     def application(self, cluster: Cluster) -> Application:
         """Discover the application; see :class:`Subject`."""
+        counts = [
+            replace(count, value=count.value.with_schemas(cluster.schemas, count.source)) if count.value else count
+            for count in self._counts
+        ]
         return discover(
             cluster,
             self._id,
             sources=self._sources,
             topology=self._topology,
-            counts=self._counts,
+            counts=counts,
             partitioners=self._partitioners,
             key_types=self._key_types,
             limits=self._limits,
@@ -137,11 +149,17 @@ class DescribedApplication:
 def _count(options: argparse.Namespace) -> CountOf:
     source, _, name = options.count.partition(":")
     try:
-        value = Json(options.value) if options.value else None
+        value = _serde(options.value) if options.value else None
         _ = value and value.fields  # parses the schema
     except ValueError as error:
         raise Refused(f"--value {options.value!r}", observed=str(error)) from error
     return CountOf(source, name or None, value, options.store)
+
+
+def _serde(declared: str) -> Serde:
+    if declared.endswith(".avsc"):
+        return Avro(str(Path(declared).absolute()))
+    return Avro(declared) if declared.lstrip().startswith("{") else Json(declared)
 
 
 def _pairs(option: str, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

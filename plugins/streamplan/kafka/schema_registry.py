@@ -98,9 +98,22 @@ class SchemaRegistry:
             Refused: It is not registered and must not be, the registry does not take it, or no registry is given.
             SchemaRegistryUnavailable: The registry gave no usable answer.
         """
-        if self.properties.get("auto.register.schemas", "true").lower() == "false":
+        if not self.registers:
             return self.id_of(topic, record, schema)
         return self._session.register(self._subject(topic, record), schema)
+
+    @property
+    def registers(self) -> bool:
+        """Whether a schema is registered, and not only looked up."""
+        return self.properties.get("auto.register.schemas", "true").lower() != "false"
+
+    def is_registered(self, topic: str, record: str, schema: str) -> bool:
+        """Return whether a schema is registered for a topic.
+
+        Raises:
+            SchemaRegistryUnavailable: The registry gave no usable answer.
+        """
+        return self._session.find(self._subject(topic, record), schema) is not None
 
     def latest(self, topic: str, record: str) -> tuple[str, WrittenSchema | None]:
         """Return the subject of a topic's values, and its latest schema; None where it has none.
@@ -210,7 +223,7 @@ class _Session:
         found = self._ask(lambda: self._client.get_version(subject, "latest"), *_NOT_REGISTERED)
         return None if found is None else self._written(found.schema)
 
-    def id_of(self, subject: str, schema: str) -> int:
+    def find(self, subject: str, schema: str) -> int | None:
         if (subject, schema) not in self._ids:
             wanted = self._schema(schema)
             found = self._ask(
@@ -218,15 +231,20 @@ class _Session:
                 *_NOT_REGISTERED,
             )
             if found is None:
-                raise Refused(
-                    f"subject {subject} of the Schema Registry at {self._address}",
-                    expected="the declared schema, registered",
-                    observed="it is not",
-                    remedy="Register it, or set auto.register.schemas=true where schema.registry.url stands, and start "
-                    "the aggregator again.",
-                )
+                return None
             self._ids[subject, schema] = int(found.schema_id or 0)
         return self._ids[subject, schema]
+
+    def id_of(self, subject: str, schema: str) -> int:
+        if (found := self.find(subject, schema)) is None:
+            raise Refused(
+                f"subject {subject} of the Schema Registry at {self._address}",
+                expected="the declared schema, registered",
+                observed="it is not",
+                remedy="Register it, or set auto.register.schemas=true where schema.registry.url stands, and start the "
+                "aggregator again.",
+            )
+        return found
 
     def register(self, subject: str, schema: str) -> int:
         wanted = self._schema(schema)

@@ -137,9 +137,7 @@ class _Comparison:
         for branch, each in zip(written, found, strict=True):
             if any(one.always for one in each):
                 if branch == "null":
-                    yield Difference(
-                        f"{_of(path)} may be null where it is written, and the declaration has no null", False
-                    )
+                    yield Difference(f"{_of(path)} may be null, and the declaration has no null there", False)
                 else:
                     yield Difference(each[0].text, False)
             else:

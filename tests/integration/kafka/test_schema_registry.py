@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
+from streamplan.cli import main
 from streamplan.errors import Refused, SchemaRegistryUnavailable
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.registered_schemas import compare_with_registry
 from streamplan.kafka.schema_registry import SchemaRegistry
+from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.schema_source import UnknownSchema, WrittenSchema
 from streamplan.serdes.serde import Undecodable
@@ -158,3 +166,79 @@ def test_the_registry_may_have_the_brokers_user() -> None:
     registry = SchemaRegistry.of(Brokers.from_connection({**given, "schema.registry.url": "http://registry:8081"}))
     assert registry._client_config()["basic.auth.user.info"] == "u:p"
     assert json.dumps([repr(registry)]) == "[\"SchemaRegistry('http://registry:8081')\"]"
+
+
+def with_fields(*fields: tuple[object, ...]) -> str:
+    listed = [
+        {"name": field[0], "type": field[1], **({"default": field[2]} if len(field) > 2 else {})} for field in fields
+    ]
+    return json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": listed})
+
+
+DECLARED = with_fields(("id", "string"), ("state", {"type": "enum", "name": "State", "symbols": ["NEW"]}))
+
+
+def pipeline_of(schema: str) -> Pipeline:
+    topology = Topology("compared")
+    topology.stream("orders", value=Avro(schema)).to("copied", value=Avro(schema))
+    return Pipeline("compared", topology, "", {"orders": 1})
+
+
+def test_a_declaration_is_compared_with_what_is_registered(server: SchemaRegistryServer) -> None:
+    def told(**properties: str) -> list[tuple[str, bool]]:
+        return [*compare_with_registry(pipeline_of(DECLARED), registry_of(server, **properties))]
+
+    assert told() == [
+        ("orders: the registry has no schema under the subject orders-value", False),
+        (
+            "copied: the declared schema is the first one of the subject copied-value. The aggregator registers it "
+            "when it starts",
+            False,
+        ),
+    ]
+    ((_, wrong), *_) = reversed(told(auto_register_schemas="false"))
+    assert wrong
+    server.add("copied-value", DECLARED)
+    server.add("orders-value", ORDER)
+    assert told() == [
+        (
+            "orders: the latest schema of the subject orders-value cannot be read: state is not written, and the "
+            "declaration has no default for it",
+            True,
+        ),
+        ("copied: the declared schema is registered under the subject copied-value", False),
+    ]
+    states = {"type": "enum", "name": "State", "symbols": ["NEW", "LOST"]}
+    server.add("orders-value", with_fields(("id", ["null", "string"]), ("state", states), ("note", "string")))
+    assert [sentence for sentence, _ in told()][:-1] == [
+        "orders: the latest schema of the subject orders-value can be read",
+        "orders: id may be null, and the declaration has no null there. Such a record goes to the dead-letter topic",
+        "orders: state may be LOST, which the declaration does not list. Such a record goes to the dead-letter topic",
+        "orders: written and not declared: note",
+    ]
+    assert not [wrong for _, wrong in told() if wrong]
+
+
+@pytest.mark.parametrize(("registered", "status"), [(DECLARED, 0), (ORDER, 1)])
+def test_validate_tells_it(
+    server: SchemaRegistryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    registered: str,
+    status: int,
+) -> None:
+    no_faults: list[Diagnostic] = []
+    monkeypatch.setattr("streamplan.spark.planning.validation.find_diagnostics", lambda pipelines: no_faults)
+    monkeypatch.setitem(sys.modules, "compared_pipelines", ModuleType("compared_pipelines"))
+    monkeypatch.setattr(sys.modules["compared_pipelines"], "PIPELINE", pipeline_of(DECLARED), raising=False)
+    monkeypatch.setenv("STREAMPLAN_PIPELINES", "compared_pipelines")
+    server.add("orders-value", registered)
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in server.properties.items()))
+    assert main(["validate", "compared", "--bootstrap-servers", "one:1", "--command-config", str(file)]) == status
+    told = capsys.readouterr().out
+    assert f"compared, beside the Schema Registry at {server.url}:" in told
+    assert PASSWORD not in told
+    assert main(["validate", "compared"]) == 0
+    assert "declared schemas were not compared with a registry" in capsys.readouterr().out

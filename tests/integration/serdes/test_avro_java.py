@@ -1,0 +1,180 @@
+"""Avro as Java has it, the library of Confluent's serializers, is the truth for bytes and for other schemas."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+from streamplan.java import require_java
+from streamplan.serdes.avro import Avro
+from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.serdes.serde import Undecodable
+from streamplan.spark.submit import pyspark_home
+from streamplan.testing.declared_schemas import DeclaredSchemas
+
+PREFIX_BYTES = 5
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    """A JVM with Avro, from the jars of PySpark."""
+    port, process = launch_gateway(
+        classpath=str(pyspark_home() / "jars" / "*"),
+        java_path=str(require_java(os.environ) / "bin" / "java"),
+        javaopts=["-Xmx256m"],
+        die_on_exit=True,
+        redirect_stderr=subprocess.DEVNULL,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        process.kill()
+        process.wait(600)
+
+
+def record(*fields: tuple[Any, ...], name: str = "shop.Order") -> str:
+    listed = [
+        {"name": field[0], "type": field[1], **({"default": field[2]} if len(field) > 2 else {})} for field in fields
+    ]
+    return json.dumps({"type": "record", "name": name, "fields": listed})
+
+
+def read_by_java(jvm: Any, data: bytes, writer: str, reader: str) -> Any:
+    """Return the record that Java reads."""
+    avro = jvm.org.apache.avro
+    schemas = [avro.Schema.Parser().parse(text) for text in (writer, reader)]
+    decoder = avro.io.DecoderFactory.get().binaryDecoder(bytearray(data), None)
+    return avro.generic.GenericDatumReader(*schemas).read(None, decoder)
+
+
+def written_by_java(jvm: Any, read: Any, schema: str) -> bytes:
+    """Return the bytes that Java writes of a record that it has read."""
+    avro = jvm.org.apache.avro
+    stream = jvm.java.io.ByteArrayOutputStream()
+    encoder = avro.io.EncoderFactory.get().binaryEncoder(stream, None)
+    avro.generic.GenericDatumWriter(avro.Schema.Parser().parse(schema)).write(read, encoder)
+    encoder.flush()
+    return bytes(stream.toByteArray())
+
+
+NESTED = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}, {"name": "n", "type": "int"}]}
+STATE = {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}
+EVERYTHING = record(
+    ("text", "string"),
+    ("number", "int"),
+    ("long", "long"),
+    ("ratio", "double"),
+    ("rough", "float"),
+    ("paid", "boolean"),
+    ("state", STATE),
+    ("note", ["null", "string"]),
+    ("other", ["string", "null"]),
+    ("lines", {"type": "array", "items": NESTED}),
+    ("last", ["null", "Line"]),
+    ("rates", {"type": "map", "values": ["null", "double"]}),
+)
+VALUES: list[dict[str, Any]] = [
+    {
+        "text": "Käse",
+        "number": -(1 << 31),
+        "long": (1 << 63) - 1,
+        "ratio": 0.1,
+        "rough": -0.5,
+        "paid": True,
+        "state": "PAID",
+        "note": None,
+        "other": "x",
+        "lines": [{"sku": "a", "n": 1}, {"sku": "", "n": -1}],
+        "last": {"sku": "b", "n": 300},
+        "rates": {"EUR": 1.5},
+    },
+    {
+        "text": "",
+        "number": 0,
+        "long": -1,
+        "ratio": -0.0,
+        "rough": 0.0,
+        "paid": False,
+        "state": "NEW",
+        "note": "n",
+        "other": None,
+        "lines": [],
+        "last": None,
+        "rates": {},
+    },
+]
+
+
+def serde_of(reader: str, *written: str) -> Avro:
+    return Avro(reader).with_schemas(DeclaredSchemas(tuple(map(WrittenSchema, written))), "orders")
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_java_reads_what_is_written_and_writes_the_same_bytes(jvm: Any, value: dict[str, Any]) -> None:
+    data = serde_of(EVERYTHING, EVERYTHING).encode(value)[PREFIX_BYTES:]
+    read = read_by_java(jvm, data, EVERYTHING, EVERYTHING)
+    assert json.loads(read.toString()) == value
+    assert written_by_java(jvm, read, EVERYTHING) == data
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0.00", "0.01", "-0.01", "1.27", "1.28", "-1.28", "-1.29", "327.67", "327.68", "-327.68", "99999999.99"],
+)
+def test_a_decimal_has_the_bytes_that_java_gives_it(jvm: Any, text: str) -> None:
+    of_field = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+    schema = record(("total", of_field))
+    parsed = jvm.org.apache.avro.Schema.Parser().parse(json.dumps(of_field))
+    conversion = jvm.org.apache.avro.Conversions.DecimalConversion()
+    buffer = conversion.toBytes(jvm.java.math.BigDecimal(text), parsed, parsed.getLogicalType())
+    data = serde_of(schema, schema).encode({"total": Decimal(text)})[PREFIX_BYTES:]
+    assert data[1:] == bytes(buffer.array())
+    assert data[0] == 2 * len(data[1:])
+
+
+EVOLUTIONS: list[tuple[tuple[Any, ...], tuple[Any, ...], Any]] = [
+    (("a", "int"), ("a", "long"), 7),
+    (("a", "int"), ("a", "double"), 7),
+    (("a", "long"), ("a", "int"), 7),
+    (("a", "string"), ("a", "int"), "7"),
+    (("a", "int"), ("a", ["null", "long"]), 7),
+    (("a", ["null", "int"]), ("a", ["null", "double"]), 7),
+    (("a", ["null", "int"]), ("a", "int"), 7),
+    (("a", ["null", "int"]), ("a", "int"), None),
+    (("a", ["null", "int"]), ("a", ["int", "null"]), None),
+    (("a", "int"), ("b", "int"), 7),
+    (("a", "int"), ("b", "int", 3), 7),
+    (("a", STATE), ("a", {**STATE, "symbols": ["PAID", "NEW", "LOST"]}), "PAID"),
+    (("a", STATE), ("a", {**STATE, "symbols": ["NEW"]}), "PAID"),
+    (("a", STATE), ("a", {**STATE, "symbols": ["NEW"], "default": "NEW"}), "PAID"),
+    (("a", STATE), ("a", "string"), "PAID"),
+    (("a", NESTED), ("a", {**NESTED, "fields": [NESTED["fields"][1]]}), {"sku": "a", "n": 1}),
+    (("a", {"type": "array", "items": "int"}), ("a", {"type": "array", "items": "long"}), [1, 2]),
+    (("a", {"type": "array", "items": "int"}), ("a", {"type": "array", "items": "string"}), [1, 2]),
+    (("a", {"type": "map", "values": "int"}), ("a", {"type": "map", "values": ["null", "double"]}), {"x": 1}),
+]
+
+
+@pytest.mark.parametrize(("writer", "reader", "value"), EVOLUTIONS)
+def test_other_schemas_are_read_as_java_reads_them(
+    jvm: Any, writer: tuple[Any, ...], reader: tuple[Any, ...], value: Any
+) -> None:
+    written, declared = record(writer), record(reader)
+    data = serde_of(written, written).encode({"a": value})
+    try:
+        expected = json.loads(read_by_java(jvm, data[PREFIX_BYTES:], written, declared).toString())
+    except Py4JJavaError:  # AvroTypeException
+        with pytest.raises(Undecodable):
+            serde_of(declared, written).decode(data)
+    else:
+        assert serde_of(declared, written).decode(data) == expected
