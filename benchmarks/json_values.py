@@ -1,4 +1,4 @@
-"""What it costs to read JSON values: CPU seconds for a million of them, by the types of their fields.
+"""What it costs to read values in JSON and in Avro: CPU seconds for a million of them, by the types of their fields.
 
 Run it with ``PYTHONPATH=plugins .venv/bin/python benchmarks/json_values.py [--values 200000] [--rounds 5]``. It needs
 neither brokers nor Spark. Values are read in batches of 10,000, as Spark hands them to a Python worker. The least of
@@ -8,13 +8,21 @@ the rounds is shown, and the median.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
+from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
+from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.serdes.serde import Serde
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 BATCH = 10_000
 
@@ -54,12 +62,70 @@ def one_is_no_json(n: int) -> bytes:
     return b"x" if n % BATCH == BATCH // 2 else nested(n)
 
 
-CASES: dict[str, tuple[Json, Callable[[int], bytes]]] = {
+def schema(**fields: Any) -> str:
+    """Return the schema of a record."""
+    listed = [{"name": name, "type": of_field} for name, of_field in fields.items()]
+    return json.dumps({"type": "record", "name": "Value", "fields": listed})
+
+
+CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+MOMENT = {"type": "long", "logicalType": "timestamp-micros"}
+LINE = {
+    "type": "record",
+    "name": "Line",
+    "fields": [{"name": "sku", "type": "string"}, {"name": "price", "type": CENTS}],
+}
+ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
+CUSTOMER = {
+    "type": "record",
+    "name": "Customer",
+    "fields": [{"name": "name", "type": "string"}, {"name": "address", "type": ADDRESS}],
+}
+SCHEMAS = (
+    schema(Id="string", ProductType="int"),
+    schema(Id="string", ProductType="int", note="string"),
+    schema(id="string", at=MOMENT, day={"type": "int", "logicalType": "date"}, price=CENTS),
+    schema(id="string", at=MOMENT, customer=CUSTOMER, lines={"type": "array", "items": LINE}),
+)
+AVRO_ORDER, AVRO_NEWER, AVRO_TYPED, AVRO_NESTED = (
+    Avro(text).with_schemas(DeclaredSchemas(tuple(map(WrittenSchema, SCHEMAS))), "values") for text in SCHEMAS
+)
+NOW = datetime(2026, 11, 24, 20, 38, 34, tzinfo=UTC)
+
+
+def avro_order(n: int) -> bytes:
+    """Return an order in Avro."""
+    return AVRO_ORDER.encode({"Id": f"order_{n}", "ProductType": n % 2})
+
+
+def newer_order(n: int) -> bytes:
+    """Return an order in Avro that was written with another schema than it is read with."""
+    return AVRO_NEWER.encode({"Id": f"order_{n}", "ProductType": n % 2, "note": ""})
+
+
+def avro_typed(n: int) -> bytes:
+    """Return the value of :func:`typed` in Avro."""
+    at = NOW + timedelta(microseconds=n)
+    return AVRO_TYPED.encode({"id": str(n), "at": at, "day": date(2026, 11, 24), "price": Decimal(f"{n}.50")})
+
+
+def avro_nested(n: int) -> bytes:
+    """Return the value of :func:`nested` in Avro."""
+    lines = [{"sku": f"a{n}", "price": Decimal("12.50")}, {"sku": "b", "price": Decimal("1.25")}]
+    customer = {"name": f"n{n}", "address": {"city": "Rome"}}
+    return AVRO_NESTED.encode({"id": str(n), "at": NOW, "customer": customer, "lines": lines})
+
+
+CASES: dict[str, tuple[Serde, Callable[[int], bytes]]] = {
     "an order": (ORDER, order),
     "timestamp, date, decimal": (TYPED, typed),
     "nested": (NESTED, nested),
     "nested, 1 in 10,000 is no JSON": (NESTED, one_is_no_json),
     "with a map": (MAPPED, mapped),
+    "Avro: an order": (AVRO_ORDER, avro_order),
+    "Avro: an order, another schema": (AVRO_ORDER, newer_order),
+    "Avro: timestamp, date, decimal": (AVRO_TYPED, avro_typed),
+    "Avro: nested": (AVRO_NESTED, avro_nested),
 }
 
 

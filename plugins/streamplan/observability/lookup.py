@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, Record, RecordBatch, records_of
-from streamplan.errors import Refused
+from streamplan.errors import Refused, StreamplanError
 from streamplan.model import dead_letters as letters
 from streamplan.model.dead_letters import Redrive
 from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.serdes.avro import text_of_record
+from streamplan.serdes.schema_source import SchemaSource
 
 SEARCHED_RECORDS = 10_000
 """So many records of a partition are searched for a text."""
@@ -137,6 +139,7 @@ def read_records(
     found: list[TopicRecord] = []
     read = cluster.read_uncommitted if uncommitted else cluster.read
     begins = _beginnings(cluster, topic, borders, offset, since)
+    texts = _Texts(cluster.schemas)
     for number in borders if partition is None else [partition]:
         border = borders[number]
         end = border.high_watermark if uncommitted else border.last_stable
@@ -145,7 +148,7 @@ def read_records(
             records = _from(read, topic, number, begins[number], end, looked_at)
         else:
             records = _newest(read, topic, number, border.log_start, end, looked_at)
-        shown = [each for each in (_shown(spec, record) for record in records) if _contains(each, containing)]
+        shown = [each for each in (_shown(spec, record, texts) for record in records) if _contains(each, containing)]
         found += shown[:last] if number in begins else shown[-last:]
     return sorted(found, key=lambda record: (record.at, record.partition, record.offset), reverse=True)
 
@@ -174,6 +177,7 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
         By changelog, and for a windowed store by window; empty where no changelog has the key.
     """
     found: list[StoredValue] = []
+    texts = _Texts(cluster.schemas)
     for spec in application.with_role(TopicRole.CHANGELOG):
         raw = _raw_key(spec, key)
         if raw is None:
@@ -192,7 +196,7 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
                 spec.name,
                 partition,
                 spec.key_text(stored),
-                as_text(record.value),
+                texts.of(record.value),
                 record.offset,
                 _time(record.timestamp),
             )
@@ -231,7 +235,8 @@ def newest_dead_letters(application: Application, cluster: Cluster, last: int) -
         )
     ]
     by_time = sorted(found, key=lambda record: record.timestamp, reverse=True)
-    return [replace(_dead_letter(record), redriven=marks.get(_record_of(record))) for record in by_time]
+    texts = _Texts(cluster.schemas)
+    return [replace(_dead_letter(record, texts), redriven=marks.get(_record_of(record))) for record in by_time]
 
 
 def _record_of(letter: Record) -> tuple[bytes, letters.Origin | None]:
@@ -249,11 +254,29 @@ def as_text(value: bytes | None) -> str | None:
     return text
 
 
-def _shown(spec: TopicSpec, record: Record) -> TopicRecord:
+class _Texts:
+    """Values as people read them, those in Avro as JSON. A registry that does not answer is asked once."""
+
+    def __init__(self, schemas: SchemaSource) -> None:
+        self._schemas: SchemaSource | None = schemas
+
+    def of(self, value: bytes | None) -> str | None:
+        # A great count begins as a value in Avro does, with a zero.
+        if value is not None and len(value) != _NUMBER_BYTES["long"] and self._schemas is not None:
+            try:
+                if (text := text_of_record(value, self._schemas)) is not None:
+                    return text
+            except StreamplanError:  # it is away, or there is none: the value is shown as it is
+                self._schemas = None
+        return as_text(value)
+
+
+def _shown(spec: TopicSpec, record: Record, texts: _Texts) -> TopicRecord:
     internal = spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
     key = spec.key_text(record.key) if internal and record.key is not None else as_text(record.key)
     headers = list(_texts(record.headers))
-    return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, as_text(record.value), headers)
+    value = texts.of(record.value)
+    return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, value, headers)
 
 
 def _contains(record: TopicRecord, text: str) -> bool:
@@ -311,7 +334,7 @@ def _newest(
         wanted *= 4
 
 
-def _dead_letter(record: Record) -> DeadLetter:
+def _dead_letter(record: Record, texts: _Texts) -> DeadLetter:
     headers = dict(_texts(record.headers))  # of several headers with one name the last is Streamplan's
     topic, partition, offset = (
         headers.pop(name, None) for name in (letters.SOURCE_TOPIC, letters.SOURCE_PARTITION, letters.SOURCE_OFFSET)
@@ -326,7 +349,7 @@ def _dead_letter(record: Record) -> DeadLetter:
         task=headers.pop(letters.TASK, None) or "",
         origin=f"{topic}-{partition}@{offset}" if topic is not None else "",
         key=as_text(record.key),
-        value=as_text(record.value),
+        value=texts.of(record.value),
         headers=headers,
     )
 

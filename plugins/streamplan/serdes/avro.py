@@ -7,6 +7,7 @@ The declaration has the schema of the reader. That of the writer has the id, and
 from __future__ import annotations
 
 import io
+import json
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,9 @@ MAGIC = 0
 """The first byte of a value (``AbstractKafkaSchemaSerDe.MAGIC_BYTE``)."""
 
 _PREFIX = struct.Struct(">bI")
+
+_UNREADABLE = (EOFError, ValueError, LookupError, TypeError, OverflowError, MemoryError)
+"""What Avro's library raises where bytes are no record."""
 
 _Decode: TypeAlias = Callable[[bytes], dict[str, Any]]
 
@@ -178,6 +182,43 @@ class Avro:
         return _decoder(written, self.schema, schema_id)
 
 
+def text_of_record(data: bytes, schemas: SchemaSource) -> str | None:
+    """Return a value for people: the record as JSON, with all that was written. None where it is no such value.
+
+    Args:
+        data: Any value.
+        schemas: Knows the schemas.
+
+    Raises:
+        StreamplanError: The schema of the value cannot be asked for.
+    """
+    if len(data) <= _PREFIX.size or data[0] != MAGIC:
+        return None
+    _, schema_id = _PREFIX.unpack_from(data)
+    try:
+        written = schemas.schema(schema_id) if schema_id else None  # small numbers of Java's begin with zeros
+    except UnknownSchema:
+        return None
+    return None if written is None or written.format != "AVRO" else _text_of(data, written)
+
+
+def _text_of(data: bytes, written: WrittenSchema) -> str | None:
+    from fastavro import parse_schema, schemaless_reader
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    named: dict[str, Any] = {}
+    stream = io.BytesIO(data)
+    stream.seek(_PREFIX.size)
+    try:
+        for reference in written.references:
+            parse_schema(parse_json(reference), named)
+        plain_writer: Any = parse_schema(parse_json(written.text), named)
+        fields = schemaless_reader(stream, plain_writer, None)
+    except (SchemaParseException, UnknownType, *_UNREADABLE):
+        return None
+    return json.dumps(fields, ensure_ascii=False, default=str) if stream.tell() == len(data) else None
+
+
 def _is_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[", '"')
 
@@ -231,7 +272,7 @@ def _decoder(written: WrittenSchema, reader: str, schema_id: int) -> _Decode:
             raise Undecodable(
                 f"a part of it has a type or a symbol that schema {schema_id} allows and the declaration does not"
             ) from error
-        except (EOFError, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
+        except _UNREADABLE as error:
             raise Undecodable(f"the value is no record of schema {schema_id}") from error
         if stream.tell() != len(data):
             raise Undecodable(f"the value goes on behind the record of schema {schema_id}")

@@ -353,7 +353,7 @@ def _decimal(schema: Mapping[str, Any], path: str, size: int | None) -> _Part:
         unscaled = int.from_bytes(data, "big", signed=True)
         if not data or not -limit < unscaled < limit:
             raise Misfit(f"is not of type {field_type}")
-        return Decimal((0 if unscaled >= 0 else 1, tuple(map(int, str(abs(unscaled)))), -scale))
+        return Decimal(f"{unscaled}E-{scale}")
 
     def write(value: Any) -> bytes:
         if value is None:

@@ -138,7 +138,7 @@ def test_a_schema_that_the_registry_does_not_take_is_refused(server: SchemaRegis
         registry_of(server).register("orders", "shop.Order", ORDER)
 
 
-def test_the_properties_of_the_registry_are_handed_over_and_given_to_no_client_of_kafka() -> None:
+def test_the_properties_of_the_registry_are_handed_over_and_given_to_no_client_of_kafka(tmp_path: Path) -> None:
     given = {
         "bootstrap.servers": "one:1",
         "security.protocol": "SSL",
@@ -148,6 +148,10 @@ def test_the_properties_of_the_registry_are_handed_over_and_given_to_no_client_o
     }
     brokers = Brokers.from_connection(given)
     assert brokers.properties == {"security.protocol": "SSL"}
+    handed_over = brokers.hand_over(tmp_path / "a job.kafka")
+    assert PASSWORD not in str(handed_over)
+    assert Brokers.from_environment("one:1", handed_over) == brokers
+    assert PASSWORD not in f"{brokers} {brokers!r}"
     assert not [name for name in (*brokers.client_configs(), *brokers.spark_options()) if "registry" in name]
     config = SchemaRegistry.of(brokers)._client_config()
     assert (config["url"], config["ssl.ca.location"]) == ("https://registry:8081", "/etc/ca.pem")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from streamplan.checks.framework.application import application_of
-from streamplan.errors import Refused
+from streamplan.errors import Refused, SchemaRegistryUnavailable
 from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
 from streamplan.model.start_moment import StartMoment
 from streamplan.observability.lookup import as_text, find_key, moment, newest_dead_letters, read_records
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.serdes.avro import Avro
+from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
 
@@ -90,6 +93,37 @@ def test_records_of_an_open_transaction_are_shown_on_request(
     assert max(each.offset for each in committed) == partition.end - 3
     found = read_records(ORDERS, cluster, "orders", last=3, partition=0, uncommitted=True)
     assert max(each.offset for each in found) == partition.end - 1
+
+
+AVRO = """{"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "string"}, {"name": "day", "type": {"type": "int", "logicalType": "date"}}]}"""
+
+
+def test_values_in_avro_are_shown_as_json_and_a_registry_that_is_away_is_asked_once(
+    cluster: FakeCluster, application: FakeApplication
+) -> None:
+    schemas = DeclaredSchemas((WrittenSchema(AVRO),))
+    data = Avro(AVRO).with_schemas(schemas, "orders").encode({"id": "order_99", "day": date(2026, 11, 24)})
+    for value in (data, data[:-1], data[:4] + b"\7" + data[5:]):
+        cluster.produce("orders", b"avro", value)
+    partition = next(
+        n for n, each in enumerate(cluster.existing["orders"].partitions) if each.records[-1].key == b"avro"
+    )
+    cluster.schemas = schemas
+    found = [each.value for each in read_records(ORDERS, cluster, "orders", last=3, partition=partition)]
+    assert sorted(map(str, found))[-1] == '{"id": "order_99", "day": "2026-11-24"}'
+    assert len([value for value in found if "\0" in str(value)]) == 2
+
+    class Away(DeclaredSchemas):
+        asked = 0
+
+        def schema(self, schema_id: int) -> WrittenSchema:
+            Away.asked += 1
+            raise SchemaRegistryUnavailable("the Schema Registry")
+
+    cluster.schemas = Away(())
+    read_records(ORDERS, cluster, "orders", last=3, partition=partition)
+    assert Away.asked == 1
 
 
 def test_what_is_not_there_is_refused(cluster: FakeCluster, application: FakeApplication) -> None:
