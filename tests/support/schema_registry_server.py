@@ -28,6 +28,7 @@ class SchemaRegistryServer:
     """What the server holds, and how it behaves.
 
     ``answers_with``  a status that it answers every question with, such as 503; None for an answer
+    ``away_from``  the first id of those schemas for which it answers 503
     ``takes_schemas``  whether a schema may be registered; else it is answered that it is incompatible
     ``asked``  the paths that were asked for
     """
@@ -36,6 +37,7 @@ class SchemaRegistryServer:
     schemas: list[dict[str, Any]] = field(default_factory=list)
     subjects: dict[str, list[int]] = field(default_factory=dict)
     answers_with: int | None = None
+    away_from: int | None = None
     takes_schemas: bool = True
     asked: list[str] = field(default_factory=list)
 
@@ -66,6 +68,8 @@ class SchemaRegistryServer:
             return self.answers_with, {"error_code": self.answers_with * 100 + 1, "message": "away"}
         if method == "GET" and path.startswith("/schemas/ids/"):
             schema_id = int(path.rpartition("/")[2])
+            if self.away_from is not None and schema_id >= self.away_from:
+                return 503, {"error_code": 50301, "message": "away"}
             if not 1 <= schema_id <= len(self.schemas):
                 return 404, {"error_code": 40403, "message": f"Schema {schema_id} not found"}
             return 200, self.schemas[schema_id - 1]

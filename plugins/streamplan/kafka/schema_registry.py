@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -71,6 +71,16 @@ class SchemaRegistry:
         """The address without credentials; empty where none is given."""
         urls = [urlsplit(url.strip()) for url in self.properties.get(URL, "").split(",")]
         return ",".join(urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2])) for url in urls)
+
+    def require_available(self) -> None:
+        """Ask for a schema that need not be there.
+
+        Raises:
+            SchemaRegistryUnavailable: The registry gave no usable answer.
+            Refused: No registry is given.
+        """
+        with suppress(UnknownSchema):
+            self.schema(1)
 
     def schema(self, schema_id: int) -> WrittenSchema:
         """Return the schema of an id; see :meth:`SchemaSource.schema`.

@@ -112,6 +112,10 @@ class Avro:
         """
         return replace(self, schemas=schemas, topic=topic)
 
+    def prepare_to_read(self) -> None:
+        """Asks the registry for an answer."""
+        self._registry.require_available()
+
     def prepare_to_write(self) -> None:
         """Registers the schema, or looks it up, as the registry's properties say."""
         self._registry.register(self.topic, self.record.name, self.schema)

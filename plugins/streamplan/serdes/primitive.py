@@ -60,6 +60,9 @@ class _Primitive:
         """The serde itself: its values name no schema."""
         return self
 
+    def prepare_to_read(self) -> None:
+        """Nothing: values can always be read."""
+
     def prepare_to_write(self) -> None:
         """Nothing: every reader knows the format."""
 

@@ -31,6 +31,9 @@ class SchemaSource(Protocol):
     fault of a record.
     """
 
+    def require_available(self) -> None:
+        """Ask for an answer, whatever it is, and raise where there is none."""
+
     def schema(self, schema_id: int) -> WrittenSchema:
         """Return the schema of an id.
 

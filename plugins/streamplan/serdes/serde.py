@@ -80,6 +80,13 @@ class Serde(Protocol):
             topic: The name of the topic in Kafka.
         """
 
+    def prepare_to_read(self) -> None:
+        """Makes sure that values can be read. It is called once, before an aggregator takes the stream tasks.
+
+        Raises:
+            StreamplanError: They cannot be read now.
+        """
+
     def prepare_to_write(self) -> None:
         """Makes known what the readers of the topic need. It is called once, before values are written.
 

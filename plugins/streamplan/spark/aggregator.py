@@ -22,7 +22,7 @@ from streamplan.errors import Refused, SchemaRegistryUnavailable, StreamplanErro
 from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership
 from streamplan.kafka.topics import observe_topics
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Sink, Subtopology
+from streamplan.model.processor_topology import Sink, Source, Subtopology
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
@@ -210,10 +210,16 @@ def _plan_queries(spark: SparkSession, deployment: Deployment) -> tuple[list[Que
 
 
 def _prepare_serdes(pipeline: Pipeline) -> None:
-    """Register the schemas of the values that are written to topics from outside."""
+    """Make sure that values can be read, and that what is written can be read by others.
+
+    Before the tasks are claimed: an aggregator that can do neither must not fence one that can.
+    """
     for node in pipeline.topology.processors.nodes:
-        if isinstance(node, Sink) and node.value is not None:
-            node.value.prepare_to_write()
+        match node:
+            case Source(value=serde) if serde is not None:
+                serde.prepare_to_read()
+            case Sink(value=serde) if serde is not None:
+                serde.prepare_to_write()
 
 
 def _claim(

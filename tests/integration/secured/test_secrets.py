@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -36,6 +37,7 @@ def test_the_aggregator_and_its_spark_show_no_secret(
     else:
         brokers = secured_brokers.super_user_by_certificate
         secret = secured_brokers.security.key_file("streamplan").read_text().splitlines()[1]
+    brokers = replace(brokers, registry={"schema.registry.url": "http://one:1", "basic.auth.user.info": f"u:{secret}"})
     pipeline = pipeline_named("orders")
     apply_topics(brokers, pipeline)
     secured_brokers.await_topics(*(spec.name for spec in pipeline.topics()))

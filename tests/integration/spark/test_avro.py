@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -60,13 +61,13 @@ class Orders(Tried):
 
     def serializer(self, text: str) -> AvroSerializer:
         serializer = AvroSerializer(self.client, text)
-        serializer({"id": "", "shop": "", "total": Decimal("0.00")}, self._values("orders"))  # registers it
+        serializer({"id": "", "shop": "", "total": Decimal("0.00")}, self._values(self.named("orders")))  # registers it
         return serializer
 
     def write(self, serializer: AvroSerializer, orders: Iterable[Mapping[str, Any]]) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
         for order in orders:
-            producer.produce(self.named("orders"), serializer(order, self._values("orders")), order["id"])
+            producer.produce(self.named("orders"), serializer(order, self._values(self.named("orders"))), order["id"])
         assert producer.flush(120) == 0
 
     def drain(self) -> None:
@@ -75,13 +76,11 @@ class Orders(Tried):
     def written(self, topic: str) -> list[tuple[str, Any]]:
         """Key and value of an output, as Confluent's deserializer reads them."""
         deserializer = AvroDeserializer(self.client)
-        return sorted(
-            (message.key().decode(), deserializer(message.value(), self._values(topic)))
-            for message in self.read(self.named(topic))
-        )
+        records = [(each.key().decode(), deserializer(each.value(), self._values(topic))) for each in self.read(topic)]
+        return sorted(records, key=lambda pair: pair[0])  # those of a key stay in their order
 
     def _values(self, topic: str) -> SerializationContext:
-        return SerializationContext(self.named(topic), MessageField.VALUE)
+        return SerializationContext(topic, MessageField.VALUE)
 
 
 @pytest.fixture
@@ -108,25 +107,30 @@ def test_an_outage_and_a_newer_schema_lose_and_reject_nothing(orders: Orders, re
     large.map_values({"id": "id", "net": "cast(total * 0.8 as decimal(12,2))"}).to(
         orders.named("priced"), value=Avro(PRICED)
     )
-    large.group_by("shop", name="shops").count(store="orders")
+    by_shop = large.group_by("shop", name="shops")
+    by_shop.count(store="orders")
+    by_shop.reduce(max_by="total", store="greatest")
     orders.create_topics()
     orders.write(orders.serializer(ORDER), (order(n) for n in range(20)))
     orders.drain()
     newer = orders.serializer(NEWER)
     orders.write(newer, (order(n, note="in the outage") for n in range(20, 40)))
-    registry.answers_with = 503
+    registry.away_from = len(registry.schemas)  # the aggregator starts, and then meets the newer schema
     with pytest.raises(SchemaRegistryUnavailable, match=r"HTTP 503, .*No record is lost or rejected"):
         orders.drain()
     assert orders.dead_letters() == []
-    registry.answers_with = None
+    registry.away_from = None
+    shutil.rmtree(orders.checkpoints)  # the stores are restored from their changelogs
     orders.drain()
 
     expected = [order(n) for n in range(2, 40)]
     counts = {shop: sum(each["shop"] == shop for each in expected) for shop in ("north", "south")}
     stored = orders.read(orders.topology.changelog_topic("orders"))
     assert {each.key().decode(): int.from_bytes(each.value(), "big") for each in stored} == counts
+    greatest = dict(orders.written(orders.topology.changelog_topic("greatest")))
+    assert greatest == {"south": order(39, note="in the outage"), "north": order(38, note="in the outage")}
     priced = [(each["id"], {"id": each["id"], "net": each["total"] * Decimal("0.80")}) for each in expected]
-    assert orders.written("priced") == sorted(priced, key=lambda pair: pair[0])
+    assert orders.written(orders.named("priced")) == sorted(priced, key=lambda pair: pair[0])
     assert orders.dead_letters() == []
     assert registry.subjects[f"{orders.named('priced')}-value"]
     rows = recount(orders.spark, orders.resolved, KafkaCluster(orders.brokers), orders.brokers)
@@ -154,6 +158,10 @@ def test_counts_of_a_field_are_checked_without_spark(orders: Orders, registry: S
     assert totals.counted == {b"north": 13, b"south": 7}
     assert len(totals.rejected) == 2
     registry.answers_with = 503
+    begun = [line for line in orders.lines if ": generation " in line]
+    with pytest.raises(SchemaRegistryUnavailable):
+        orders.drain()
+    assert [line for line in orders.lines if ": generation " in line] == begun  # nothing was claimed
     away = KafkaCluster(Brokers(orders.bootstrap_servers, {}, {**registry.properties, "normalize.schemas": "true"}))
     (aggregation,) = application_in(orders.pipeline, away).aggregations
     with pytest.raises(SchemaRegistryUnavailable):
