@@ -40,6 +40,14 @@ pytestmark = pytest.mark.usefixtures("home", "database")
 CHECK_NAMES = [check.name for check in CHECKS]
 
 
+class FakeClusterAt(FakeCluster):
+    """A cluster in memory that knows which brokers it stands for."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__()
+        self.servers = str(brokers)
+
+
 class Answers:
     """Stands in for ``run_check``: an outcome for each look at a check, the last one for all that follow.
 
@@ -57,8 +65,8 @@ class Answers:
     def write_data_docs(self, reports: Path, page: RunPage, results: list[CheckResult]) -> None:
         self.pages.append((page.path, results))
 
-    def run_check(self, application: Application, check: Check, cluster: str) -> CheckResult:
-        assert cluster == "the cluster at 127.0.0.1:1"
+    def run_check(self, application: Application, check: Check, cluster: FakeClusterAt) -> CheckResult:
+        assert cluster.servers == "127.0.0.1:1"
         outcomes = self.outcomes.get(check.name.replace("-", "_"), [Outcome.PASSED])
         outcome = outcomes[min(self.looks.count(check.name), len(outcomes) - 1)]
         self.looks.append(check.name)
@@ -93,7 +101,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
             SimpleNamespace(write_data_docs=answers.write_data_docs),
         )
         monkeypatch.setattr("streamplan.airflow.check_operators.run_check", answers.run_check)
-        monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", lambda servers: f"the cluster at {servers}")
+        monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", FakeClusterAt)
         return answers
 
     return answer
