@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamplan.model.pipeline import Limits, Pipeline, TestData
     from streamplan.model.topology import Topology
-    from streamplan.model.windows import TimeWindows
+    from streamplan.model.windows import JoinWindows, TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
@@ -26,6 +26,7 @@ __all__ = [
     "Avro",
     "Double",
     "Integer",
+    "JoinWindows",
     "Json",
     "Limits",
     "Long",
@@ -43,6 +44,7 @@ _MODULES = {
     "Avro": "streamplan.serdes.avro",
     "Double": "streamplan.serdes.primitive",
     "Integer": "streamplan.serdes.primitive",
+    "JoinWindows": "streamplan.model.windows",
     "Json": "streamplan.serdes.json",
     "Limits": "streamplan.model.pipeline",
     "Long": "streamplan.serdes.primitive",

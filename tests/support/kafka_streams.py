@@ -18,7 +18,7 @@ from streamplan.java import require_java
 from streamplan.local.jars import JarSet, require
 from streamplan.model.kstream import KStream, KTable
 from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 STREAMS = "org.apache.kafka.streams"
@@ -181,6 +181,15 @@ class TwinStream:
     def join(self, table: TwinTable) -> TwinStream:
         python = self.python.join(table.python, {"Id": "record.key", "Amount": "record.timestamp"})
         return TwinStream(self.twin, python, self.java.join(table.java, _Joiner()))
+
+    def join_stream(self, other: TwinStream, within: JoinWindows) -> TwinStream:
+        value = {"Id": "record.key", "Amount": "record.timestamp"}
+        python = self.python.join(other.python, value, within=within)
+        millis = self.twin.jvm.java.time.Duration.ofMillis
+        windows = self.twin.jvm.org.apache.kafka.streams.kstream.JoinWindows
+        java_windows = windows.ofTimeDifferenceAndGrace(millis(within.before_ms), millis(within.grace_ms))
+        java_windows = java_windows.after(millis(within.after_ms))
+        return TwinStream(self.twin, python, self.java.join(other.java, _Joiner(), java_windows))
 
     def count(self, store: str, window: TimeWindows | None = None) -> TwinTable:
         """Grouped by key, and in windows."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 
 from tests.support.kafka_streams import (
     STREAMS,
@@ -86,7 +86,9 @@ def drawn(jvm: Any, chosen: random.Random) -> tuple[Twin, dict[str, int]]:
     tables: list[TwinTable] = []
     for _ in range(chosen.randint(3, 10)):
         stream = chosen.choice(streams)
-        match chosen.choice(["stream", "table", "rekey", "rekey", "repartition", "join", "join", "count", "merge"]):
+        match chosen.choice(
+            ["stream", "table", "rekey", "rekey", "repartition", "join", "join", "count", "merge", "join streams"]
+        ):
             case "stream":
                 streams.append(twin.stream(topic()))
             case "table":
@@ -99,6 +101,9 @@ def drawn(jvm: Any, chosen: random.Random) -> tuple[Twin, dict[str, int]]:
                 table = chosen.choice(tables) if tables and chosen.random() < 0.7 else twin.table(topic())
                 tables.append(table)
                 streams.append(stream.join(table))
+            case "join streams":
+                within = JoinWindows(f"{chosen.randrange(100)} minutes", chosen.choice(["1 day", "60 days"]))
+                streams.append(stream.join_stream(chosen.choice(streams), within))
             case "count":
                 window = TimeWindows("1 minute", "0 seconds") if chosen.random() < 0.3 else None
                 table = stream.count(next(names), window)

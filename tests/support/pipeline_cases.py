@@ -240,6 +240,81 @@ def recount_enriched(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- two streams
+
+
+def declare_payments(library: Library) -> None:
+    def join(order: Any, payment: Any) -> bytes:
+        return json.dumps(paid(json.loads(bytes(order)), json.loads(bytes(payment)))).encode()
+
+    millis = library.jvm.java.time.Duration.ofMillis
+    windows = library.option("JoinWindows", "ofTimeDifferenceAndGrace", millis(10 * MINUTE_MS), millis(HOUR_MS))
+    options = library.option("StreamJoined", "with", library.bytes, library.bytes, library.bytes)
+    payments = library.stream("payments", amount=int, method=str)
+    orders = library.stream("purchase-orders", id=str, total=int)
+    joiner = Callback(f"{STREAMS}.kstream.ValueJoiner", apply=join)
+    library.to(orders.join(payments, joiner, windows, options), "paid-orders")
+
+
+def paid(order: Mapping[str, Any], payment: Mapping[str, Any]) -> dict[str, Any]:
+    result = {
+        "id": order.get("id"),
+        "total": order.get("total"),
+        "paid": payment.get("amount"),
+        "method": payment.get("method"),
+    }
+    return {name: value for name, value in result.items() if value is not None}
+
+
+def order_payments(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Every fiftieth is too early for the other one, and every tenth is not in order."""
+    moved = [
+        record._replace(timestamp=record.timestamp - MINUTE_MS * (15 * (n % 50 == 49) + 2 * (n % 10 == 5)))
+        for n, record in enumerate(numbered(pipeline, range(3000)))
+    ]
+    others = [
+        ("payments", b"order_9", b"no JSON"),
+        ("payments", b"order_9", None),
+        ("payments", None, b'{"amount": 1, "method": "cash"}'),
+        ("purchase-orders", b"order_9", b'{"id": 9}'),
+        ("purchase-orders", b"unpaid", b'{"id": "unpaid", "total": 1}'),
+    ]
+    return [*moved, *(Record(*other, START_MS + number) for number, other in enumerate(others))]
+
+
+def recount_payments(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    kinds: dict[str, dict[str, type]] = {
+        "purchase-orders": {"id": str, "total": int},
+        "payments": {"amount": int, "method": str},
+    }
+    sides: dict[str, list[tuple[Record, dict[str, Any]]]] = {topic: [] for topic in kinds}
+    for record in records:
+        try:
+            if record.value is not None:
+                value = fields(record.value, **kinds[record.topic])
+                if record.key is not None:
+                    sides[record.topic].append((record, value))
+        except ValueError:
+            expected.dead.append(record)
+    for topic, name in (("purchase-orders", "JOINTHIS-0000000004"), ("payments", "JOINOTHER-0000000005")):
+        expected.last[f"order-payments-KSTREAM-{name}-store-changelog"] = {
+            (record.key or b"") + record.timestamp.to_bytes(8, "big") + (1).to_bytes(4, "big"): record.value or b""
+            for record, _ in sides[topic]
+        }
+    found: dict[bytes, list[dict[str, Any]]] = {}
+    payments = sides["payments"]
+    for record, order in sides["purchase-orders"]:
+        for other, payment in payments:
+            if record.key == other.key and abs(record.timestamp - other.timestamp) <= 10 * MINUTE_MS:
+                found.setdefault(record.key or b"", []).append(paid(order, payment))
+    expected.every["paid-orders"] = found
+    return expected
+
+
+# -- others
+
+
 def sensor_key(key: bytes | None, value: bytes | None) -> bytes | None:
     fields(value, id=str)
     return text(None if key is None else key.decode())
@@ -424,5 +499,6 @@ CASES = {
     "skewed": Case(clicks, counted("skewed-counter-clicks-by-page-changelog", page_key), declare_skewed),
     "pageviews": Case(views, recount_views, declare_pageviews),
     "trending": Case(product_views, recount_product_views, declare_trending),
+    "payments": Case(order_payments, recount_payments, declare_payments),
     "words": Case(text_lines, recount_words, declare_words),
 }

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from streamplan.model.kstream import KStream
 from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS
@@ -18,6 +19,7 @@ VALUE = Json("count bigint")
 """Of every stream and table here: a field that a count has, too, so that any two of them can be merged."""
 
 WINDOWS = TimeWindows("1 minute", grace="5 seconds")
+JOINED_WITHIN = JoinWindows("1 minute", grace="5 seconds", after="2 minutes")
 
 
 # -- a topology as data
@@ -124,6 +126,8 @@ def ours(steps: Steps) -> Topology:
                 return on.aggregate({"count": "sum(count)"}, store=store, name=name)
             case "reduce":
                 return on.reduce(store=store, name=name)
+            case "join" if isinstance(other, KStream):
+                return on.join(other, {"count": "other.count"}, within=JOINED_WITHIN, store=store, name=name)
             case "join":
                 return on.join(other, {"count": "table.count"}, name=name)
             case "left_join":
@@ -197,6 +201,15 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 if step.word == "reduce":
                     return on.reduce(_function("Reducer"), *plain, *materialized)
                 return on.aggregate(_function("Initializer"), _function("Aggregator"), *plain, *materialized)
+            case "join" if "KStream" in other.getClass().getSimpleName():
+                millis = jvm.java.time.Duration.ofMillis
+                within = JOINED_WITHIN.before_ms, JOINED_WITHIN.grace_ms
+                windows = kstream.JoinWindows.ofTimeDifferenceAndGrace(*map(millis, within))
+                options = getattr(kstream.StreamJoined, "with")(None, None, None)
+                options = options if step.name is None else options.withName(step.name)
+                options = options if step.store is None else options.withStoreName(step.store)
+                after = windows.after(millis(JOINED_WITHIN.after_ms))
+                return on.join(other, _function("ValueJoiner"), after, options)
             case "join":
                 return on.join(other, _function("ValueJoiner"), *named("Joined", step.name))
             case "left_join":
@@ -309,6 +322,23 @@ CASES = {
     "joined with an aggregate of its own": "stream orders; group_by_key; count as=counts; orders.join counts",
     "joined with an aggregate of a join": "table users; stream orders; select_key; join users; group_by_key; "
     "count as=counts; stream clicks; left_join counts; to out",
+    # joins of two streams
+    "two streams joined": "stream clicks; stream orders; join clicks; to out",
+    "two streams joined, named": "stream clicks; stream orders; join clicks name=j; to out",
+    "two streams joined, the stores named": "stream clicks; stream orders; join clicks store=s",
+    "two streams joined, all named": "stream clicks; stream orders; join clicks name=j store=s; filter",
+    "two streams joined, the first one re-keyed": "stream clicks; stream orders; select_key; join clicks; to out",
+    "two streams joined, the second one re-keyed": "stream clicks; select_key as=keyed; stream orders; join keyed",
+    "two streams joined, both re-keyed": "stream clicks; select_key as=keyed; stream orders; map; join keyed; to out",
+    "two streams joined, both re-keyed and all named": "stream clicks; select_key as=keyed; stream orders; map; "
+    "join keyed name=j store=s; to out",
+    "two streams joined behind operations": "stream clicks; filter as=some; stream orders; map_values; peek; "
+    "join some; map_values; to out; orders.to copies",
+    "two streams joined and counted": "stream clicks; stream orders; join clicks; group_by; count; to_stream; to out",
+    "a stream joined with itself": "stream orders; join orders; to out",
+    "a re-keyed stream joined with itself": "stream orders; select_key as=keyed; join keyed; to out",
+    "two joins of two streams": "stream clicks; stream orders; select_key as=keyed; keyed.join clicks; "
+    "keyed.join orders name=again; merge clicks",
     # graphs
     "branches": "stream orders; filter; to big; orders.filter; to small; orders.filter name=odd; map_values; to odd",
     "many branches of different lengths": "stream orders; select_key as=keyed; "
@@ -371,7 +401,7 @@ def drawn(seed: int, *, careless: bool = False) -> Steps:
     add("stream", "stream", topic="topic-0")
     for _ in range(chosen.randint(2, 30)):
         word = chosen.choice(_WORDS)
-        stream = pick("stream", plain=word in ("repartition", "join", "left_join", "group_by_key"))
+        stream = pick("stream", plain=word in ("repartition", "join", "left_join", "stream_join", "group_by_key"))
         table = pick("table", plain=word in ("join", "left_join"))
         match word:
             case "stream":
@@ -401,6 +431,8 @@ def drawn(seed: int, *, careless: bool = False) -> Steps:
                 add("table", word, grouped, store=store())
             case "join" | "left_join" if stream and table:
                 add("stream", word, stream, other=table)
+            case "stream_join" if stream and (other := pick("stream", plain=True)):
+                add("stream", "join", stream, other=other, store=store())
             case "to_stream" if table:
                 add("stream", word, table)
     return tuple(steps)
@@ -409,5 +441,5 @@ def drawn(seed: int, *, careless: bool = False) -> Steps:
 _WORDS = (
     *("stream", "table", "filter", "map_values", "select_key", "map", "flat_map", "merge", "peek", "repartition", "to"),
     *("group_by", "group_by_key", "windowed_by", "count", "count", "aggregate", "aggregate", "reduce"),
-    *("join", "join", "left_join", "to_stream", "to_stream"),
+    *("join", "join", "left_join", "stream_join", "to_stream", "to_stream"),
 )

@@ -15,7 +15,7 @@ from typing import Any
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection
@@ -26,6 +26,10 @@ WINDOWS = {
     "windowed_by": TimeWindows("1 minute", grace="1 day"),
     "short_windows": TimeWindows("1 minute", grace="10 seconds"),
     "hopping_windows": TimeWindows("2 minutes", grace="1 day", advance="1 minute"),
+}
+JOINED_WITHIN = {
+    "join_stream": JoinWindows("1 minute", grace="1 day"),
+    "join_soon": JoinWindows("30 seconds", grace="10 seconds", after="1 minute"),
 }
 
 
@@ -129,6 +133,9 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return grouped.reduce(max_by="n", store=name)
         case "join", [stream, table]:
             return stream.join(table, {"n": "n", "s": "table.s"}, name=name)
+        case word, [stream, other] if word in JOINED_WITHIN:
+            value = {"n": "10 * n + other.n", "s": "concat(s, other.s)"}
+            return stream.join(other, value, within=JOINED_WITHIN[word], name=name)
         case "left_join", [stream, table]:
             return stream.left_join(table, {"n": "n", "s": "table.s"}, name=name)
         case "to_stream", [table]:
@@ -247,6 +254,14 @@ def _joined(left: Any, right: Any) -> bytes | None:
     return written({"n": (read(left) or {}).get("n"), "s": (read(right) or {}).get("s")})
 
 
+def _met(one: Any, other: Any) -> bytes | None:
+    """The record of a join of two streams: a field is null where either is."""
+    left, right = read(one) or {}, read(other) or {}
+    n = None if None in (left.get("n"), right.get("n")) else 10 * left["n"] + right["n"]
+    s = None if None in (left.get("s"), right.get("s")) else left["s"] + right["s"]
+    return written({"n": n, "s": s})
+
+
 def _their_step(library: Library, step: Step, operands: list[Any], name: str) -> Any:
     pair = library.jvm.org.apache.kafka.streams.KeyValue
     bytes_serde = library.bytes
@@ -309,6 +324,13 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.reduce(_function("Reducer", "apply", _greater), library.stored(name))
         case "join", [stream, table]:
             return stream.join(table, _function("ValueJoiner", "apply", _joined), named_join())
+        case word, [stream, other] if word in JOINED_WITHIN:
+            millis, within = library.jvm.java.time.Duration.ofMillis, JOINED_WITHIN[word]
+            windows = library.jvm.org.apache.kafka.streams.kstream.JoinWindows.ofTimeDifferenceAndGrace(
+                millis(within.before_ms), millis(within.grace_ms)
+            ).after(millis(within.after_ms))
+            options = library.option("StreamJoined", "with", bytes_serde, bytes_serde, bytes_serde).withName(name)
+            return stream.join(other, _function("ValueJoiner", "apply", _met), windows, options)
         case "left_join", [stream, table]:
             return stream.leftJoin(table, _function("ValueJoiner", "apply", _joined), named_join())
         case "to_stream", [table]:

@@ -22,6 +22,7 @@ from streamplan.model.operations import (
     MapValues,
     MapValuesFunction,
     Operation,
+    StreamJoin,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
 from streamplan.model.topology import Topology
@@ -69,6 +70,10 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                 case Sink(topic=topic):
                     name = topology.decorate(topic)
                     written[name] = after[node.name] = _union([written.get(name, {}), before])
+                case Processor(operation=StreamJoin(value=value)):
+                    this, other = (after[side.name] for side in subtopology.sides_of(node))
+                    seen = {**this, **{f"other.{name}": origins for name, origins in other.items() if name != KEY}}
+                    after[node.name] = {KEY: _key_of_both(this, other), **_columns(value, seen)}
                 case Processor(operation=operation, store=store):
                     table = stored.get(store, {}) if store is not None and isinstance(operation, Join) else {}
                     after[node.name] = _through(operation, before, table)
@@ -105,6 +110,10 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
             arguments = tuple((column.name, column.arguments) for column in columns)
             return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}
     return dict(before)
+
+
+def _key_of_both(this: Origins, other: Origins) -> frozenset[Column]:
+    return this.get(KEY, frozenset()) | other.get(KEY, frozenset())
 
 
 def _columns(columns: Columns, before: Origins) -> dict[str, frozenset[Column]]:

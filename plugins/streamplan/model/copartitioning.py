@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from streamplan.errors import Refused
 from streamplan.model.java_collections import hash_order, objects_hash, string_hash
-from streamplan.model.operations import Aggregate, Count
+from streamplan.model.operations import Aggregate, Count, StoreForJoin
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.model.topology import Topology
 
@@ -145,6 +145,10 @@ def _hash(topology: Topology, subtopology: Subtopology) -> int:
             match node.operation:
                 case Count(window=window) | Aggregate(window=window) if window is not None:
                     retention = window.retention_ms ^ window.retention_ms >> 32
+                    changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
+                case StoreForJoin(windows=windows):
+                    retention = windows.retention_ms ^ windows.retention_ms >> 32
+                    configs = string_hash("cleanup.policy") ^ string_hash("delete")
                     changelogs += topic ^ objects_hash(topic, configs, retention, not_enforced)
                 case _:
                     changelogs += topic ^ objects_hash(topic, configs, not_enforced)

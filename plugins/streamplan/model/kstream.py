@@ -35,10 +35,11 @@ from streamplan.model.operations import (
     Operation,
     Peek,
     Reduce,
+    StreamJoin,
     ToStream,
 )
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Serde
 
@@ -54,7 +55,7 @@ RESERVED_FIELDS = ("record", "table", "element")
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-_FIELD_OF_TABLE = re.compile(r"table\.(\w+)")
+_FIELD_OF_RIGHT = {"table": re.compile(r"table\.(\w+)"), "other": re.compile(r"other\.(\w+)")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,79 +365,174 @@ class KStream(_Declared):
 
     # -- joins
 
-    def join(self, table: KTable, value: Mapping[str, str] | None = None, *, name: str | None = None) -> KStream:
-        """Join each record with the table's value for the same key. A record without a match is dropped.
+    def join(
+        self,
+        other: KTable | KStream,
+        value: Mapping[str, str] | None = None,
+        *,
+        within: JoinWindows | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Join each record with the table's value for the same key, or with the records of another stream.
 
-        Example: ``purchases.join(customers, {"id": "id", "city": "table.city"})``
+        Examples: ``purchases.join(customers, {"id": "id", "city": "table.city"})``,
+        ``orders.join(payments, {"id": "id", "paid": "other.amount"}, within=JoinWindows("10 minutes"))``
+
+        A record without a match is dropped. Two streams give a record for each two records of the same key that are not
+        further apart than the window allows. Its timestamp is the later one of both.
 
         Args:
-            table: A table with the same key, from :meth:`Topology.table`.
+            other: A table with the same key, from :meth:`Topology.table`. Or a stream with the same key.
             value: The fields of the result: name to Spark SQL expression, in which the table's fields are
-                ``table.<field>``. Without it the result has the fields of both.
-            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+                ``table.<field>``, and those of the other stream ``other.<field>``. Without it the result has the fields
+                of both.
+            within: For a stream: how far apart in time two records may be.
+            store: For a stream: the names of its two state stores are ``<store>-this-join-store`` and
+                ``<store>-other-join-store`` (``StreamJoined.withStoreName``).
+            name: The name of the processor (``Named.as``). For a stream the beginning of the names of its processors
+                (``StreamJoined.withName``). Without it the library's numbering gives one.
 
         Returns:
-            The joined stream. The key stays. If the stream's key has changed, the stream is repartitioned first.
+            The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
-        return self._join(table, value, name, left=False)
+        if isinstance(other, KStream):
+            return self._join_stream(other, value, within, store, name)
+        if within is not None or store is not None:
+            self.graph.fault("join: a table is joined without within and store", "Leave them out")
+        return self._join_table(other, value, name, left=False)
 
     def left_join(self, table: KTable, value: Mapping[str, str] | None = None, *, name: str | None = None) -> KStream:
-        """Join as :meth:`join` does, but pass a record without a match, with the table's fields null."""
-        return self._join(table, value, name, left=True)
+        """Join with a table as :meth:`join` does, but pass a record without a match, with the table's fields null."""
+        if isinstance(table, KStream):
+            hint = "Two streams have an inner join: join(stream, {…}, within=JoinWindows('…'))"
+            self.graph.fault("left_join: with a stream, which does not exist here", hint)
+            return replace(self, fields=None)
+        return self._join_table(table, value, name, left=True)
 
-    def _join(self, table: KTable, value: Mapping[str, str] | None, name: str | None, *, left: bool) -> KStream:
+    def _join_table(self, table: KTable, value: Mapping[str, str] | None, name: str | None, *, left: bool) -> KStream:
         operation = "left_join" if left else "join"
         self._refuse_window(operation)
-        if not self._can_take(table, KTable, operation, "Join a stream with a table: Topology.table()"):
+        hint = "Join a stream with a table, Topology.table(), or with a stream"
+        if not self._can_take(table, KTable, operation, hint):
             return replace(self, fields=None)
-        if table.window is not None:
-            self.graph.fault(f"{operation}: on unlike keys: the table's is windowed", "Join a table with a plain key")
-        if self.key is not None and table.key is not None and self.key != table.key:
-            self.graph.fault(
-                f"{operation}: on unlike keys: the stream's is {self.key!r}, the table's {table.key!r}",
-                f"Before it, select_key({table.key!r}); or, when they are the same thing, name them alike: key='…'",
-            )
-        stream = self
-        if self.repartition_required:
-            prefix = name or self.node.name
-            repartition = self.graph.draw_repartition(prefix)
-            if not self._repartition or self.node.name != prefix:
-                self._repartition[:] = [repartition]
-                self.graph.add_repartition(repartition, self.node)
-            (repartition,) = self._repartition
-            stream = replace(
-                self,
-                node=repartition.node,
-                sources=frozenset({repartition.source}),
-                repartition_required=False,
-                _repartition=[],
-            )
+        self._refuse_unlike_keys(table, operation, "table")
+        stream = self._repartitioned(name or self.node.name)
         sources = stream.sources | table.sources
         self.graph.copartition_groups.append(sources)
         table.materialize()
-        columns = self._joined(table, value, operation)
+        columns = self._joined(table, value, operation, "table")
         processor_name = self.graph.name(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
         node = self.graph.processor(processor_name, Join(table.store, columns, left), stream.node)
         fields = None if self.fields is None or table.fields is None else tuple(column for column, _ in columns)
         return replace(stream, node=node, fields=fields, sources=sources, _repartition=[])
 
-    def _joined(self, table: KTable, value: Mapping[str, str] | None, operation: str) -> Columns:
+    def _join_stream(
+        self,
+        other: KStream,
+        value: Mapping[str, str] | None,
+        within: JoinWindows | None,
+        store: str | None,
+        name: str | None,
+    ) -> KStream:
+        """``KStreamImpl.doJoin`` and ``KStreamImplJoin.join``."""
+        self._refuse_window("join")
+        if not self._can_take(other, KStream, "join", "Join a stream of this topology"):
+            return replace(self, fields=None)
+        windows = self._checked_windows(within)
+        if name is not None and (fault := name_fault(name)):
+            self.graph.fault(fault, "Choose a shorter one of legal characters")
+            name = None
+        self._refuse_unlike_keys(other, "join", "other stream")
+        if self.fields is not None and "other" in self.fields:
+            self.graph.fault("join: the stream has a field named other", "Rename it before with map_values")
+        this = self._repartitioned(self.node.name if name is None else f"{name}-left")
+        that = other._repartitioned(other.node.name if name is None else f"{name}-right")
+        sources = this.sources | that.sources
+        self.graph.copartition_groups.append(sources)
+        columns = self._joined(other, value, "join", "other")
+
+        def named(suffix: str) -> str | None:
+            return None if name is None else f"{name}-{suffix}"
+
+        node = self.graph.stream_join(
+            (this.node, that.node),
+            (
+                self.graph.name(named("this-windowed"), "KSTREAM-WINDOWED-"),
+                self.graph.name(named("other-windowed"), "KSTREAM-WINDOWED-"),
+            ),
+            (self.graph.next_name("KSTREAM-JOINTHIS-"), self.graph.next_name("KSTREAM-JOINOTHER-")),
+            (named("this-join"), named("other-join")),
+            self.graph.name(named("merge"), "KSTREAM-MERGE-"),
+            store,
+            StreamJoin(windows, columns),
+        )
+        fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
+        key = self.key if self.key is not None else other.key
+        return KStream(self.graph, node, fields, key, sources)
+
+    def _checked_windows(self, within: JoinWindows | None) -> JoinWindows:
+        example = "For example within=JoinWindows('5 minutes')"
+        if not isinstance(within, JoinWindows):
+            said = "how far apart in time the records may be is not given" if within is None else f"within={within!r}"
+            self.graph.fault(f"join: {said}", example)
+            return JoinWindows("5 minutes")
+        for parameter in ("before", "after", "grace"):
+            try:
+                getattr(within, f"{parameter}_ms")
+            except ValueError as error:
+                self.graph.fault(f"join: within: {parameter}: {error}", example)
+                return JoinWindows("5 minutes")
+        return within
+
+    def _refuse_unlike_keys(self, right: _Declared, operation: str, what: str) -> None:
+        if right.window is not None:
+            self.graph.fault(
+                f"{operation}: on unlike keys: the {what}'s is windowed", f"Join a {what} with a plain key"
+            )
+        if self.key is not None and right.key is not None and self.key != right.key:
+            self.graph.fault(
+                f"{operation}: on unlike keys: the stream's is {self.key!r}, the {what}'s {right.key!r}",
+                f"Before it, select_key({right.key!r}); or, when they are the same thing, name them alike: key='…'",
+            )
+
+    def _repartitioned(self, prefix: str) -> KStream:
+        """``KStreamImpl.repartitionForJoin``: the stream behind a repartition topic, where its key has changed."""
+        if not self.repartition_required:
+            return self
+        repartition = self.graph.draw_repartition(prefix)
+        if not self._repartition or self.node.name != prefix:
+            self._repartition[:] = [repartition]
+            self.graph.add_repartition(repartition, self.node)
+        (repartition,) = self._repartition
+        return replace(
+            self,
+            node=repartition.node,
+            sources=frozenset({repartition.source}),
+            repartition_required=False,
+            _repartition=[],
+        )
+
+    def _joined(self, right: _Declared, value: Mapping[str, str] | None, operation: str, side: str) -> Columns:
+        """The columns of a join; ``side`` is what expressions call the fields of ``right``."""
         if value is not None:
             for name, expression in value.items():
-                match = _FIELD_OF_TABLE.fullmatch(expression.strip())
-                if match and table.fields is not None and match[1] not in table.fields:
+                match = _FIELD_OF_RIGHT[side].fullmatch(expression.strip())
+                if match and right.fields is not None and match[1] not in right.fields:
+                    what = "table" if side == "table" else "other stream"
                     self.graph.fault(
-                        f"{operation}, {name}: the table has no field {match[1]!r}",
-                        f"It has: {', '.join(table.fields)}",
+                        f"{operation}, {name}: the {what} has no field {match[1]!r}",
+                        f"It has: {', '.join(right.fields)}",
                     )
-            return self._columns(value, operation)
-        stream_fields, table_fields = self.fields or (), table.fields or ()
-        if shared := set(stream_fields) & set(table_fields):
+            seen = self if self.fields is None else replace(self, fields=(*self.fields, side))
+            return seen._columns(value, operation)
+        this_fields, right_fields = self.fields or (), right.fields or ()
+        if shared := set(this_fields) & set(right_fields):
             self.graph.fault(
                 f"{operation}: both sides have the fields {', '.join(sorted(shared))}",
-                "Say what the result is: value={'name': 'table.name', …}",
+                f"Say what the result is: value={{'name': '{side}.name', …}}",
             )
-        return tuple([(name, name) for name in stream_fields] + [(name, f"table.{name}") for name in table_fields])
+        return tuple([(name, name) for name in this_fields] + [(name, f"{side}.{name}") for name in right_fields])
 
     # -- shared
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from streamplan.model.functions import PythonFunction
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 """Field name and expression, in the order of declaration."""
@@ -176,6 +176,29 @@ class Join:
 
 
 @dataclass(frozen=True)
+class StoreForJoin:
+    """Stores the records of one side of a join of two streams (``KStreamJoinWindow``)."""
+
+    store: str
+    windows: JoinWindows
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """Looks up the records of one side of a join of two streams in the store of the other (``KStreamKStreamJoin``)."""
+
+    store: str
+
+
+@dataclass(frozen=True)
+class StreamJoin:
+    """Passes what both sides of a join of two streams have found, with a new value."""
+
+    windows: JoinWindows
+    value: Columns
+
+
+@dataclass(frozen=True)
 class ToStream:
     """The updates of a table, or of an aggregate, as a stream."""
 
@@ -197,6 +220,9 @@ Operation: TypeAlias = (
     | Reduce
     | TableSource
     | Join
+    | StoreForJoin
+    | JoinSide
+    | StreamJoin
     | ToStream
 )
 

@@ -12,7 +12,7 @@ from streamplan.errors import Refused
 from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
-from streamplan.model.operations import Aggregate, Count, Join, Operation, TableSource
+from streamplan.model.operations import Aggregate, Count, Join, Operation, StoreForJoin, StreamJoin, TableSource
 from streamplan.model.processor_topology import Processor, Subtopology, TaskId
 from streamplan.model.start_moment import EARLIEST, FORMS, StartMoment
 from streamplan.model.topics import (
@@ -25,6 +25,7 @@ from streamplan.model.topics import (
     TABLE_CONFIGS,
     TopicRole,
     TopicSpec,
+    stream_join_changelog_configs,
     windowed_changelog_configs,
 )
 from streamplan.model.topology import Topology
@@ -359,6 +360,8 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
     match operation:
         case Count(window=window) | Aggregate(window=window) if window is not None:
             return windowed_changelog_configs(window.changelog_retention_ms), STORED_WINDOW_BYTES
+        case StoreForJoin(windows=windows):
+            return stream_join_changelog_configs(windows.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0
 
 
@@ -366,22 +369,24 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """The operations whose state depends on other state of the same sub-topology.
 
     A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
-    of joins.
+    of joins. A join of two streams has one for itself.
     """
-    names = {node.name for node in subtopology.aggregations}
+    names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins)}
     reached = subtopology.downstream_of(names)
     stores = set(subtopology.table_stores.values())
-    for node in (*subtopology.aggregations, *subtopology.joins):
+    for node in (*subtopology.aggregations, *subtopology.joins, *subtopology.stream_joins):
         if isinstance(node.operation, Join) and node.store not in stores:
             yield Diagnostic(
                 node.location,
                 "a join with the result of an aggregate",
                 "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
-        elif node.name in reached or (subtopology.joins and not isinstance(node.operation, Join)):
+        elif node.name in reached or _shares_state(node, subtopology):
+            is_of_streams = isinstance(node.operation, StreamJoin)
+            operation = "a join of two streams" if is_of_streams else type(node.operation).__name__.lower()
             yield Diagnostic(
                 node.location,
-                f"{type(node.operation).__name__.lower()} shares its sub-topology with another stateful operation, "
+                f"{operation} shares its sub-topology with another stateful operation, "
                 "and a streaming query has one stateful operator",
                 "Put repartition() before it: that makes two",
             )
@@ -390,9 +395,19 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
         if any_node.name in reached and len(sides) > 1:
             yield Diagnostic(
                 any_node.location,
-                "merges the result of an aggregate with a stream of the same sub-topology",
+                "merges the result of an aggregate or of a join of two streams with a stream of the same sub-topology",
                 "Put repartition() behind one of them",
             )
+
+
+def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
+    """Whether a stateful operation stands beside another one with which it cannot share Spark's operator."""
+    match node.operation:
+        case StreamJoin():
+            return node is not subtopology.stream_joins[0]
+        case Join():
+            return bool(subtopology.stream_joins)
+    return bool(subtopology.joins or subtopology.stream_joins)
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:
@@ -415,7 +430,7 @@ def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]
                 yield Diagnostic(
                     repartition.location,
                     f"the repartition topic {repartition.name!r} is written and read by one sub-topology, since the "
-                    "same table is joined before it and behind it",
+                    "same table or stream is joined before it and behind it",
                     "Let both joins begin behind a topic: stream.repartition().join(…) beside "
                     "stream.select_key(…).join(…)",
                 )

@@ -12,7 +12,17 @@ from functools import cached_property
 from typing import TypeAlias
 
 from streamplan.model.diagnostics import SourceLocation
-from streamplan.model.operations import Aggregate, Count, Join, Operation, Reduce, TableSource
+from streamplan.model.operations import (
+    Aggregate,
+    Count,
+    Join,
+    JoinSide,
+    Operation,
+    Reduce,
+    StoreForJoin,
+    StreamJoin,
+    TableSource,
+)
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
@@ -41,14 +51,14 @@ class Processor:
         match self.operation:
             case Count(store=store) | Aggregate(store=store) | Reduce(store=store) | Join(store=store):
                 return store
-            case TableSource(store=store):
+            case TableSource(store=store) | StoreForJoin(store=store) | JoinSide(store=store):
                 return store
         return None
 
     @property
     def writes_store(self) -> bool:
         """Whether it writes a state store, and so a changelog. A join only reads one."""
-        return self.store is not None and not isinstance(self.operation, Join)
+        return self.store is not None and not isinstance(self.operation, Join | JoinSide)
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,16 @@ class Subtopology:
     def joins(self) -> tuple[Processor, ...]:
         """The processors that look up in a table."""
         return tuple(node for node in self.processors if isinstance(node.operation, Join))
+
+    @property
+    def stream_joins(self) -> tuple[Processor, ...]:
+        """The processors that pass what both sides of a join of two streams have found."""
+        return tuple(node for node in self.processors if isinstance(node.operation, StreamJoin))
+
+    def sides_of(self, join: Processor) -> tuple[Processor, ...]:
+        """The processors that store the records of this and of the other side of a join of two streams."""
+        by_name = {node.name: node for node in self.processors}
+        return tuple(by_name[self.predecessors[side][0]] for side in self.predecessors[join.name])
 
     @property
     def table_stores(self) -> dict[str, str]:

@@ -11,10 +11,21 @@ import heapq
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault
-from streamplan.model.operations import Aggregate, Count, Join, NullKeyFilter, Operation, Reduce
+from streamplan.model.operations import (
+    Aggregate,
+    Count,
+    Join,
+    JoinSide,
+    NullKeyFilter,
+    Operation,
+    Reduce,
+    StoreForJoin,
+    StreamJoin,
+)
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
 from streamplan.serdes.serde import Serde
 
@@ -171,6 +182,51 @@ class StreamsGraph:
             return [(Processor(name, built, location), before)]
 
         return self.add(GraphNode(name, build, location), *parents)
+
+    def stream_join(
+        self,
+        parents: tuple[GraphNode, GraphNode],
+        windowed: tuple[str, str],
+        generated: tuple[str, str],
+        named: tuple[str | None, str | None],
+        merge: str,
+        store: str | None,
+        operation: StreamJoin,
+    ) -> GraphNode:
+        """Add the nodes of a join of two streams (``KStreamImplJoin`` and ``StreamStreamJoinNode``).
+
+        Args:
+            parents: The last nodes of this and of the other stream.
+            windowed: The names of the processors that store their records.
+            generated: The generated names of the processors that look up in the other's store.
+            named: Their given names, where there are.
+            merge: The name of the last processor.
+            store: The given name of the stores.
+            operation: What the last processor does.
+        """
+        location = caller_location()
+        stores = [
+            self.store_name(f"{generated[0] if store is None else f'{store}-this-join'}-store", ""),
+            self.store_name(f"{generated[1] if store is None else f'{store}-other-join'}-store", ""),
+        ]
+        sides = [given if given is not None else name for given, name in zip(named, generated, strict=True)]
+        for given in named:
+            if given is not None:
+                self._check_name(given)
+        for name in (*windowed, *sides, merge):
+            self._take(name)
+        for name, own, parent in zip(windowed, stores, parents, strict=True):
+            stored = Processor(name, StoreForJoin(own, operation.windows), location)
+            self.add(GraphNode(name, partial(_only, stored), location), parent)
+
+        def build(before: tuple[str, ...]) -> BuiltNodes:
+            return [
+                (Processor(sides[0], JoinSide(stores[1]), location), (windowed[0],)),
+                (Processor(sides[1], JoinSide(stores[0]), location), (windowed[1],)),
+                (Processor(merge, operation, location), (sides[0], sides[1])),
+            ]
+
+        return self.add(GraphNode(merge, build, location), *parents)
 
     def source(self, name: str, topic: str, value: Serde) -> GraphNode:
         """Add a source node that reads a stream."""
@@ -333,6 +389,10 @@ class StreamsGraph:
         return merged
 
 
+def _only(node: Node, before: tuple[str, ...]) -> BuiltNodes:
+    return [(node, before)]
+
+
 def _before_left_joins(nodes: Sequence[Node], predecessors: Mapping[str, tuple[str, ...]]) -> set[str]:
     """The names of the null-key filters whose records reach a left join before an aggregation or an inner join.
 
@@ -363,7 +423,7 @@ def _is_left_join(operation: Operation) -> bool:
 
 
 def _drops_null_keys(operation: Operation) -> bool:
-    return isinstance(operation, Count | Aggregate | Reduce | Join) and not _is_left_join(operation)
+    return isinstance(operation, Count | Aggregate | Reduce | Join | JoinSide) and not _is_left_join(operation)
 
 
 def _parents(node: GraphNode, merged: dict[str, str]) -> tuple[str, ...]:

@@ -46,6 +46,14 @@ def windowed_changelog_configs(retention_ms: int) -> dict[str, str]:
     return {**CHANGELOG_CONFIGS, "cleanup.policy": "compact,delete", "retention.ms": str(retention_ms)}
 
 
+def stream_join_changelog_configs(retention_ms: int) -> dict[str, str]:
+    """The configs of the changelog of one side of a join of two streams (``StreamJoinedStoreFactory``).
+
+    The store keeps several records of one key and time, so that nothing may be compacted.
+    """
+    return {**windowed_changelog_configs(retention_ms), "cleanup.policy": "delete"}
+
+
 DEAD_LETTER_CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",

@@ -1,4 +1,4 @@
-"""Windows of one size (``org.apache.kafka.streams.kstream.TimeWindows``), and the bytes of a key with a window."""
+"""The windows of aggregates and joins (``org.apache.kafka.streams.kstream``), and the bytes of a key with a window."""
 
 from __future__ import annotations
 
@@ -72,6 +72,52 @@ class TimeWindows:
     @property
     def changelog_retention_ms(self) -> int:
         """``retention.ms`` of the store's changelog topic (``WindowedChangelogTopicConfig``)."""
+        return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
+
+
+@dataclass(frozen=True)
+class JoinWindows:
+    """How far apart in time two records may be that are joined (``org.apache.kafka.streams.kstream.JoinWindows``).
+
+    A record of the time ``t`` is joined with the records of the other stream from ``t - before`` to ``t + after``.
+
+    Attributes:
+        difference: A duration, as ``"5 minutes"``: both ``before`` and ``after``, where these are not given.
+        grace: A duration. So much later than the window a record may come, by the newest record of its stream. The
+            default is a day, as that of :class:`TimeWindows`.
+        before: A duration: how much earlier than a record of this stream one of the other stream may be. None stands
+            for ``difference``.
+        after: A duration: how much later it may be. None stands for ``difference``.
+    """
+
+    difference: str
+    grace: str = "1 day"
+    before: str | None = None
+    after: str | None = None
+
+    @property
+    def before_ms(self) -> int:
+        """``before`` in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.difference if self.before is None else self.before)
+
+    @property
+    def after_ms(self) -> int:
+        """``after`` in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.difference if self.after is None else self.after)
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.grace)
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of both window stores in ms (``StreamJoinedStoreFactory.retentionPeriod``)."""
+        return self.before_ms + self.after_ms + self.grace_ms
+
+    @property
+    def changelog_retention_ms(self) -> int:
+        """``retention.ms`` of the stores' changelog topics (``WindowedChangelogTopicConfig``)."""
         return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import enriched, latest, orders, pageviews, skewed, trending, users, wide, words
+from streamplan.pipelines import enriched, latest, orders, pageviews, payments, skewed, trending, users, wide, words
 
 PIPELINES: tuple[Pipeline, ...] = (
     orders.PIPELINE,
@@ -15,4 +15,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     pageviews.PIPELINE,
     trending.PIPELINE,
     words.PIPELINE,
+    payments.PIPELINE,
 )

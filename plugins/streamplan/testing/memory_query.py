@@ -97,6 +97,11 @@ class MemoryQuery:
         self._ranges: Mapping[tuple[str, int], tuple[int, int]] = {}
         self._written: list[WrittenRecord] = []
 
+    @property
+    def _transforms(self) -> bool:
+        """Whether the plan has ``transformWithState``."""
+        return bool(self.subtopology.joins or self.subtopology.stream_joins)
+
     def start(self, directory: Path) -> None:
         """Start the query without state.
 
@@ -106,7 +111,7 @@ class MemoryQuery:
         conf = self._spark.conf
         # One partition of the state is enough for few records, and each more costs a task in each micro-batch.
         conf.set("spark.sql.shuffle.partitions", 1)
-        conf.set(_PROVIDER, SPARK_CONFIGS[_PROVIDER] if self.subtopology.joins else _MEMORY_PROVIDER)
+        conf.set(_PROVIDER, SPARK_CONFIGS[_PROVIDER] if self._transforms else _MEMORY_PROVIDER)
         generate_code(self._spark, False)  # compiling costs more than it gains
         self._source.reset()
         self._query = (

@@ -84,6 +84,16 @@ def test_the_pipelines_of_the_orders_and_the_users_are_the_library_s_own_example
 # -- topologies that are refused
 
 REFUSED = {
+    "two joins of two streams with the same stores": (
+        "stream clicks; stream orders; join clicks store=x; orders.join clicks store=x",
+        "A different StateStore has already been added with the name x-this-join-store",
+        "the store 'x-this-join-store' is declared twice, first at",
+    ),
+    "a name twice, of a join of two streams and of another operation": (
+        "stream clicks; stream orders; filter name=x-merge; join clicks name=x",
+        "Processor x-merge is already added",
+        "the name 'x-merge' is declared twice, first at",
+    ),
     "a name twice": (
         "stream orders; filter name=x; peek name=x",
         "Processor x is already added",
@@ -202,6 +212,7 @@ NAMED = {
     "Grouped": "stream orders; group_by name=?; count",
     "Grouped by the key there is": "stream orders; group_by_key name=?; count",
     "Repartitioned": "stream orders; repartition name=?",
+    "StreamJoined": "stream clicks; stream orders; join clicks name=?",
     "Joined": "table users; stream orders; join users name=?",
     "Joined, repartitioned": "table users; stream orders; select_key; join users name=?",
     "Materialized of an aggregate": "stream orders; group_by_key; count store=?",

@@ -16,7 +16,7 @@ from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.copartitioning import copartition_groups, resolve_partition_counts
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import TopicRole
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.primitive import Double, Integer, Long, String
 from streamplan.serdes.serde import Serde
 
@@ -228,7 +228,7 @@ def test_internal_topics_are_those_that_the_library_creates(
     jvm: Any, bootstrap_servers: str, new_topic: NewTopicFactory, tmp_path: Path
 ) -> None:
     external = {new_topic(name, partitions=count): count for name, count in _OUTSIDE.items()}
-    orders, products, prices, unused, out = external
+    orders, products, prices, unused, out, views, clicks = external
     twin = Twin(jvm, f"shop-{uuid.uuid4().hex[:8]}")
     twin.table(unused)
     enriched = twin.stream(orders).select_key().join(twin.table(products))
@@ -236,6 +236,8 @@ def test_internal_topics_are_those_that_the_library_creates(
     totals = enriched.repartition("enriched", 3).count("totals")
     totals.to_stream().repartition("wide", 4).count("minutes", TimeWindows("1 minute", "30 seconds"))
     twin.stream(prices).select_key().count("daily", TimeWindows("1 day"))
+    within = JoinWindows("5 minutes", "1 hour", after="10 minutes")
+    twin.stream(views).join_stream(twin.stream(clicks), within)
 
     theirs = created(jvm, twin, bootstrap_servers, tmp_path)
     assert theirs == declared(twin, external)
@@ -249,8 +251,10 @@ def test_internal_topics_are_those_that_the_library_creates(
         "minutes-changelog": 4,
         "daily-repartition": 1,
         "daily-changelog": 1,
+        "KSTREAM-JOINTHIS-0000000033-store-changelog": 2,
+        "KSTREAM-JOINOTHER-0000000034-store-changelog": 2,
     }
     assert theirs[f"{prefix}-minutes-changelog"][1]["retention.ms"] == str(60_000 + 30_000 + 86_400_000)
 
 
-_OUTSIDE = {"orders": 3, "products": 2, "prices": 1, "unused": 5, "out": 2}
+_OUTSIDE = {"orders": 3, "products": 2, "prices": 1, "unused": 5, "out": 2, "views": 2, "clicks": 2}

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.partitioner import partition_for_key
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.spark.state import restore
 
@@ -306,6 +306,70 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     tried.drain()
     assert len(tried.read(tried.named("joined"))) == before + 1
     assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
+
+
+@both_ways
+def test_two_streams_meet_within_a_window(tried: Tried) -> None:
+    """Each two records of a key that are near in time, once, whichever comes first and in whichever micro-batch."""
+    topology, named = tried.topology, tried.named
+    within = JoinWindows("1 minute", after="2 minutes", grace="1 hour")
+    returns = topology.stream(named("returns"), value=Json("amount bigint, at timestamp"), key="shop")
+    met = (
+        topology.stream(named("sales"), value=SALE)
+        .filter("amount is not null")
+        .select_key("shop")
+        .join(returns, {"sold": "amount", "returned": "other.amount", "at": "other.at"}, within=within, store="met")
+    )
+    met.to(named("met"))
+    met.filter("sold = returned").select_key("sold").group_by_key().count(store="equal")
+    tried.create_topics()
+    moment = "2026-01-01T00:00:00.000Z"
+    batches = [
+        [("sales", [(sale("x", 1), 0), (sale("x", 2), 0), (sale("y", 3), 0)])],
+        [("returns", [("x", 1, 60), ("x", 2, 121), ("y", 3, -61), ("y", 4, 120), ("x", 5, 0)])],
+        [("sales", [(sale("x", 6), 121), (sale("x", 7), 122), (sale(None, 8), 0), (sale("y", None), 120)])],
+        [("returns", [("x", 9, 0), (None, 9, 0), ("y", None, 0)]), ("sales", [(sale("x", 10), 5000)])],
+    ]
+    sold: list[tuple[str, int, int]] = []
+    returned: list[tuple[str, int, int]] = []
+    for batch in batches:
+        for topic, rows in batch:
+            if topic == "sales":
+                tried.produce(topic, [("k", value, at) for value, at in rows])
+                sold += [(value["shop"], value["amount"], at) for value, at in rows if None not in value.values()]
+            else:
+                made = [(key, None if n is None else {"amount": n, "at": moment}, at) for key, n, at in rows]
+                tried.produce(topic, made)
+                returned += [row for row in rows if None not in row]
+        tried.drain()
+    pairs = [
+        (max(at, other_at), shop, {"sold": amount, "returned": other, "at": moment})
+        for shop, amount, at in sold
+        for other_shop, other, other_at in returned
+        if shop == other_shop and at - 60 <= other_at <= at + 120
+    ]
+    assert len(pairs) > 6
+    found = [
+        ((m.timestamp()[1] - EPOCH) // 1000, m.key().decode(), json.loads(m.value())) for m in tried.read(named("met"))
+    ]
+    assert sorted(found, key=repr) == sorted(pairs, key=repr)
+    equal = tried.read(topology.changelog_topic("equal"))
+    assert {m.key() for m in equal} == {b"%d" % pair["sold"] for *_, pair in pairs if pair["sold"] == pair["returned"]}
+    stored = tried.read(topology.changelog_topic("met-this-join"))
+    numbered = Counter((shop, at) for shop, _, at in sold)
+    assert {m.key() for m in stored} == {
+        shop.encode() + (EPOCH + 1000 * at).to_bytes(8, "big") + number.to_bytes(4, "big")
+        for (shop, at), count in numbered.items()
+        for number in range(1, count + 1)
+    }
+    for message in stored:
+        assert message.partition() == partition_for_key(message.key()[:1], 2)
+    assert tried.dead_letters() == [("sales", "shop is missing")]
+    before = len(found)
+    tried.run_last_again(max(group.id for group in topology.subtopologies if group.stream_joins))
+    tried.produce("returns", [("x", {"amount": 11, "at": moment}, 5001)])
+    tried.drain()
+    assert len(tried.read(named("met"))) == before + 1
 
 
 @restored

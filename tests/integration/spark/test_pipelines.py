@@ -321,8 +321,12 @@ def test_no_count_ever_falls_or_stands_still(ran: Run) -> None:
 
 
 def test_changelogs_end_as_those_of_kafka_streams(ran: Run) -> None:
-    for topic in changelogs(ran):
-        assert last_values(ran.ours[topic]) == last_values(ran.library[topic])
+    for spec in ran.pipeline.topics():
+        if spec.role == "changelog":
+            ours, theirs = (last_values(messages[spec.name]) for messages in (ran.ours, ran.library))
+            if spec.configs["cleanup.policy"] == "delete":  # the library numbers all records of a task
+                ours, theirs = ({key[:-4]: found for key, found in side.items()} for side in (ours, theirs))
+            assert ours == theirs
 
 
 def test_repartition_topics_hold_what_those_of_kafka_streams_hold(ran: Run) -> None:

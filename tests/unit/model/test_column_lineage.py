@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from streamplan.model.column_lineage import column_lineage
 from streamplan.model.topology import Topology
-from streamplan.pipelines import enriched, orders
+from streamplan.pipelines import enriched, orders, payments
 from streamplan.serdes.json import Json
 
 
@@ -32,6 +32,15 @@ def test_a_join_takes_columns_of_both_sides() -> None:
     found = origins(enriched.topology, "enriched-purchases")
     assert found["amount"] == {"purchases.amount"}
     assert found["city"] == {"customers.city"}
+
+
+def test_a_join_of_two_streams_takes_columns_of_both() -> None:
+    found = origins(payments.topology, "paid-orders")
+    assert found["total"] == {"purchase-orders.total"}
+    assert found["paid"] == {"payments.amount"}
+    assert found["key"] == {"purchase-orders.key", "payments.key"}
+    changelog = origins(payments.topology, "order-payments-KSTREAM-JOINOTHER-0000000005-store-changelog")
+    assert changelog["method"] == {"payments.method"}
 
 
 def test_expressions() -> None:

@@ -15,7 +15,7 @@ from streamplan.model.operations import NullKeyFilter
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 ORDER = Json("Id string, UserId string, Amount bigint")
@@ -394,11 +394,13 @@ def test_a_key_without_a_word_is_not_compared(topology: Topology, orders: KStrea
     assert topology.faults == ()
 
 
-def test_a_stream_is_joined_with_a_table_alone(topology: Topology, orders: KStream) -> None:
-    orders.join(orders)  # type: ignore[arg-type]
+def test_a_stream_is_joined_with_a_table_or_a_stream(
+    topology: Topology, orders: KStream, grouped: KGroupedStream
+) -> None:
+    orders.join(grouped)  # type: ignore[arg-type]
     assert (only(topology).message, only(topology).hint) == (
-        "join: with a KStream",
-        "Join a stream with a table: Topology.table()",
+        "join: with a KGroupedStream",
+        "Join a stream with a table, Topology.table(), or with a stream",
     )
 
 
@@ -613,3 +615,104 @@ def test_records_without_a_key_pass_a_repartition_topic_only_to_a_left_join(topo
         "counts-repartition-filter": True,
         "inner-repartition-filter": False,
     }
+
+
+# -- joins of two streams
+
+
+@pytest.fixture
+def payments(topology: Topology) -> KStream:
+    return topology.stream("payments", value=Json("Paid bigint"), key="order")
+
+
+@pytest.mark.parametrize(
+    ("join", "message"),
+    [
+        (lambda orders, payments: orders.join(payments), "how far apart in time the records may be is not given"),
+        (lambda orders, payments: orders.join(payments, within="5 minutes"), "within='5 minutes'"),
+        (lambda orders, payments: orders.join(payments, within=JoinWindows("soon")), "'soon' is not a duration"),
+        (
+            lambda orders, payments: orders.join(payments, within=JoinWindows("1 day", after="-1 day")),
+            "within: after: '-1 day' is not a duration",
+        ),
+        (
+            lambda orders, payments: orders.join(payments, {"a": "other.Amount"}, within=JoinWindows("1 day")),
+            "the other stream has no field 'Amount'",
+        ),
+        (
+            lambda orders, payments: orders.join(payments, {"a": "Paid"}, within=JoinWindows("1 day")),
+            "the value has no field 'Paid'",
+        ),
+        (lambda orders, payments: orders.join(orders, within=JoinWindows("1 day")), "both sides have the fields"),
+        (lambda orders, payments: orders.left_join(payments), "left_join: with a stream, which does not exist here"),
+        (
+            lambda orders, payments: orders.map_values({"other": "Id"}).join(
+                payments, {"Id": "other"}, within=JoinWindows("1 day")
+            ),
+            "the stream has a field named other",
+        ),
+    ],
+)
+def test_a_faulty_join_of_two_streams_is_refused(
+    topology: Topology, orders: KStream, payments: KStream, join: Callable[[KStream, KStream], Any], message: str
+) -> None:
+    join(orders, payments)
+    assert message in str(only(topology))
+
+
+def test_two_streams_with_keys_of_unlike_names_are_refused(topology: Topology, payments: KStream) -> None:
+    customers = topology.stream("customers", value=USER, key="customer")
+    customers.join(payments, within=JoinWindows("1 day"))
+    assert "on unlike keys: the stream's is 'customer', the other stream's 'order'" in str(only(topology))
+
+
+def test_a_table_is_joined_without_a_window(topology: Topology, orders: KStream, users: KTable) -> None:
+    orders.join(users, ENRICHED, within=JoinWindows("1 day"))
+    assert "a table is joined without within and store" in str(only(topology))
+
+
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        (lambda joined, payments: joined.group_by_key().count(), "count shares its sub-topology"),
+        (
+            lambda joined, payments: joined.join(payments, {"Id": "Id"}, within=JoinWindows("1 day")),
+            "a join of two streams shares its sub-topology",
+        ),
+        (lambda joined, payments: payments.group_by_key().count(), "count shares its sub-topology"),
+        (
+            lambda joined, payments: joined.map_values({"Paid": "1"}).merge(payments),
+            "merges the result of an aggregate or of a join of two streams with a stream",
+        ),
+    ],
+)
+def test_other_state_beside_a_join_of_two_streams_is_refused(
+    topology: Topology, orders: KStream, payments: KStream, beside: Callable[[KStream, KStream], Any], message: str
+) -> None:
+    beside(orders.join(payments, {"Id": "Id"}, within=JoinWindows("1 day")), payments)
+    with pytest.raises(Refused, match=message):
+        pipeline(topology)
+
+
+def test_a_table_beside_a_join_of_two_streams_is_refused(
+    topology: Topology, orders: KStream, users: KTable, payments: KStream
+) -> None:
+    orders.join(payments, {"Id": "Id"}, within=JoinWindows("1 day"))
+    orders.join(users, ENRICHED)
+    with pytest.raises(Refused, match="join shares its sub-topology with another stateful operation"):
+        pipeline(topology)
+
+
+def test_a_join_of_two_streams_may_stand_before_a_repartition_topic(
+    topology: Topology, orders: KStream, payments: KStream
+) -> None:
+    joined = orders.join(payments, {"Id": "Id"}, within=JoinWindows("1 day"))
+    joined.group_by("Id").count()
+    joined.repartition().join(payments.repartition(), {"Id": "Id"}, within=JoinWindows("1 day"))
+    assert pipeline(topology).topology.faults == ()
+
+
+def test_the_window_of_a_join_has_two_directions() -> None:
+    windows = JoinWindows("5 minutes", grace="1 hour", before="0 seconds")
+    assert (windows.before_ms, windows.after_ms, windows.retention_ms) == (0, 300_000, 3_900_000)
+    assert JoinWindows("5 minutes").retention_ms == 600_000 + 86_400_000

@@ -27,7 +27,7 @@ from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, TimeWindows
+from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, JoinWindows, TimeWindows
 from streamplan.serdes.field_types import GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
 from streamplan.spark.planning.field_types import declared_fields
@@ -71,7 +71,7 @@ def restore_aggregation(
     for number, node in enumerate(nodes):
         rows = stored[node.name]
         if isinstance(node.operation, Reduce):
-            frame = _refusing_unreadable(read_stored(rows, inputs[node.name].schema))
+            frame = refusing_unreadable(read_stored(rows, inputs[node.name].schema))
             contributions.append(_contributions(number, node, frame, merged))
             continue
         value = _stored_value(number, node, types)
@@ -230,7 +230,7 @@ def with_windows(rows: DataFrame, windows: TimeWindows, time: str) -> DataFrame:
     return rows if windows.advance is None else rows.where(F.unix_millis("window.start") >= 0)
 
 
-def stored_key(windows: TimeWindows | None) -> list[Column]:
+def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:
     """Return the key of a changelog record, and the start of its window, which the key's last bytes hold.
 
     The record's timestamp does not tell the window for certain: another clock may have set it, and windows may overlap.
@@ -310,7 +310,7 @@ def _stored_value(number: int, node: Processor, types: StructType) -> Column:
     return F.from_json(F.col("value").cast("string"), value_type, {"mode": "FAILFAST", "timeZone": "UTC"})
 
 
-def _refusing_unreadable(frame: RecordFrame) -> RecordFrame:
+def refusing_unreadable(frame: RecordFrame) -> RecordFrame:
     """Let the query fail on a value that cannot be read: only readable values were written to the store."""
     failure = F.raise_error(F.concat(F.lit("a changelog value cannot be read: "), F.col("record.reason")))
     key = F.when(F.col("record.reason").isNull(), F.col("record.key")).otherwise(failure.cast("string"))

@@ -21,6 +21,7 @@ from streamplan.model.operations import (
     FlatMap,
     FlatMapFunction,
     Join,
+    JoinSide,
     KeySelect,
     Map,
     MapValues,
@@ -30,6 +31,8 @@ from streamplan.model.operations import (
     Operation,
     Peek,
     Reduce,
+    StoreForJoin,
+    StreamJoin,
     TableSource,
     ToStream,
 )
@@ -39,7 +42,14 @@ from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_l
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.python_functions import filter_by, flat_map_by, map_by
-from streamplan.spark.planning.records import RecordFrame, read_external, read_internal, read_internal_keys
+from streamplan.spark.planning.records import (
+    RecordFrame,
+    read_external,
+    read_internal,
+    read_internal_keys,
+    rejecting_binary_keys,
+)
+from streamplan.spark.planning.stream_stream_join import without_records
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
 
@@ -119,6 +129,13 @@ class OperatorPlanner:
             inputs[node.name] = self._grouped_records(node, frame)
         return inputs
 
+    def join_input(self, side: Processor) -> RecordFrame:
+        """Return the records of one side of a join of two streams, by the processor that stores them."""
+        (predecessor,) = self.subtopology.predecessors[side.name]
+        frame = self.consume(predecessor)
+        assert frame is not None, "a join is planned on records that Spark refused"
+        return self._storable_records(frame)
+
     def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
         """Write a store's updates into the partition of the task. A window stands in the bytes after the key.
 
@@ -127,7 +144,10 @@ class OperatorPlanner:
         key = F.col("record.key").cast("binary")
         if frame.windowed:
             start = F.unix_millis("record.window.start")
-            key = F.concat(key, _big_endian(start), F.lit(bytes(SEQUENCE_NUMBER_BYTES)))  # WindowKeySchema
+            number = F.lit(bytes(SEQUENCE_NUMBER_BYTES))
+            if frame.keeps_duplicates:
+                number = F.substring(_big_endian(F.col("record.sequence_number")), -SEQUENCE_NUMBER_BYTES, 4)
+            key = F.concat(key, _big_endian(start), number)  # WindowKeySchema
         frame = frame.with_record(F.col("record").withField("headers", F.lit(None).cast(HEADERS)))
         self.written[self._outputs[node.name]] = frame
         self.write(output_rows(frame, self._outputs[node.name], key, F.col("record.value")))
@@ -186,7 +206,11 @@ class OperatorPlanner:
                 frame = frame.with_value()
                 joined = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
                 return (joined if left else joined.where("table is not null")).select(value)
-            case ToStream():
+            case StoreForJoin():
+                return self._storable_records(frame)
+            case StreamJoin(value=value):  # what is joined is bound instead; see SubtopologyPlan
+                return without_records(*predecessors).select(value)
+            case ToStream() | JoinSide():
                 return frame
             case Count() | Aggregate() | Reduce():
                 return self._aggregate_all(node, frame)
@@ -224,6 +248,15 @@ class OperatorPlanner:
             self.write(dead_letter_rows(frame.rejected()))
         windowed = isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
         return frame.accepted() if windowed else frame.accepted().with_value()
+
+    def _storable_records(self, frame: RecordFrame) -> RecordFrame:
+        """The records that a join of two streams can store. One without a key meets no other, and is left out."""
+        frame = rejecting_binary_keys(frame)
+        if not frame.as_in_internal_topic:
+            frame = frame.rejecting(_too_large(frame, with_headers=False), too_large(MAX_BYTES))
+        self.write(dead_letter_rows(frame.rejected()))
+        frame = frame.accepted()
+        return replace(frame, data=frame.data.where("record.key is not null"), key_not_null=True)
 
     def _values_are_stored(self, grouped: str) -> bool:
         """Whether an aggregation of a node's records stores their values as they are."""

@@ -10,6 +10,7 @@ branches.
     without state   sources                                  | every operation, outputs
     aggregations    sources, operations, one groupBy         | changelogs, every operation after them, outputs
     joins           sources, look-up of the record's key     | changelogs, every operation, outputs
+    two streams     sources, operations, join                | changelogs, every operation after it, outputs
 
 Several aggregations side by side share the groupBy; the column ``node`` tells them apart. Several joins share the
 look-up: the key of a joined record is the one it was read with, since a changed key goes through a repartition topic
@@ -26,7 +27,7 @@ from functools import cached_property, reduce
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from streamplan.model.operations import SETS_KEY, Aggregate, Count, KeySelect, NullKeyFilter
+from streamplan.model.operations import SETS_KEY, Aggregate, Count, KeySelect, NullKeyFilter, StreamJoin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.serdes.serde import Serde, is_key_field
@@ -34,6 +35,7 @@ from streamplan.spark.planning.aggregation import aggregate, restore_aggregation
 from streamplan.spark.planning.compiled_plan import batch_template
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.stream_stream_join import join_streams, joined_records, restore_join, stored_records
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
 from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
@@ -120,6 +122,8 @@ def plan_subtopology(
         cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
     elif subtopology.joins:
         cut = _cut_at_joins(subtopology, schemas, raw, planner)
+    elif subtopology.stream_joins:
+        cut = _cut_at_stream_join(subtopology, schemas, raw, planner)
     else:
         cut = _cut_at_sources(pipeline, subtopology, schemas, raw, planner)
     planner.plan(subtopology.nodes)
@@ -167,6 +171,14 @@ def plan_restore(
         inputs = _plan_inputs(subtopology, planner, nodes, frames)
         rows = {node.name: stored(node) for node in nodes}
         return restore_aggregation(nodes, inputs, rows, merged=len(names) > 1)
+    if subtopology.stream_joins:
+        (join,) = subtopology.stream_joins
+        assert isinstance(join.operation, StreamJoin)
+        frames = _read_sources(subtopology, schemas, dict.fromkeys(names, no_records))
+        planner = OperatorPlanner(subtopology, output_numbers(subtopology))
+        sides = subtopology.sides_of(join)
+        join_inputs = _plan_join_inputs(subtopology, planner, sides, frames)
+        return restore_join(join_inputs, [stored(side) for side in sides], join.operation.windows)
     raw = {name: stored(store_writers[stores[name]]) if name in stores else no_records for name in names}
     return join_tables(_read_sources(subtopology, schemas, raw), stores)
 
@@ -255,18 +267,45 @@ def _cut_at_aggregations(
     nodes = subtopology.aggregations
     inputs = _plan_inputs(subtopology, planner, nodes, _read_sources(subtopology, schemas, raw))
     aggregated = aggregate(nodes, inputs, merged=len(raw) > 1)
-    early = planner.take_output_rows().rows  # such as dead letters
-    streaming = _with_early_rows(aggregated, early) if early else aggregated
-    batch = _batch_of(streaming)
-    aggregated_batch = batch
-    if early:
-        planner.write(batch.where("finished is not null").select("finished.*"))
-        aggregated_batch = batch.where("held is not null").select("held.*")
+    streaming, batch, aggregated_batch = _behind_state(aggregated, planner)
     for number, node in enumerate(nodes):
         stored = store_rows(number, node, aggregated_batch, inputs[node.name])
         planner.write_changelog(node, stored)
         planner.bind(node.name, store_result(node, stored))
-    return _Cut(streaming, True, batch, divided=bool(early))
+    return _Cut(streaming, True, batch, divided=batch is not aggregated_batch)
+
+
+def _cut_at_stream_join(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+) -> _Cut:
+    """Let the planner go on with what two streams give, and with the rows that were complete before."""
+    (join,) = subtopology.stream_joins
+    assert isinstance(join.operation, StreamJoin)
+    sides = subtopology.sides_of(join)
+    inputs = _plan_join_inputs(subtopology, planner, sides, _read_sources(subtopology, schemas, raw))
+    streaming, batch, joined = _behind_state(join_streams(inputs, join.operation.windows), planner)
+    for number, side in enumerate(sides):
+        stored = stored_records(number, joined, inputs[number])
+        planner.write_changelog(side, stored)
+        planner.bind(side.name, stored)
+    planner.bind(join.name, joined_records(joined, inputs).select(join.operation.value))
+    return _Cut(streaming, True, batch, divided=True)
+
+
+def _behind_state(stateful: DataFrame, planner: OperatorPlanner) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """Let the planner write the rows that were complete before the state, such as dead letters.
+
+    Returns:
+        The streaming plan, the micro-batch, and of the micro-batch what the stateful operator gave.
+    """
+    early = planner.take_output_rows().rows
+    if not early:
+        batch = _batch_of(stateful)
+        return stateful, batch, batch
+    streaming = _with_early_rows(stateful, early)
+    batch = _batch_of(streaming)
+    planner.write(batch.where("finished is not null").select("finished.*"))
+    return streaming, batch, batch.where("held is not null").select("held.*")
 
 
 def _read_sources(
@@ -288,6 +327,21 @@ def _plan_inputs(
     after = subtopology.downstream_of(names)
     planner.plan(node for node in subtopology.nodes if node.name not in after and node.name not in names)
     return planner.aggregation_inputs(nodes)
+
+
+def _plan_join_inputs(
+    subtopology: Subtopology,
+    planner: OperatorPlanner,
+    sides: Sequence[Processor],
+    sources: Mapping[str, RecordFrame],
+) -> list[RecordFrame]:
+    """Plan all that does not come after a join of two streams; return the records of its sides."""
+    for name, frame in sources.items():
+        planner.bind(name, frame)
+    names = {side.name for side in sides}
+    after = subtopology.downstream_of(names)
+    planner.plan(node for node in subtopology.nodes if node.name not in after and node.name not in names)
+    return [planner.join_input(side) for side in sides]
 
 
 def _with_early_rows(aggregated: DataFrame, early: Sequence[DataFrame]) -> DataFrame:

@@ -6,6 +6,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``timestamp``  of the record
 ``key``        string, holding the key's bytes as they are
 ``window``     after a windowed aggregate: ``start``, ``end``
+``sequence_number``  of a record that a join of two streams has stored, among those of its key and time
 ``headers, original_key, value``  of the record as it was read, in bytes
 ``reason``     why the record is rejected. A rejected record passes all operations unchanged and ends in the dead-letter
                topic
@@ -71,6 +72,11 @@ class RecordFrame:
         return F.when(~self.has_no_value, F.expr(value_expression(declared_fields(self.data))))
 
     @property
+    def has_value(self) -> Column:
+        """Whether a record has a value that is not null."""
+        return ~self.has_no_value
+
+    @property
     def has_no_value(self) -> Column:
         """Whether a record has a null value.
 
@@ -111,6 +117,11 @@ class RecordFrame:
         """Whether the key is one of a window."""
         return "window" in cast(StructType, self.data.schema["record"].dataType).names
 
+    @property
+    def keeps_duplicates(self) -> bool:
+        """Whether records of the same key and window are told apart by a number."""
+        return "sequence_number" in cast(StructType, self.data.schema["record"].dataType).names
+
     def with_record(self, record: Column) -> RecordFrame:
         """Replace the struct ``record``."""
         return replace(self, data=self.data.withColumn("record", record))
@@ -126,8 +137,7 @@ class RecordFrame:
 
         Sources: ``KStreamAggregate``, ``KStreamReduce`` and ``KStreamKTableJoinProcessor``.
         """
-        has_value = ~self.has_no_value
-        passes = has_value if self.no_rejects else F.col("record.reason").isNotNull() | has_value
+        passes = self.has_value if self.no_rejects else F.col("record.reason").isNotNull() | self.has_value
         return replace(self, data=self.data.where(passes))
 
     def rejected(self) -> DataFrame:
@@ -192,6 +202,13 @@ class RecordFrame:
 
     def _unless_rejected(self, column: Column) -> Column:
         return column if self.no_rejects else F.when(F.col("record.reason").isNull(), column)
+
+
+def rejecting_binary_keys(frame: RecordFrame) -> RecordFrame:
+    """Reject keys that are not text: the state is stored by text. Elsewhere any bytes are a key."""
+    text = F.try_validate_utf8("record.key")
+    frame = frame.rejecting(F.col("record.key").isNotNull() & text.isNull(), "the key is not UTF-8")
+    return frame.with_record(F.col("record").withField("key", text))
 
 
 def read_external(raw: DataFrame, serde: Serde, *, table: bool = False, partition_time: bool = False) -> RecordFrame:

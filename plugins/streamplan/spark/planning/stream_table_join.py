@@ -24,7 +24,7 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from streamplan.serdes import field_types as declared
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
-from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 
 WAITING_ROWS = 1000
 """The most rows of a key that wait for the stream to come to their time; of more, the oldest are taken over."""
@@ -44,7 +44,7 @@ def join_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) ->
     """
     sides = []
     for number, original in enumerate(frames.values()):
-        frame = _rejecting_binary_keys(original)
+        frame = rejecting_binary_keys(original)
         sides.append(
             frame.data.select(
                 F.col("record.partition").alias("partition"),
@@ -101,13 +101,6 @@ def joined_frames(
         data = rows.select(*fields, record.alias("record"))
         joined[name] = replace(frame, data=data, no_rejects=False)
     return joined
-
-
-def _rejecting_binary_keys(frame: RecordFrame) -> RecordFrame:
-    """Reject keys that are not text: the state is stored by text. Elsewhere any bytes are a key."""
-    text = F.try_validate_utf8("record.key")
-    frame = frame.rejecting(F.col("record.key").isNotNull() & text.isNull(), "the key is not UTF-8")
-    return frame.with_record(F.col("record").withField("key", text))
 
 
 class _TableJoin(StatefulProcessor):

@@ -154,7 +154,7 @@ def _fits_in_workers(subtopology: Subtopology, offsets: int) -> bool:
     """
     if any(isinstance(node.operation, Reduce) for node in subtopology.aggregations):
         return False
-    return not subtopology.joins and 0 < offsets <= DIRECT_OFFSETS
+    return bool(subtopology.aggregations) and 0 < offsets <= DIRECT_OFFSETS
 
 
 def _copy_changelogs(
@@ -168,11 +168,12 @@ def _copy_changelogs(
 ) -> str:
     """Copy the records that the state is built from to Parquet files; returns the directory of these files.
 
-    A join needs every record of a table: a record of the stream is joined with the row of its own time. An aggregation
-    only needs the last record of each key. The last ones of each slice are copied, which bounds what is written. A key
-    may be in several slices, so they are not yet the last ones of the changelog.
+    A join needs every record of a table: a record of the stream is joined with the row of its own time. A join of two
+    streams needs every record of both. An aggregation only needs the last record of each key. The last ones of each
+    slice are copied, which bounds what is written. A key may be in several slices, so they are not yet the last ones of
+    the changelog.
     """
-    last_only = not subtopology.joins
+    last_only = bool(subtopology.aggregations)
     copied = f"{directory}/read"
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
     spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
@@ -204,6 +205,7 @@ def _run_restoring_query(
         columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
         if not subtopology.joins:
             rows = rows.where("value is not null")  # a null value deletes the key
+        if subtopology.aggregations:
             columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
         return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
 
