@@ -308,20 +308,18 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
 
 
-@both_ways
 def test_two_streams_meet_within_a_window(tried: Tried) -> None:
     """Each two records of a key that are near in time, once, whichever comes first and in whichever micro-batch."""
     topology, named = tried.topology, tried.named
     within = JoinWindows("1 minute", after="2 minutes", grace="1 hour")
     returns = topology.stream(named("returns"), value=Json("amount bigint, at timestamp"), key="shop")
-    met = (
+    (
         topology.stream(named("sales"), value=SALE)
         .filter("amount is not null")
         .select_key("shop")
         .join(returns, {"sold": "amount", "returned": "other.amount", "at": "other.at"}, within=within, store="met")
+        .to(named("met"))
     )
-    met.to(named("met"))
-    met.filter("sold = returned").select_key("sold").group_by_key().count(store="equal")
     tried.create_topics()
     moment = "2026-01-01T00:00:00.000Z"
     batches = [
@@ -353,9 +351,7 @@ def test_two_streams_meet_within_a_window(tried: Tried) -> None:
         ((m.timestamp()[1] - EPOCH) // 1000, m.key().decode(), json.loads(m.value())) for m in tried.read(named("met"))
     ]
     assert sorted(found, key=repr) == sorted(pairs, key=repr)
-    equal = tried.read(topology.changelog_topic("equal"))
-    assert {m.key() for m in equal} == {b"%d" % pair["sold"] for *_, pair in pairs if pair["sold"] == pair["returned"]}
-    stored = tried.read(topology.changelog_topic("met-this-join"))
+    stored = tried.read(topology.changelog_topic("met-this-join-store"))
     numbered = Counter((shop, at) for shop, _, at in sold)
     assert {m.key() for m in stored} == {
         shop.encode() + (EPOCH + 1000 * at).to_bytes(8, "big") + number.to_bytes(4, "big")
