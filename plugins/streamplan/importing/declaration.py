@@ -108,6 +108,8 @@ class _Writer:
                 self._aggregate(operation)
             case "join" | "left_join":
                 self._join(operation)
+            case "stream_join":
+                self._stream_join(operation)
             case _:
                 self._processor(operation)
 
@@ -290,6 +292,22 @@ class _Writer:
         options = self._named(node, operation.word)
         variable = _variable(node.name, operation.word)
         self._call(Call(node.name, stream, operation.word, (Result(table), fields), options, variable))
+
+    def _stream_join(self, operation: Operation) -> None:
+        node, [stream, other], join = operation.node, operation.on, operation.stream_join
+        assert join is not None
+        fields = self.ask.fields(node.name, "the value that {} gives", "other.count")
+        asked = "how far apart in time records of {} may be, as in 5 minutes; grace= is how late they may come"
+        options: Options = {"within": called("JoinWindows", self.ask.text(node.name, asked, "5 minutes"))}
+        self.number += 2
+        store = self._drawn("KSTREAM-JOINTHIS-")
+        self.number += 1
+        if join.windowed[0].stores[0] != f"{store}-store":
+            options["store"] = literal(join.windowed[0].stores[0].removesuffix("-this-join-store"))
+        if self._drawn(_PREFIXES["merge"]) != node.name:
+            options["name"] = literal(node.name.removesuffix("-merge"))
+        variable = _variable(node.name, "join")
+        self._call(Call(node.name, stream, "join", (Result(other), fields), options, variable))
 
 
 def _variable(name: str, method: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of
-from streamplan.importing.recognition import AGGREGATES, JOINS, Recognition
+from streamplan.importing.recognition import AGGREGATES, JOINS, DescribedStreamJoin, Recognition
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Operation:
         topic: The topic of a table.
         others: Nodes that may fill the state store instead of this one.
         behind: The nodes that are declared before, besides those that it goes on from.
+        stream_join: The nodes of a join of two streams.
     """
 
     word: str
@@ -34,6 +35,7 @@ class Operation:
     topic: str = ""
     others: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
+    stream_join: DescribedStreamJoin | None = None
 
     @property
     def start(self) -> int | None:
@@ -73,6 +75,10 @@ class _Operations:
                 yield self._aggregate(node)
             elif word in JOINS:
                 yield self._join(node)
+            elif word == "stream_join":
+                yield self._stream_join(node)
+            elif word == "in_stream_join":
+                continue
             else:
                 if is_grouped := word == "select_key" and self._is_group_by(node):
                     word = "group_by"
@@ -115,6 +121,16 @@ class _Operations:
         # The name of a join is that of its topic, too. A join without a name uses the topic of the one before it.
         first = () if topic.prefix in (topic.upstream, node.name) else (topic.prefix,)
         return Operation(self.found.words[node.name], node, (topic.upstream, table), numbers, topic, behind=first)
+
+    def _stream_join(self, node: Node) -> Operation:
+        join = self.found.stream_joins[node.name]
+        stores = (number_of(windowed.stores[0].removesuffix("-store")) for windowed in join.windowed)
+        windows = (number_of(windowed.name) for windowed in join.windowed)
+        sides = (
+            number_of(side.name) if store is None else store for side, store in zip(join.sides, stores, strict=True)
+        )
+        on = tuple(windowed.before[0] for windowed in join.windowed)
+        return Operation("stream_join", node, on, (*windows, *sides, number_of(node.name)), stream_join=join)
 
     def _declared(self, node: Node, use: str) -> DescribedRepartition | None:
         """The topic that a node declares by needing it."""

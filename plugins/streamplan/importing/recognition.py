@@ -6,7 +6,8 @@ its state stores say what it can be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of, repartition_topics
 
@@ -34,6 +35,19 @@ _REKEYING = ("select_key", "map", "flat_map")
 _KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
 
 
+@dataclass(frozen=True)
+class DescribedStreamJoin:
+    """The nodes of a join of two streams.
+
+    Attributes:
+        windowed: The processors that store the records of this and of the other stream.
+        sides: The processors that look up in the store of the other stream.
+    """
+
+    windowed: tuple[Node, Node]
+    sides: tuple[Node, Node]
+
+
 class Recognition:
     """What the nodes of a description are.
 
@@ -44,9 +58,11 @@ class Recognition:
         repartitions: The repartition topics, by the names of their sources.
         around: The names of the nodes before repartition topics.
         writers: By state store the name of the node that fills it; empty where it cannot be told.
+        stream_joins: The joins of two streams, by the names of their last processors.
         words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
             told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
-            ``KStream.split()``. The source of a repartition topic is ``repartition``, and sinks are ``to``.
+            ``KStream.split()``, and ``in_stream_join`` to a ``stream_join``. The source of a repartition topic is
+            ``repartition``, and sinks are ``to``.
         uses: By the name of a repartition topic's source what declares the topic: ``group``, ``join`` or
             ``repartition``.
     """
@@ -58,6 +74,10 @@ class Recognition:
         stores = dict.fromkeys(store for node in nodes.values() for store in node.stores)
         self.writers = {store: self._writer(store) for store in stores}
         self.numbers = {number_of(name) for name in (*nodes, *stores)}
+        self.stream_joins = dict(_stream_joins(nodes))
+        self._in_stream_joins = {
+            node.name for join in self.stream_joins.values() for node in (*join.windowed, *join.sides)
+        }
         self.words: dict[str, str] = {}
         for node in nodes.values():
             self.words[node.name] = self._word_of(node)
@@ -73,6 +93,10 @@ class Recognition:
             return "to"
         if not node.before:
             return "stream"
+        if node.name in self.stream_joins:
+            return "stream_join"
+        if node.name in self._in_stream_joins:
+            return "in_stream_join"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
         if self._is_table(node):
             return "table"
@@ -207,8 +231,28 @@ class Recognition:
         pending = [*self.nodes[name].after]
         while pending:
             after = pending.pop()
-            if self.words[after] in (*AGGREGATES, *JOINS):
+            if self.words[after] in (*AGGREGATES, *JOINS, "in_stream_join"):
                 return True
             if self.words[after] in _KEEPING_THE_KEY:
                 pending += self.nodes[after].after
         return False
+
+
+def _stream_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedStreamJoin]]:
+    """Yield the joins of two streams: each side looks up in the store that the other one fills.
+
+    Those of an outer join look up in a third store, too.
+    """
+    for node in nodes.values():
+        sides = [nodes[name] for name in node.before]
+        if len(sides) != 2 or any(len(side.stores) != 1 or len(side.before) != 1 for side in sides):
+            continue
+        windowed = [nodes[side.before[0]] for side in sides]
+        if any(prefix_of(one.name).startswith("KTABLE-") for one in (node, *sides, *windowed)):
+            continue
+        if any(len(one.before) != 1 for one in windowed):
+            continue
+        if [one.stores for one in windowed] != [side.stores for side in reversed(sides)]:
+            continue
+        this, other = sorted((0, 1), key=lambda one: "other-join" in sides[one].name or "OTHER-" in sides[one].name)
+        yield node.name, DescribedStreamJoin((windowed[this], windowed[other]), (sides[this], sides[other]))

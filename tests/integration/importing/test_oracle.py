@@ -23,6 +23,7 @@ FILLED = (
     (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
     (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
     (r'(join\(\w+, )\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "table.count"}'),
+    (r'(join\(\w+, \{"count": ")table(\.count"\}, within=JoinWindows\()"TODO:[^"]*"', r'\1other\2"5 minutes"'),
     (r'\.flat_map\("TODO:[^"]*"', '.flat_map("array(count)"'),
     (r'key="TODO:[^"]*"', 'key="element"'),
     (r'value=\{"TODO": "TODO:[^"]*"\}', 'value={"count": "element"}'),
@@ -133,7 +134,7 @@ def table_mapped(jvm: Any, builder: Any) -> None:
 def streams_joined(jvm: Any, builder: Any) -> None:
     windows = jvm.org.apache.kafka.streams.kstream.JoinWindows
     minute = windows.ofTimeDifferenceWithNoGrace(jvm.java.time.Duration.ofMinutes(1))
-    builder.stream("orders").selectKey(key_mapper()).join(builder.stream("payments"), joiner(), minute).to("paid")
+    builder.stream("orders").selectKey(key_mapper()).leftJoin(builder.stream("payments"), joiner(), minute).to("paid")
 
 
 def global_table(jvm: Any, builder: Any) -> None:
@@ -179,7 +180,7 @@ SAME = {
 
 OTHER = {
     flat_map_values_by_key: "KSTREAM-FLATMAPVALUES-0000000001: The language does not have flatMapValues()",
-    streams_joined: "KSTREAM-JOINTHIS-0000000008: what stands for it. The language does not have a join of two streams",
+    streams_joined: "KSTREAM-JOINTHIS-0000000008: what stands for it. The language does not have a left or outer join",
     global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
     tables_joined: "KTABLE-JOINTHIS-0000000007: The language does not have a join of tables",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
