@@ -235,7 +235,7 @@ def test_a_random_topology_writes_what_the_library_writes(spark: SparkSession, j
 def test_two_streams_meet_as_in_the_library(spark: SparkSession, jvm: Any, text: str, seed: int) -> None:
     """With late, early and equal timestamps, also beyond the grace, and with nulls as keys and values."""
     steps = program(text)
-    assert compare(spark, jvm, steps, late_records(seed, steps, 20 if seed == 0 else 60)) > 0
+    assert compare(spark, jvm, steps, late_records(seed, steps, 14 if seed == 0 else 60)) > 0
 
 
 # -- where they differ, as docs/language.md says
