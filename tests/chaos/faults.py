@@ -87,8 +87,8 @@ def kill_aggregator(system: System, random: Random) -> str:
     return f"{len(victims)} processes"
 
 
-def kill_python_worker(system: System, random: Random) -> str:
-    victims = [random.choice(found("a Python worker", system.jobs.python_workers))]
+def kill_writer(system: System, random: Random) -> str:
+    victims = [random.choice(found("a process that writes", system.jobs.writers))]
     kill(victims)
     return f"pid {victims[0].pid}"
 
@@ -137,41 +137,36 @@ def kill_airflow(*names: str) -> Apply:
 
 def stop_aggregator(system: System, random: Random) -> str:
     """The zombie: it wakes up when its transaction has been aborted without it."""
-    found("a Python worker", system.jobs.python_workers)
+    found("a process that writes", system.jobs.writers)
     seconds = system.options.transaction_seconds + random.uniform(2, 6)
     victims = system.jobs.family(AGGREGATOR_JOB)
     sleep(victims, seconds)
     return f"{len(victims)} processes stopped for {seconds:.1f} s"
 
 
-def stop_driver_python(system: System, random: Random) -> str:
-    """The process that writes small micro-batches, asleep in the middle of them. Its JVM and its workers go on."""
-    victims = found("the driver's Python", system.jobs.driver_python)
-    seconds = random.uniform(1, system.options.transaction_seconds + 5)
-    sleep(victims, seconds)
-    return f"pid {victims[0].pid} stopped for {seconds:.1f} s"
-
-
-def stop_python_worker(system: System, random: Random) -> str:
-    victim = random.choice(found("a Python worker", system.jobs.python_workers))
+def stop_writer(system: System, random: Random) -> str:
+    victim = random.choice(found("a process that writes", system.jobs.writers))
     seconds = random.uniform(1, system.options.transaction_seconds + 5)
     sleep([victim], seconds)
     return f"pid {victim.pid} stopped for {seconds:.1f} s"
 
 
-def replaced_worker(system: System, random: Random) -> str:
-    """Workers sleep while their driver is killed and replaced, and wake up beside the new one's."""
-    workers = found("a Python worker", system.jobs.python_workers)
-    for process in workers:
+def replaced_writer(system: System, random: Random) -> str:
+    """Who writes sleeps while the rest of the aggregator is killed and replaced, and wakes up beside the new one."""
+    writers = found("a process that writes", system.jobs.writers)
+    for process in writers:
         _signal(process.suspend)
-    asleep = {process.pid for process in workers}
+    asleep = {process.pid for process in writers}
     old = [process for process in system.jobs.family(AGGREGATOR_JOB) if process.pid not in asleep]
     kill(old)
-    found("workers of a new driver", system.jobs.python_workers)
+    found(
+        "a new process that writes",
+        lambda: [process for process in system.jobs.writers() if process.pid not in asleep],
+    )
     hold(random.uniform(0, 5))
-    for process in workers:
+    for process in writers:
         _signal(process.resume)
-    return f"{len(workers)} workers woke up beside the new aggregator"
+    return f"{len(writers)} processes woke up beside the new aggregator"
 
 
 def stop_producer(system: System, random: Random) -> str:
@@ -221,7 +216,7 @@ FAULTS = (
     Fault("kill-driver-jvm", "SIGKILL for the Spark driver", kill_driver_jvm),
     Fault("kill-driver-python", "SIGKILL for the driver's Python process", kill_driver_python),
     Fault("kill-aggregator", "SIGKILL for driver, Python and workers at once", kill_aggregator),
-    Fault("kill-worker", "SIGKILL for one Python worker", kill_python_worker),
+    Fault("kill-writer", "SIGKILL for a Python worker, or for the driver's Python while that writes", kill_writer),
     Fault("kill-executor", "SIGKILL for one executor", kill_executor, needs=Needs.EXECUTORS),
     Fault("kill-producer", "SIGKILL for the producer", kill_producer),
     Fault("kill-broker", "SIGKILL for one broker of two, started again after seconds", kill_broker),
@@ -230,9 +225,8 @@ FAULTS = (
     Fault("kill-dag-processor", "SIGKILL for Airflow's DAG processor", kill_airflow("airflow-dag-processor")),
     Fault("kill-airflow", "SIGKILL for all of Airflow", kill_airflow(*PROCESSES)),
     Fault("stop-aggregator", "SIGSTOP for longer than a transaction may last, then SIGCONT", stop_aggregator),
-    Fault("stop-driver-python", "SIGSTOP for the driver's Python process, then SIGCONT", stop_driver_python),
-    Fault("stop-worker", "SIGSTOP for one Python worker, then SIGCONT", stop_python_worker),
-    Fault("zombie-workers", "workers asleep while their driver is killed and replaced", replaced_worker),
+    Fault("stop-writer", "SIGSTOP for such a process, then SIGCONT", stop_writer),
+    Fault("zombie-writers", "who writes sleeps while the rest is killed and replaced", replaced_writer),
     Fault("stop-producer", "SIGSTOP for the producer, then SIGCONT", stop_producer),
     Fault("restart-all", "everything stopped in good order and started again", restart_all),
     Fault("black-hole", "nothing passes between brokers and clients for seconds", cut_network(Cut.BLACK_HOLE)),

@@ -52,6 +52,10 @@ class Jobs:
         pids = {process.pid for process in daemons}
         return [process for process in daemons if _parent(process) in pids]
 
+    def writers(self) -> list[psutil.Process]:
+        """The processes that write transactions: Python workers, or the driver's Python while few records come."""
+        return self.python_workers() or self.driver_python()
+
     def executors(self) -> list[psutil.Process]:
         return self.matching(AGGREGATOR_JOB, "java", "CoarseGrainedExecutorBackend")
 

@@ -15,7 +15,7 @@ ROUNDS = 1
 SEED = 4
 ORDERS_PER_SECOND = 500
 SECONDS = 1800.0
-FAULTS = "kill-driver-jvm,kill-worker,kill-broker,reset,kill-triggerer"
+FAULTS = "kill-driver-jvm,kill-writer,kill-broker,reset,kill-triggerer"
 """One of each kind that is over soon."""
 
 
