@@ -6,6 +6,7 @@ The topic is compacted, but never its active segment (100 MB, which no run of th
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -16,6 +17,10 @@ TOPIC = "__consumer_offsets"
 
 TORN = "chaos-torn"
 """Stands in the metadata of positions that the suite itself commits to break the history. They are not the group's."""
+
+
+_METADATA = re.compile(rb"streamplan-generation .*? \\.", re.DOTALL)
+"""What an aggregator says with each position: its generation, the checkpoint, the micro-batch."""
 
 
 class Commit(NamedTuple):
@@ -36,6 +41,12 @@ def partition_of_group(group: str, partitions: int) -> int:
 
 
 def commits(records: Iterable[Record], group: str) -> Iterator[Commit]:
+    """The positions of a group, in their order.
+
+    A claim sends the positions again as it finds them, so that nobody else can move them, and then, in the same
+    transaction, those that count. What was sent first is in the topic, too. It has the metadata of an earlier commit.
+    """
+    sent: set[tuple[str, int, int, bytes]] = set()
     for record in records:
         key, value = record.key or b"", record.value
         (version,) = struct.unpack_from(">h", key)
@@ -48,7 +59,10 @@ def commits(records: Iterable[Record], group: str) -> Iterator[Commit]:
         topic, at = _string(key, at)
         (partition,) = struct.unpack_from(">i", key, at)
         (_, position) = struct.unpack_from(">hq", value)
-        if found == group:
+        metadata = _METADATA.search(value)
+        again = (topic, partition, position, metadata[0] if metadata else record.place.encode())
+        if found == group and again not in sent:
+            sent.add(again)
             yield Commit(topic, partition, position, record.place)
 
 
