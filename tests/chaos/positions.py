@@ -19,7 +19,7 @@ TORN = "chaos-torn"
 """Stands in the metadata of positions that the suite itself commits to break the history. They are not the group's."""
 
 
-_METADATA = re.compile(rb"streamplan-generation .*? \\.", re.DOTALL)
+_METADATA = re.compile(rb"streamplan-generation .*? \.", re.DOTALL)
 """What an aggregator says with each position: its generation, the checkpoint, the micro-batch."""
 
 

@@ -172,6 +172,26 @@ def test_positions_are_read_from_the_brokers_topic() -> None:
     assert list(commits([record], "another")) == []
 
 
+def test_positions_that_a_claim_has_sent_again_to_lock_them_are_left_out() -> None:
+    def text(value: str) -> bytes:
+        return struct.pack(">h", len(value)) + value.encode()
+
+    def committed(position: int, metadata: str, at_ms: int) -> Record:
+        key = struct.pack(">h", 1) + text("app") + text(REPARTITION) + struct.pack(">i", 1)
+        value = struct.pack(">hqi", 3, position, -1) + text(metadata) + struct.pack(">q", at_ms)
+        return Record("__consumer_offsets", 3, at_ms, 0, key, value, {})
+
+    old, new = "streamplan-generation 1 a ck {}  .", "streamplan-generation 2 b ck {}  ."
+    history = [
+        committed(5, old.format(1), 10),
+        committed(9, old.format(2), 20),
+        committed(5, old.format(1), 30),
+        committed(9, new.format(2), 40),
+        committed(7, new.format(3), 50),
+    ]
+    assert [commit.position for commit in commits(history, "app")] == [5, 9, 9, 7]
+
+
 @pytest.mark.parametrize(
     ("group", "hashed"), [("a", 97), ("orders-aggregator", -1109757007), ("my-app", -1061206400), ("", 0)]
 )
