@@ -1,0 +1,169 @@
+"""The declarations of docs/quick-starts.md, taken from the page. They compute what it says, in as few lines."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.unnamed import unnamed
+from streamplan.testing import TopologyTestDriver
+
+from tests.support.wheel import CLONE
+
+PAGE = CLONE / "docs" / "quick-starts.md"
+
+BLOCK = re.compile(r"^    from streamplan import .*\n(?:    .*\n|\n(?=    |\n))*", re.M)
+ROW = re.compile(r"^\| \[(.+)]\(#.+\) \| (\d+) \| (\d+) \|$", re.M)
+
+WORD_COUNT = "Kafka Streams: word count"
+PAGE_VIEWS = "Faust: page views"
+SPLIT = "Quix Streams: split messages"
+ANOMALIES = "Quix Streams: anomaly detection"
+PURCHASES = "Quix Streams: purchase filtering"
+TITLES = (WORD_COUNT, PAGE_VIEWS, SPLIT, ANOMALIES, PURCHASES)
+
+NOON_MS = 1_767_268_800_000
+"""2026-01-01T12:00:00Z"""
+
+Drive = Callable[[str], TopologyTestDriver]
+
+
+def declarations() -> dict[str, str]:
+    """The Python text of each section of the page that has one, by the section's title."""
+    sections = [section.split("\n", 1) for section in PAGE.read_text().split("\n## ")[1:]]
+    return {title: textwrap.dedent(found[0]) for title, text in sections if (found := BLOCK.findall(text))}
+
+
+def pipeline_of(title: str) -> Pipeline:
+    """The pipeline that a section declares."""
+    namespace: dict[str, Any] = {"__name__": "quick_start"}
+    exec(compile(declarations()[title], str(PAGE), "exec"), namespace)
+    pipeline = namespace["PIPELINE"]
+    assert isinstance(pipeline, Pipeline)
+    return pipeline
+
+
+@pytest.fixture
+def drive(spark: SparkSession) -> Iterator[Drive]:
+    """Makes a driver of a section's pipeline."""
+    with ExitStack() as drivers:
+        yield lambda title: drivers.enter_context(TopologyTestDriver(pipeline_of(title), spark=spark))
+
+
+def test_the_page_declares_what_is_tested_here_and_counts_its_lines() -> None:
+    counted = {
+        title: sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.splitlines())
+        for title, text in declarations().items()
+    }
+    rows = {title: (int(there), int(here)) for title, there, here in ROW.findall(PAGE.read_text())}
+    assert tuple(counted) == tuple(rows) == TITLES
+    assert {title: here for title, (_, here) in rows.items()} == counted
+    assert [title for title, (there, here) in rows.items() if here > there] == []
+
+
+def test_the_declarations_name_their_stores_and_repartition_topics() -> None:
+    assert {title: unnamed(pipeline_of(title).topology) for title in TITLES} == dict.fromkeys(TITLES, ())
+
+
+def test_word_count(drive: Drive) -> None:
+    driver = drive(WORD_COUNT)
+    counts: Counter[str] = Counter()
+    for line in ("all streams lead to kafka", "hello kafka streams", " Join Kafka's summit, KAFKA_2!"):
+        driver.pipe("streams-plaintext-input", line)
+        words = re.findall(r"\w+", line.lower(), re.ASCII)
+        counts.update(words)
+        updates = [(record.key, record.value) for record in driver.output("streams-wordcount-output")]
+        assert sorted(updates) == sorted((word, counts[word]) for word in {*words})
+    assert driver.store("counts") == counts
+    assert driver.dead_letters == []
+
+
+def test_page_views(drive: Drive) -> None:
+    driver = drive(PAGE_VIEWS)
+    views = [{"id": page, "user": user} for user in ("bar", "baz") for page in ("foo", "foo", "index")]
+    with driver.micro_batch():
+        for view in views:
+            driver.pipe("page_views", view)
+    expected = Counter(view["id"] for view in views)
+    changes = {record.key: record.value for record in driver.output("page_views-page_views-changelog")}
+    assert changes == driver.store("page_views") == expected
+    assert driver.dead_letters == []
+
+
+def test_split_messages(drive: Drive) -> None:
+    driver = drive(SPLIT)
+    messages = [("id1", "Lorem ipsum dolor sit amet"), ("id2", "  Consectetur\tadipiscing "), ("id1", "")]
+    with driver.micro_batch():
+        for chat, text in messages:
+            driver.pipe("messages", {"chat_id": chat, "text": text}, key=chat)
+    expected = [(chat, {"text": word, "length": len(word)}) for chat, text in messages for word in text.split()]
+    assert [(record.key, record.value) for record in driver.output("words")] == expected
+    assert driver.dead_letters == []
+
+
+def test_temperature_alerts(drive: Drive) -> None:
+    """Machines 0 and 1 are well, and machine 2 becomes too hot, as in the tutorial."""
+    driver = drive(ANOMALIES)
+    windows: dict[tuple[str, int], list[int]] = defaultdict(list)
+    alerted: set[str] = set()
+    for second, temperatures in enumerate(((66, 58, 88), (67, 95, 91), (66, 57, 95))):
+        expected: list[tuple[str, float]] = []
+        with driver.micro_batch():
+            for machine, temperature in zip("012", temperatures, strict=True):
+                at = NOON_MS + second * 1000 + 200 * int(machine)
+                driver.pipe("temperature-readings", {"Temperature_C": temperature}, key=machine, at=at)
+                for start in range(at // 1000 * 1000 - 4000, at + 1, 1000):
+                    readings = windows[machine, start]
+                    readings.append(temperature)
+                    mean = round(float(Fraction(sum(readings), len(readings))), 2)
+                    if mean >= 90:
+                        expected.append((machine, mean))
+        alerts = [(record.key, record.value["mean"]) for record in driver.output("temperature_alerts")]
+        assert sorted(alerts) == sorted(expected), second
+        alerted.update(machine for machine, _ in alerts)
+    assert alerted == {"1", "2"}  # one reading of machine 1 is alone in the window that begins with it
+    assert driver.dead_letters == []
+
+
+def test_purchase_filtering(drive: Drive) -> None:
+    driver = drive(PURCHASES)
+    customers = [
+        ("Jane", "Doe", "Gold", [(13.99, 1), (12.59, 2)]),
+        ("Rob", "Roe", "Bronze", [(13.99, 13)]),
+        ("How", "Dat", "Silver", [(3.14, 7), (7.77, 13)]),
+        ("The", "Reaper", "Gold", [(7.77, 99)]),
+        ("No", "Body", "Gold", []),
+    ]
+    expected = []
+    with driver.micro_batch():
+        for number, (first, last, membership, items) in enumerate(customers):
+            purchase = {
+                "First Name": first,
+                "Last Name": last,
+                "Email": f"{first.lower()}@mail.test",
+                "Membership Type": membership,
+                "Purchases": [
+                    {"Item ID": f"item{n}", "Price": price, "Quantity": quantity}
+                    for n, (price, quantity) in enumerate(items)
+                ],
+            }
+            key = f"CUSTOMER_ID{number}"
+            driver.pipe("customer-purchases", json.dumps(purchase).encode(), key=key)
+            if membership in ("Silver", "Gold") and sum(price * quantity for price, quantity in items) * 1.1 >= 100:
+                expected.append((key, {"FullName": f"{first} {last}", "Email": purchase["Email"]}))
+        driver.pipe("customer-purchases", b'{"Membership Type": "Gold", "Purchases": [{"Price": "much"}]}', key="dead")
+        driver.pipe("customer-purchases", b'{"Membership Type": "Gold", "Purchases": [{"Quantity": 500}]}', key="free")
+    assert len(expected) == 2
+    records = driver.output("customers_coupon_qualified")
+    assert [(record.key, record.value) for record in records] == expected
+    [letter] = driver.dead_letters
+    assert (letter.key, letter.reason) == ("dead", "Purchases[0].Price is not of type double")
