@@ -112,6 +112,7 @@ def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[Sp
         **spark_submit_configs(LOCAL_MASTER),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "4",  # a query that an aggregator starts sets its own; the default is 200
         "spark.jars": ",".join(map(str, sorted(spark_jars.glob("*.jar")))),
     }
     SparkSession.builder.master(LOCAL_MASTER).config(map=dict(configs)).getOrCreate()

@@ -108,6 +108,7 @@ class Secured:
         """As before the first deployment."""
         delete_group(self.brokers.super_user, self.pipeline.topology.application_id)
         delete_topics(self.brokers.super_user, [spec.name for spec in self.pipeline.topics()])
+        shutil.rmtree(self.home / "checkpoints", ignore_errors=True)
 
     def counted(self) -> int:
         """The sum of the totals, as a consumer of the super user reads the changelog."""
