@@ -26,13 +26,20 @@ STREAMS = "org.apache.kafka.streams"
 
 @contextmanager
 def java(*jar_sets: JarSet) -> Iterator[Any]:
-    """``gateway.jvm`` with these jars; the JVM is gone afterwards.
+    """``gateway.jvm`` with these jars; the JVM is gone afterwards."""
+    jars = [jar for jar_set in jar_sets for jar in sorted(require(jar_set, os.environ).glob("*.jar"))]
+    with java_with(os.pathsep.join(map(str, jars))) as jvm:
+        yield jvm
+
+
+@contextmanager
+def java_with(class_path: str) -> Iterator[Any]:
+    """``gateway.jvm`` with this class path; the JVM is gone afterwards.
 
     A Spark session of this process has py4j ask Spark's JVM about every error, also about those of this JVM. Not here.
     """
-    jars = [jar for jar_set in jar_sets for jar in sorted(require(jar_set, os.environ).glob("*.jar"))]
     port, process = launch_gateway(
-        classpath=os.pathsep.join(map(str, jars)),
+        classpath=class_path,
         java_path=str(require_java(os.environ) / "bin" / "java"),
         javaopts=["-Xmx512m"],
         die_on_exit=True,

@@ -191,7 +191,6 @@ class _MicroBatchWriter:
         self._codegen = AdaptiveCodegen()
         self._topics = query.deployment.pipeline.source_topics(query.subtopology)
         self._direct = self._rekey_directly()
-        self._batch = -1
 
     def _rekey_directly(self) -> DirectRekeying | None:
         """Return what re-keys without Spark; None where the sub-topology does more, or the driver may not write."""
@@ -202,29 +201,32 @@ class _MicroBatchWriter:
             row_format,
             self._kept,
             partial(self._pacing.next_slot, self._query.subtopology.id),
-            lambda tasks: self._note(_written_in_driver(tasks), read=sum(map(_records_of, tasks))),
+            lambda number, tasks: self._note(number, _written_in_driver(tasks), by_spark=False),
         )
 
     def _note(
-        self, written: Sequence[_Written], peeked: Mapping[str, Mapping[str, object]] | None = None, read: int = 0
+        self,
+        number: int,
+        written: Sequence[_Written],
+        peeked: Mapping[str, Mapping[str, object]] | None = None,
+        *,
+        by_spark: bool = True,
     ) -> None:
-        """Report what was committed."""
+        """Report what was committed in a micro-batch, of records that Spark has read or not."""
         subtopology = self._query.subtopology.id
         tasks = tuple(task.report for task in written)
         records = sum(task.written for task in tasks)
         dead_lettered = sum(task.dead_lettered for task in written)
-        self._report(
-            MicroBatchReport(subtopology, self._batch, records, dead_lettered, peeked or {}, tasks, beside_spark=read)
-        )
+        beside_spark = 0 if by_spark else records + dead_lettered
+        self._report(MicroBatchReport(subtopology, number, records, dead_lettered, peeked or {}, tasks, beside_spark))
         self._pacing.committed(subtopology, records)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
         spark, subtopology = batch.sparkSession, self._query.subtopology
         self._pacing.begin(subtopology.id)
-        self._batch = number
         spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
-        if self._direct is not None and self._direct.reads and self._rekey(self._direct, spec):
+        if self._direct is not None and self._direct.reads and self._rekey(self._direct, spec, number):
             return
         records = sum(until - first for first, until in spec.ranges.values())
         self._codegen.adjust(spark, records)
@@ -236,20 +238,20 @@ class _MicroBatchWriter:
                 run, written = self._write_in_workers(spec, cached)
         self._share.note(records, sum(task.bytes for task in written))
         commit_empty(spec, spec.partitions - {task.report.partition for task in written})
-        self._note(written, {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations})
+        self._note(number, written, {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations})
         if self._direct is not None and in_driver:
             self._direct.begin(spec, self._checkpoint.end_offsets(number, self._topics))
-            self._rekey(self._direct, spec)
+            self._rekey(self._direct, spec, number)
         else:
             self._pacing.rest(subtopology.id, number, more=records >= self._full)
 
-    def _rekey(self, direct: DirectRekeying, spec: TransactionSpec) -> bool:
+    def _rekey(self, direct: DirectRekeying, spec: TransactionSpec, number: int) -> bool:
         """Go on re-keying while the micro-batch lasts. Return whether everything of it is committed."""
         begun = time.monotonic()
         try:
-            return direct.run(spec)
+            return direct.run(spec, number)
         finally:
-            self._pacing.note_rest(spec.subtopology, self._batch, time.monotonic() - begun)
+            self._pacing.note_rest(spec.subtopology, number, time.monotonic() - begun)
 
     def _write_in_workers(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
         self._kept.close(spec.subtopology)  # those of the workers would fence them
@@ -268,10 +270,6 @@ class _MicroBatchWriter:
         run = self._collected.run(batch)
         rows = collect_in_arrow(run.rows)
         return run, _written_in_driver(write_collected(spec, rows, self._query.plan.row_format, self._kept))
-
-
-def _records_of(task: TaskProgress) -> int:
-    return task.written + task.dead_lettered
 
 
 def _written_in_driver(tasks: Sequence[TaskProgress]) -> list[_Written]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
-from streamplan.java import require_java
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.serdes.serde import Undecodable
 from streamplan.spark.submit import pyspark_home
 from streamplan.testing.declared_schemas import DeclaredSchemas
+
+from tests.support.kafka_streams import java_with
 
 PREFIX_BYTES = 5
 
@@ -25,21 +23,8 @@ PREFIX_BYTES = 5
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
     """A JVM with Avro, from the jars of PySpark."""
-    port, process = launch_gateway(
-        classpath=str(pyspark_home() / "jars" / "*"),
-        java_path=str(require_java(os.environ) / "bin" / "java"),
-        javaopts=["-Xmx256m"],
-        die_on_exit=True,
-        redirect_stderr=subprocess.DEVNULL,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    try:
-        yield gateway.jvm
-    finally:
-        gateway.shutdown()
-        process.kill()
-        process.wait(600)
+    with java_with(str(pyspark_home() / "jars" / "*")) as jvm:
+        yield jvm
 
 
 def record(*fields: tuple[Any, ...], name: str = "shop.Order") -> str:

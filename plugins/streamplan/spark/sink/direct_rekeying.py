@@ -55,7 +55,7 @@ class DirectRekeying:
         row_format: The topic, and how its records are re-keyed.
         kept: The producers of this process.
         await_slot: Waits until the next records should be read. Returns False when the query is to end.
-        report: Is told what was committed.
+        report: Is told the number of the micro-batch and what was committed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class DirectRekeying:
         row_format: RekeyedRecords,
         kept: KeptProducers,
         await_slot: Callable[[], bool],
-        report: Callable[[Sequence[TaskProgress]], None],
+        report: Callable[[int, Sequence[TaskProgress]], None],
     ) -> None:
         self._row_format = row_format
         self._kept = kept
@@ -105,7 +105,7 @@ class DirectRekeying:
             self._consumer.close()
             self._consumer = None
 
-    def run(self, spec: TransactionSpec) -> bool:
+    def run(self, spec: TransactionSpec, number: int) -> bool:
         """Re-key records as they come, until the micro-batch has lasted for some seconds.
 
         It stops where the query is to end, where many records come at once, and after an error of the brokers, which
@@ -113,6 +113,7 @@ class DirectRekeying:
 
         Args:
             spec: The micro-batch.
+            number: Its number.
 
         Returns:
             Whether everything of the micro-batch is committed. If not, it has to be written in another way.
@@ -124,7 +125,7 @@ class DirectRekeying:
         goes_on = True
         try:
             while goes_on and time.monotonic() < until:
-                goes_on = self._await_slot() and self._step(spec)
+                goes_on = self._await_slot() and self._step(spec, number)
         except Refused:
             self.stop()
             raise
@@ -135,7 +136,7 @@ class DirectRekeying:
             self.stop()
         return passed
 
-    def _step(self, spec: TransactionSpec) -> bool:
+    def _step(self, spec: TransactionSpec, number: int) -> bool:
         """Write the records that have come. Return whether it should go on."""
         assert self._consumer is not None
         records: list[Message] = []
@@ -160,7 +161,7 @@ class DirectRekeying:
             rows = [_rows(records)] if records else []
             written = write_collected(replace(spec, ranges=ranges), rows, self._row_format, self._kept)
             self._positions |= {partition: end for (_, partition), (_, end) in ranges.items()}
-            self._report(written)
+            self._report(number, written)
         return len(records) < _MOST_RECORDS
 
 
