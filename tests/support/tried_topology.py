@@ -7,16 +7,17 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topics import resolve_new_configs
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
 
@@ -28,6 +29,7 @@ from tests.support.waiting import DEADLINE_SECONDS
 _numbers = itertools.count()
 
 SALE = Json("shop string, amount bigint, weight double, paid boolean")
+PARTITIONS = 2
 MINUTE = 60_000
 EPOCH = (int(time.time()) // 60 - 120) * MINUTE
 """The beginning of a minute, two hours ago: a windowed changelog does not keep what is much older."""
@@ -55,18 +57,26 @@ class Tried:
     @property
     def pipeline(self) -> Pipeline:
         if self._pipeline is None:
-            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), 2)
+            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), PARTITIONS)
             self._pipeline = Pipeline(self.name, self.topology, "", topics, TestData((), lambda n: ("", b"", b""), "n"))
         return self._pipeline
 
-    def create_topics(self) -> None:
-        apply_topics(Brokers(self.bootstrap_servers), self.pipeline, deadline_seconds=DEADLINE_SECONDS)
+    def create_topics(self, config: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Create the topics, those in ``config`` with topic configs of their own.
 
-    def set_config(self, topic: str, config: str, value: int) -> None:
-        entry = ConfigEntry(config, str(value), incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, self.named(topic), incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        admin.incremental_alter_configs([resource])[resource].result(120)
+        They are given when a topic is created: brokers answer a later change before they act on it.
+        """
+        specs = {spec.name: spec for spec in self.pipeline.topics()}
+        new = [
+            NewTopic(spec.name, spec.partitions, config={**resolve_new_configs(spec, 1), **configs})
+            for topic, configs in (config or {}).items()
+            for spec in [specs[self.named(topic)]]
+        ]
+        if new:
+            admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+            for created in admin.create_topics(new, operation_timeout=DEADLINE_SECONDS).values():
+                created.result(DEADLINE_SECONDS)
+        apply_topics(Brokers(self.bootstrap_servers), self.pipeline, deadline_seconds=DEADLINE_SECONDS)
 
     def produce(
         self,

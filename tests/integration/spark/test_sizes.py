@@ -26,7 +26,6 @@ def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterat
 
 def produce(tried: Tried, topic: str, records: list[tuple[int, int]]) -> None:
     """Produce records, with so many bytes in their values and in their headers. Their key is ``k``."""
-    tried.set_config(topic, "max.message.bytes", 16 * MB)
     producer = Producer(
         {
             "bootstrap.servers": tried.bootstrap_servers,
@@ -56,7 +55,8 @@ def test_a_record_that_its_next_topic_would_refuse_is_dead_lettered(tried: Tried
     topology.stream(named("rekeyed"), value=SALE).group_by("shop", name="by-shop").count(store="counted")
     topology.stream(named("reduced"), value=SALE).group_by_key().reduce(store="latest")
     topology.stream(named("mapped"), value=SALE).map_values({"shop": "shop"}).to(named("shown"))
-    tried.create_topics()
+    sources = ("joined", "rekeyed", "reduced", "mapped", "shops")
+    tried.create_topics({topic: {"max.message.bytes": str(16 * MB)} for topic in sources})
     whole, large_value, large_headers, together = (1000, 500_000), (5 * MB, 0), (10, 3 * MB), (600_000, 600_000)
     for topic in ("rekeyed", "joined"):
         produce(tried, topic, [whole, large_value, large_headers, together, whole])
@@ -70,7 +70,7 @@ def test_a_record_that_its_next_topic_would_refuse_is_dead_lettered(tried: Tried
             for m in tried.read(tried.topology.dead_letter_topic)
             if (headers := dict(m.headers()))["streamplan.source.topic"].decode() == named(topic)
         )
-        for topic in ("rekeyed", "joined", "reduced", "mapped", "shops")
+        for topic in sources
     }
     json_bytes = 24
     without_value = (0, f"value of {5 * MB + json_bytes} bytes")

@@ -16,6 +16,9 @@ from streamplan.serdes.json import Json
 
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
 
+ANY_TIMESTAMP = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Brokers refuse timestamps that are more than an hour ahead otherwise."""
+
 
 @pytest.fixture
 def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Tried]:
@@ -27,7 +30,6 @@ def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterat
 
 def produce_at(tried: Tried, topic: str, key: str, value: Any, timestamp: int) -> None:
     """Produce a record with any timestamp in ms."""
-    take_any_timestamp(tried, topic)
     coded = json.dumps(value).encode()
     if timestamp < 0:  # the JVM's producer refuses it
         producer = Producer({"bootstrap.servers": tried.bootstrap_servers, "partitioner": "murmur2_random"})
@@ -48,11 +50,6 @@ def produce_at(tried: Tried, topic: str, key: str, value: Any, timestamp: int) -
         kafka_producer.close()
 
 
-def take_any_timestamp(tried: Tried, topic: str) -> None:
-    """Let the brokers accept timestamps that are more than an hour ahead."""
-    tried.set_config(topic, "message.timestamp.after.max.ms", 2**63 - 1)
-
-
 def write_to_changelog(tried: Tried, store: str, key: bytes, value: Any, timestamp: int) -> None:
     """Produce one more update of a key, in the partition of the key's last one."""
     changelog = tried.topology.changelog_topic(store)
@@ -70,7 +67,7 @@ def test_a_record_of_timestamp_0_is_in_the_first_window(tried: Tried) -> None:
         .windowed_by(TimeWindows("1 minute", grace="40000 days"))
     )
     windowed.count(store="counted").to_stream().to(tried.named("shown"))
-    tried.create_topics()
+    tried.create_topics({"sales": ANY_TIMESTAMP})
     for _ in range(2):
         produce_at(tried, "sales", "k", sale("x", 1), 0)
         tried.drain()
@@ -107,7 +104,7 @@ def test_a_record_with_a_timestamp_that_cannot_be_processed_is_dead_lettered(tri
     topology.stream(named("rekeyed"), value=SALE).group_by("shop", name="by-shop").count(store="counted")
     topology.stream(named("summed"), value=SALE).group_by_key().aggregate({"total": "sum(amount)"}, store="totals")
     topology.stream(named("mapped"), value=SALE).map_values({"amount": "amount"}).to(named("amounts"))
-    tried.create_topics()
+    tried.create_topics(dict.fromkeys(("shops", "joined", "rekeyed", "summed", "mapped", "located"), ANY_TIMESTAMP))
     negative, too_late, far = -5, 253_402_300_800_000, 4_102_444_800_000
     streams = ("joined", "rekeyed", "summed", "mapped")
     for topic in streams:
@@ -118,7 +115,6 @@ def test_a_record_with_a_timestamp_that_cannot_be_processed_is_dead_lettered(tri
             produce_at(tried, topic, "k", sale("x", 8), far)
     tried.produce("shops", [("k", {"city": "Lyon"}, 0)])
     produce_at(tried, "shops", "k", {"city": "Gent"}, negative)
-    take_any_timestamp(tried, "located")
     tried.drain()
     reasons = ["the timestamp -5 is negative", "the timestamp 253402300800000 is beyond the year 9999"]
     faulty = [(topic, reason) for topic in streams for reason in reasons]
@@ -134,7 +130,7 @@ def test_a_record_with_a_timestamp_that_cannot_be_processed_is_dead_lettered(tri
 def test_a_timestamp_that_the_source_cannot_read_is_refused_with_the_record_s_place(tried: Tried) -> None:
     """Nanoseconds in place of milliseconds, for example: no plan sees the record, so that none can dead-letter it."""
     tried.topology.stream(tried.named("sales"), value=SALE).map_values({"amount": "amount"}).to(tried.named("amounts"))
-    tried.create_topics()
+    tried.create_topics({"sales": ANY_TIMESTAMP})
     produce_at(tried, "sales", "k", sale("x", 1), EPOCH)
     produce_at(tried, "sales", "k", sale("x", 2), EPOCH * 1_000_000)
     with pytest.raises(Refused, match=r"cannot read the timestamp of a record.*partition \d offset 1 has timestamp"):
