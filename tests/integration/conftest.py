@@ -27,7 +27,9 @@ from tests.support.waiting import DEADLINE_SECONDS
 from tests.support.wheel import CLONE, Environment, build_wheel, requirements
 
 # Of brokers and Spark. Tests process few records, for which Java's optimizing compiler costs more than it gains.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Without it the JVM reserves 48 MB for compiled code. Spark fills them in minutes: then the JVM drops code and compiles
+# it again, all the time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ def read_committed(bootstrap_servers: str, topic: str, properties: Mapping[str, 
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # for so long brokers keep the answer that a partition has no more records
             **(properties or {}),
         }
     )
@@ -29,7 +30,7 @@ def read_committed(bootstrap_servers: str, topic: str, properties: Mapping[str, 
         deadline = time.monotonic() + 300
         while len(ended) < len(partitions):
             assert time.monotonic() < deadline, f"no end of {topic} within 300 s"
-            messages = consumer.consume(10_000, 0.1)
+            messages = consumer.consume(10_000, 0.02)
             ended |= {message.partition() for message in messages if message.error()}
             found += [message for message in messages if not message.error()]
         return found
