@@ -7,10 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from tests.support.waiting import eventually
+
+UNDECIDED_SECONDS = 0.5
+"""So long a reader waits for the end of transactions. Brokers mark one soon after they have answered the producer."""
 
 
 def read_committed(bootstrap_servers: str, topic: str, properties: Mapping[str, str] | None = None) -> list[Message]:
+    """Return all records of a topic that are committed. Those of a transaction that stays open are left out."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -23,16 +29,30 @@ def read_committed(bootstrap_servers: str, topic: str, properties: Mapping[str, 
         }
     )
     try:
-        partitions = consumer.list_topics(topic, 60).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        partitions = [
+            TopicPartition(topic, number, 0) for number in consumer.list_topics(topic, 60).topics[topic].partitions
+        ]
+        consumer.assign(partitions)
         found: list[Message] = []
-        ended: set[int | None] = set()
-        deadline = time.monotonic() + 300
-        while len(ended) < len(partitions):
-            assert time.monotonic() < deadline, f"no end of {topic} within 300 s"
-            messages = consumer.consume(10_000, 0.02)
-            ended |= {message.partition() for message in messages if message.error()}
-            found += [message for message in messages if not message.error()]
+        ends: dict[int | None, int | None] = {}
+
+        def read_to_the_ends() -> bool:
+            """Read on. Returns whether each partition has been read to the end of what is committed."""
+            for message in consumer.consume(10_000, 0.02):
+                if not message.error():
+                    found.append(message)
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    ends[message.partition()] = message.offset()
+            return len(ends) == len(partitions)
+
+        def is_undecided() -> bool:
+            """Whether a transaction has written more than that."""
+            return any(consumer.get_watermark_offsets(at, cached=True)[1] != ends[at.partition] for at in partitions)
+
+        eventually(read_to_the_ends, f"the end of {topic}", interval=0)
+        decided = time.monotonic() + UNDECIDED_SECONDS
+        while is_undecided() and time.monotonic() < decided:
+            read_to_the_ends()
         return found
     finally:
         consumer.close()
