@@ -16,7 +16,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.brokers import LocalKafka
 from streamplan.local.jars import SPARK, require
-from streamplan.spark.session import open_session
+from streamplan.spark.session import generate_code, open_session
 from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_environment
 
 from tests.support.aggregator_process import ORDERS, Aggregator
@@ -114,11 +114,14 @@ def spark(spark_jars: Path, spark_environment: Mapping[str, str]) -> Iterator[Sp
         **spark_submit_configs(LOCAL_MASTER),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "4",  # a query that an aggregator starts sets its own; the default is 200
+        # For few records. A query that an aggregator starts sets its own number of partitions, and is not adaptive.
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.enabled": "false",
         "spark.jars": ",".join(map(str, sorted(spark_jars.glob("*.jar")))),
     }
     SparkSession.builder.master(LOCAL_MASTER).config(map=dict(configs)).getOrCreate()
     session = open_session("tests")
+    generate_code(session, whether=False)
     yield session
     session.stop()
     # The gateway's JVM would outlive its session until this process ends.

@@ -241,11 +241,12 @@ def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
 
     From the first micro-batch on the query decides by itself.
     """
+    before = spark.conf.get("spark.sql.codegen.wholeStage") == "true"
     generate_code(spark, False)
     try:
         return writer.start()
     finally:
-        generate_code(spark, True)
+        generate_code(spark, before)
 
 
 def _watch(running: list[_RunningQuery], stop: threading.Event, progress: Progress, ownership: TaskOwnership) -> None:
