@@ -1,8 +1,8 @@
 """Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
-the serdes ``Avro``, ``String``, ``Integer``, ``Long`` and ``Double``. Each is imported when it is first used. So a
-process that needs one part of the library does not import all of it.
+the serdes ``Avro``, ``String``, ``Integer``, ``Long``, ``Double``, ``UUID`` and ``Bytes``. Each is imported when it is
+first used. So a process that needs one part of the library does not import all of it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
-    from streamplan.serdes.primitive import Double, Integer, Long, String
+    from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, Long, String
     from streamplan.serdes.serde import Serde
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "UUID",
     "Avro",
+    "Bytes",
     "Double",
     "Integer",
     "JoinWindows",
@@ -42,6 +44,7 @@ __all__ = [
 
 _MODULES = {
     "Avro": "streamplan.serdes.avro",
+    "Bytes": "streamplan.serdes.primitive",
     "Double": "streamplan.serdes.primitive",
     "Integer": "streamplan.serdes.primitive",
     "JoinWindows": "streamplan.model.windows",
@@ -54,6 +57,7 @@ _MODULES = {
     "TestData": "streamplan.model.pipeline",
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
+    "UUID": "streamplan.serdes.primitive",
     "pipeline_named": "streamplan.registry",
     "registered_pipelines": "streamplan.registry",
 }

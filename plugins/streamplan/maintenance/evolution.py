@@ -20,7 +20,7 @@ from streamplan.kafka.membership import foreign_member_error
 from streamplan.maintenance.deployed import Deployed, observe_deployed
 from streamplan.maintenance.evolution_plan import Change, EvolutionPlan, Part, Verdict
 from streamplan.maintenance.renumbering import Likeness, match_names
-from streamplan.model.checkpoint_identity import checkpoint_identity
+from streamplan.model.checkpoint_identity import checkpoint_identity, store_content
 from streamplan.model.committed_positions import ResolvedPositions, resolve_positions
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
@@ -193,7 +193,7 @@ class _Comparison:
                 yield refused
                 for node in self._stores_of(group):
                     held = self.deployed.held.get(str(node.store))
-                    if held is not None and held != str(node.operation):
+                    if held is not None and held != store_content(group, node):
                         yield self._other_content(group, node, held)
 
     def _start(self, group: Subtopology) -> _Start:
@@ -256,16 +256,16 @@ class _Comparison:
         if is_new or offsets == 0:
             return self._empty_store(store, start.kafka)
         if held is None:
+            declared = _in_words(store_content(group, node))
             return Change(
                 Part.STORE,
                 store,
                 Verdict.UNKNOWN,
-                f"whether the {offsets:,} offsets of {topic} hold what is declared, {_in_words(str(node.operation))}, "
-                "cannot be known: "
+                f"whether the {offsets:,} offsets of {topic} hold what is declared, {declared}, cannot be known: "
                 "Kafka has no schema of them, and no checkpoint here says it",
                 f"Look at some: python -m streamplan store {self.pipeline.name} --key KEY.",
             )
-        if held != str(node.operation):
+        if held != store_content(group, node):
             return self._other_content(group, node, held, is_noticed=False)
         return Change(Part.STORE, store, Verdict.REBUILT, f"from the {offsets:,} offsets of {topic}, at the next start")
 
@@ -292,7 +292,7 @@ class _Comparison:
             Part.STORE,
             str(node.store),
             Verdict.REFUSED,
-            f"{topic} holds {_in_words(held)}, and {_in_words(str(node.operation))} is declared{unnoticed}",
+            f"{topic} holds {_in_words(held)}, and {_in_words(store_content(group, node))} is declared{unnoticed}",
             f"Declare it as it was. Or reset the application: the store is then rebuilt from {self._origins(group)}.",
         )
 
@@ -367,7 +367,8 @@ class _Comparison:
     @cached_property
     def _store_matches(self) -> Mapping[str, Sequence[str]]:
         """By store that is new or has a number, the deployed store that it probably was."""
-        return self._matches(CHANGELOG, {str(node.store): str(node.operation) for _, node in self.pipeline.stores})
+        contents = {str(node.store): store_content(group, node) for group, node in self.pipeline.stores}
+        return self._matches(CHANGELOG, contents)
 
     @cached_property
     def _repartition_matches(self) -> Mapping[str, Sequence[str]]:

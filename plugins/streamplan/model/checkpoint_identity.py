@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Subtopology
+from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.start_point import STORE
+from streamplan.model.topics import STRING_KEYS
 
 
 def checkpoint_identity(pipeline: Pipeline, subtopology: Subtopology, topic_ids: Mapping[str, str]) -> dict[str, str]:
@@ -19,7 +20,7 @@ def checkpoint_identity(pipeline: Pipeline, subtopology: Subtopology, topic_ids:
         subtopology: One of its sub-topologies.
         topic_ids: The ids of the topics that the sub-topology reads.
     """
-    stores = {node.store: node.operation for node in subtopology.processors if node.writes_store}
+    stores = {node.store: store_content(subtopology, node) for node in subtopology.processors if node.writes_store}
     return {
         "application": pipeline.topology.application_id,
         "sub-topology": str(subtopology.id),
@@ -27,5 +28,16 @@ def checkpoint_identity(pipeline: Pipeline, subtopology: Subtopology, topic_ids:
             f"{topic} ({pipeline.partition_counts[topic]} partitions, {topic_ids[topic]})"
             for topic in pipeline.source_topics(subtopology)
         ),
-        **{f"{STORE}{store}": str(operation) for store, operation in stores.items()},
+        **{f"{STORE}{store}": content for store, content in stores.items()},
     }
+
+
+def store_content(subtopology: Subtopology, node: Processor) -> str:
+    """Return what a store holds: its operation, and the serde of its keys where they are no text.
+
+    Args:
+        subtopology: That the processor belongs to.
+        node: A processor that writes a store.
+    """
+    serde = subtopology.key_serde_of(node.name)
+    return str(node.operation) if serde.key_type == STRING_KEYS else f"{node.operation} with keys of {serde.name}"

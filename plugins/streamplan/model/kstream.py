@@ -41,6 +41,7 @@ from streamplan.model.operations import (
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph
 from streamplan.model.windows import JoinWindows, TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.serde import Serde
 
 LATEST = "record.offset"
@@ -58,6 +59,35 @@ _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 _FIELD_OF_RIGHT = {"table": re.compile(r"table\.(\w+)"), "other": re.compile(r"other\.(\w+)")}
 
 
+@dataclass(frozen=True)
+class Key:
+    """What is known of the keys of a stream or of a table.
+
+    Attributes:
+        name: A name for what the key is, which joins compare; None where it was not given.
+        serde: Reads and writes the keys.
+    """
+
+    name: str | None = None
+    serde: KeySerde = STRING
+
+    @classmethod
+    def declared(cls, graph: StreamsGraph, operation: str, name: str | None, serde: KeySerde | None) -> Key:
+        """Return a declared key.
+
+        Args:
+            graph: Takes the fault of a serde that is none of keys.
+            operation: Whose parameters are read.
+            name: A name for what the key is.
+            serde: The declared serde. None stands for ``String()``.
+        """
+        if serde is not None and not isinstance(serde, Primitive):
+            known = ", ".join(f"{each.name}()" for each in KEY_SERDES.values())
+            graph.fault(f"{operation}: key_serde={serde!r} is no serde of keys", f"One of {known}")
+            serde = None
+        return cls(name, serde or STRING)
+
+
 @dataclass(frozen=True, eq=False)
 class _Declared:
     """What streams and tables have in common.
@@ -66,7 +96,7 @@ class _Declared:
         graph: The graph that the declaration is added to.
         node: The last node of this stream or table.
         fields: The names of the value's fields; None where a fault before makes them unknown.
-        key: A name for what the key is, which joins compare; None where it was not given.
+        key: What is known of the keys.
         sources: The names of the sources of the sub-topology so far.
         window: The windows of the key; None for a plain key.
     """
@@ -74,7 +104,7 @@ class _Declared:
     graph: StreamsGraph
     node: GraphNode
     fields: tuple[str, ...] | None
-    key: str | None
+    key: Key
     sources: frozenset[str]
     window: TimeWindows | None = None
 
@@ -179,17 +209,21 @@ class KStream(_Declared):
         columns = self._columns(value, "map_values")
         return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), fields=tuple(value))
 
-    def select_key(self, key: str, *, name: str | None = None) -> KStream:
+    def select_key(self, key: str, *, key_serde: KeySerde | None = None, name: str | None = None) -> KStream:
         """Give each record a new key. A grouping or a join that follows repartitions the stream.
 
         Args:
             key: A Spark SQL expression. Its text is the key, so that the number 1 becomes ``"1"``.
+            key_serde: The serde that writes the key instead, as ``Long()``. The expression has its type.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         self._field(key, "select_key")
-        return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key), key=_word(key), rekeyed=True)
+        new_key = Key.declared(self.graph, "select_key", _word(key), key_serde)
+        return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key, new_key.serde), key=new_key, rekeyed=True)
 
-    def map(self, key: str, value: Mapping[str, str], *, name: str | None = None) -> KStream:
+    def map(
+        self, key: str, value: Mapping[str, str], *, key_serde: KeySerde | None = None, name: str | None = None
+    ) -> KStream:
         """Give each record a new key and a new value.
 
         A grouping or a join that follows repartitions the stream. :meth:`map_values` keeps the key and repartitions
@@ -198,11 +232,14 @@ class KStream(_Declared):
         Args:
             key: A Spark SQL expression. Its text is the key.
             value: The fields of the new value: name to Spark SQL expression.
+            key_serde: The serde that writes the key; see :meth:`select_key`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         self._field(key, "map")
         columns = self._columns(value, "map")
-        return self._then("KSTREAM-MAP-", name, Map(key, columns), fields=tuple(value), key=_word(key), rekeyed=True)
+        new_key = Key.declared(self.graph, "map", _word(key), key_serde)
+        operation = Map(key, columns, new_key.serde)
+        return self._then("KSTREAM-MAP-", name, operation, fields=tuple(value), key=new_key, rekeyed=True)
 
     def flat_map(
         self,
@@ -210,6 +247,7 @@ class KStream(_Declared):
         *,
         key: str,
         value: Mapping[str, str] | None = None,
+        key_serde: KeySerde | None = None,
         schema: str | None = None,
         on_error: str = REJECT,
         deterministic: bool = True,
@@ -225,11 +263,13 @@ class KStream(_Declared):
             key: The expression of the new key. It sees the element as ``element``; after a function it sees the fields
                 of the new value.
             value: The fields of the new value: name to expression. They see the element as ``element``.
+            key_serde: The serde that writes the key; see :meth:`select_key`.
             schema: For a function; see :meth:`map_values`. Its return type is a list or an iterator of such values.
             on_error: For a function; see :meth:`map_values`.
             deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
+        new_key = Key.declared(self.graph, "flat_map", _word(key) if callable(each) else None, key_serde)
         if callable(each):
             function = self._function(each, "flat_map", on_error, deterministic)
             made = self._made_by(function, schema, "flat_map", each=True)
@@ -237,14 +277,14 @@ class KStream(_Declared):
             if value is not None:
                 self.graph.fault("flat_map: both a function and value are given", "The function returns the value")
             replace(self, fields=fields)._field(key, "flat_map")
-            by_function = FlatMapFunction(function, tuple((made or {}).items()), key)
-            return self._then("KSTREAM-FLATMAP-", name, by_function, fields=fields, key=_word(key), rekeyed=True)
+            by_function = FlatMapFunction(function, tuple((made or {}).items()), key, new_key.serde)
+            return self._then("KSTREAM-FLATMAP-", name, by_function, fields=fields, key=new_key, rekeyed=True)
         self._refuse_schema(schema, "flat_map")
         self._field(each, "flat_map")
         self._field(key, "flat_map")
         columns = self._columns(value or {}, "flat_map")
-        operation = FlatMap(each, key, columns)
-        return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value or ()), key=None, rekeyed=True)
+        operation = FlatMap(each, key, columns, new_key.serde)
+        return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value or ()), key=new_key, rekeyed=True)
 
     def peek(self, metrics: Mapping[str, str], *, name: str | None = None) -> KStream:
         """Log aggregates of the records of each micro-batch, and pass the records unchanged.
@@ -271,6 +311,7 @@ class KStream(_Declared):
                 f"merge: the streams have different fields: {', '.join(self.fields)} and {', '.join(other.fields)}",
                 "Give both the same with map_values",
             )
+        self._refuse_unlike_serdes(other, "merge", "other stream")
         if self.window != other.window:
             self.graph.fault("merge: one of the streams has a windowed key", "Give it a plain one with select_key")
         processor_name = self.graph.name(name, "KSTREAM-MERGE-")
@@ -278,7 +319,7 @@ class KStream(_Declared):
             self.graph,
             self.graph.processor(processor_name, Merge(), self.node, other.node),
             self.fields,
-            self.key if self.key == other.key else None,
+            self.key if self.key == other.key else Key(None, self.key.serde),
             self.sources | other.sources,
             self.window,
             self.repartition_required or other.repartition_required,
@@ -298,7 +339,7 @@ class KStream(_Declared):
             self.graph.fault(f"repartition: {number_of_partitions} partitions", "A topic has at least 1")
         self._refuse_window("repartition")
         prefix = self._name_of_topic(name) or self.graph.generate_name("KSTREAM-REPARTITION-")
-        repartition = self.graph.draw_repartition(prefix, number_of_partitions)
+        repartition = self.graph.draw_repartition(prefix, self.key.serde, number_of_partitions)
         self.graph.add_repartition(repartition, self.node)
         return KStream(self.graph, repartition.node, self.fields, self.key, frozenset({repartition.source}))
 
@@ -339,17 +380,21 @@ class KStream(_Declared):
 
     # -- grouping
 
-    def group_by(self, key: str, *, name: str | None = None) -> KGroupedStream:
+    def group_by(self, key: str, *, key_serde: KeySerde | None = None, name: str | None = None) -> KGroupedStream:
         """Group the records by an expression. The key changes, so the records go through a repartition topic.
 
         Example: ``stream.group_by("country", name="by-country").count(store="orders-per-country")``
 
         Args:
             key: A Spark SQL expression. Its text is the new key.
+            key_serde: The serde that writes the key instead (``Grouped.keySerde``), as ``Long()``. The expression has
+                its type.
             name: Names the repartition topic ``<application.id>-<name>-repartition`` (``Grouped.as``).
         """
         self._field(key, "group_by")
-        rekeyed = self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key), key=_word(key), rekeyed=True)
+        new_key = Key.declared(self.graph, "group_by", _word(key), key_serde)
+        select = KeySelect(key, new_key.serde)
+        rekeyed = self._then("KSTREAM-KEY-SELECT-", name, select, key=new_key, rekeyed=True)
         return rekeyed._grouped(name)
 
     def group_by_key(self, *, name: str | None = None) -> KGroupedStream:
@@ -468,7 +513,7 @@ class KStream(_Declared):
             StreamJoin(windows, columns),
         )
         fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
-        key = self.key if self.key is not None else other.key
+        key = self.key if self.key.name is not None else other.key
         return KStream(self.graph, node, fields, key, sources)
 
     def _checked_windows(self, within: JoinWindows | None) -> JoinWindows:
@@ -490,17 +535,28 @@ class KStream(_Declared):
             self.graph.fault(
                 f"{operation}: on unlike keys: the {what}'s is windowed", f"Join a {what} with a plain key"
             )
-        if self.key is not None and right.key is not None and self.key != right.key:
+        name, other = self.key.name, right.key.name
+        if name is not None and other is not None and name != other:
             self.graph.fault(
-                f"{operation}: on unlike keys: the stream's is {self.key!r}, the {what}'s {right.key!r}",
-                f"Before it, select_key({right.key!r}); or, when they are the same thing, name them alike: key='…'",
+                f"{operation}: on unlike keys: the stream's is {name!r}, the {what}'s {other!r}",
+                f"Before it, select_key({other!r}); or, when they are the same thing, name them alike: key='…'",
+            )
+        self._refuse_unlike_serdes(right, operation, what)
+
+    def _refuse_unlike_serdes(self, right: _Declared, operation: str, what: str) -> None:
+        """The same key has other bytes, and so another partition, where another serde writes it."""
+        own, other = self.key.serde, right.key.serde
+        if own.key_type != other.key_type:
+            self.graph.fault(
+                f"{operation}: keys of unlike serdes: the stream's are {own.name}, the {what}'s {other.name}",
+                f"Before it, select_key('…', key_serde={other.name}())",
             )
 
     def _repartitioned(self, prefix: str) -> KStream:
         """``KStreamImpl.repartitionForJoin``: the stream behind a repartition topic, where its key has changed."""
         if not self.repartition_required:
             return self
-        repartition = self.graph.draw_repartition(prefix)
+        repartition = self.graph.draw_repartition(prefix, self.key.serde)
         if not self._repartition or self.node.name != prefix:
             self._repartition[:] = [repartition]
             self.graph.add_repartition(repartition, self.node)
@@ -620,7 +676,7 @@ class _Grouped(_Declared):
         processor_name = self.graph.name(name, prefix)
         parent, sources = self.node, self.sources
         if self.repartition_required:
-            repartition = self.graph.draw_repartition(self.name or store)
+            repartition = self.graph.draw_repartition(self.name or store, self.key.serde)
             if not self._repartition or self.name is None:
                 self._repartition[:] = [repartition]
             self.graph.add_repartition(self._repartition[0], self.node)

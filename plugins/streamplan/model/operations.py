@@ -1,6 +1,6 @@
 """The operations of the processors of a topology. Their expressions are Spark SQL.
 
-An expression sees the fields of the record's value by their names, and ``record``: a struct of ``key`` (string),
+An expression sees the fields of the record's value by their names, and ``record``: a struct of ``key``,
 ``timestamp``, ``topic``, ``partition``, ``offset`` and, after a windowed aggregate, ``window`` (``start``, ``end``).
 
 The ``repr()`` of these classes is part of a checkpoint's identity, so neither they nor their fields may be renamed.
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from streamplan.model.functions import PythonFunction
 from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.serdes.primitive import STRING, KeySerde
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 """Field name and expression, in the order of declaration."""
@@ -26,9 +27,10 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class KeySelect:
-    """Sets the key to the text of an expression."""
+    """Sets the key to the value of an expression, as its serde writes it: by default to its text."""
 
     key: str
+    key_serde: KeySerde = STRING
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Map:
 
     key: str
     value: Columns
+    key_serde: KeySerde = STRING
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class FlatMap:
     each: str
     key: str
     value: Columns
+    key_serde: KeySerde = STRING
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class FlatMapFunction:
     function: PythonFunction
     fields: Columns
     key: str
+    key_serde: KeySerde = STRING
 
 
 @dataclass(frozen=True)

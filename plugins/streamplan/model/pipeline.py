@@ -13,7 +13,7 @@ from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import Aggregate, Count, Join, Operation, StoreForJoin, StreamJoin, TableSource
-from streamplan.model.processor_topology import Processor, Subtopology, TaskId
+from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology, TaskId
 from streamplan.model.start_moment import EARLIEST, FORMS, StartMoment
 from streamplan.model.topics import (
     CHANGELOG_CONFIGS,
@@ -321,6 +321,19 @@ class Pipeline:
         """Every topic, also while the counts are not resolved. Each count is 0 then."""
         return self.topics() if self.is_resolved else self._specs(defaultdict(int))
 
+    @cached_property
+    def key_types(self) -> Mapping[str, str]:
+        """The names of the serdes of keys, by topic in Kafka; a topic with keys of several serdes is left out."""
+        topology, found = self.topology, defaultdict[str, set[str]](set)
+        for group in topology.subtopologies:
+            for node in group.nodes:
+                key_type = group.key_serde_of(node.name).key_type
+                if isinstance(node, Source | Sink):
+                    found[topology.decorate(node.topic)].add(key_type)
+                elif node.writes_store and node.store is not None:
+                    found[topology.changelog_topic(node.store)].add(key_type)
+        return {topic: min(key_types) for topic, key_types in found.items() if len(key_types) == 1}
+
     def _specs(self, counts: Mapping[str, int]) -> tuple[TopicSpec, ...]:
         topology = self.topology
         specs = [
@@ -352,7 +365,7 @@ class Pipeline:
         ]
         most = max(counts[topic] for topic in topology.source_topics)
         specs.append(TopicSpec(topology.dead_letter_topic, TopicRole.DEAD_LETTER, most, DEAD_LETTER_CONFIGS))
-        return tuple(specs)
+        return tuple(replace(spec, key_type=self.key_types.get(spec.name, spec.key_type)) for spec in specs)
 
 
 def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:

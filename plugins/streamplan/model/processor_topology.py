@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from streamplan.model.diagnostics import SourceLocation
 from streamplan.model.operations import (
+    SETS_KEY,
     Aggregate,
     Count,
     Join,
@@ -23,18 +24,24 @@ from streamplan.model.operations import (
     StreamJoin,
     TableSource,
 )
+from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
 
 @dataclass(frozen=True)
 class Source:
-    """A node that reads a topic. ``value`` is the serde of a topic from outside, and None for a repartition topic."""
+    """A node that reads a topic.
+
+    ``value`` is the serde of the values of a topic from outside, and None for a repartition topic. ``key_serde`` is
+    that of the keys.
+    """
 
     name: str
     topic: str
     location: SourceLocation
     value: Serde | None = None
+    key_serde: KeySerde = STRING
 
 
 @dataclass(frozen=True)
@@ -163,6 +170,15 @@ class Subtopology:
             for node in self.processors
             if isinstance(node.operation, TableSource) and node.store is not None
         }
+
+    def key_serde_of(self, name: str) -> KeySerde:
+        """The serde of the keys that the records of a node have, by the name of the node."""
+        node = next(node for node in self.nodes if node.name == name)
+        if isinstance(node, Source):
+            return node.key_serde
+        if isinstance(node, Processor) and isinstance(node.operation, SETS_KEY):
+            return node.operation.key_serde
+        return self.key_serde_of(self.predecessors[name][0])
 
     def downstream_of(self, names: Iterable[str]) -> set[str]:
         """The names of the nodes that records reach after one of ``names``."""

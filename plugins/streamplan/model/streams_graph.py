@@ -27,6 +27,7 @@ from streamplan.model.operations import (
     StreamJoin,
 )
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
+from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.serde import Serde
 
 BuiltNodes: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
@@ -228,22 +229,28 @@ class StreamsGraph:
 
         return self.add(GraphNode(merge, build, location), *parents)
 
-    def source(self, name: str, topic: str, value: Serde) -> GraphNode:
+    def source(self, name: str, topic: str, value: Serde, key_serde: KeySerde) -> GraphNode:
         """Add a source node that reads a stream."""
         self._take(name)
         self._read(topic, _STREAM)
-        source = Source(name, topic, caller_location(), value)
+        source = Source(name, topic, caller_location(), value, key_serde)
         return self.add(GraphNode(name, lambda before: [(source, ())], source.location, source=source))
 
     def table_source(
-        self, source_name: str, name: str, topic: str, value: Serde, operation: Callable[[], Operation]
+        self,
+        source_name: str,
+        name: str,
+        topic: str,
+        value: Serde,
+        key_serde: KeySerde,
+        operation: Callable[[], Operation],
     ) -> GraphNode:
         """Add a source node and the processor that fills a table from it."""
         location = caller_location()
         self._take(source_name)
         self._take(name)
         self._read(topic, _TABLE)
-        source = Source(source_name, topic, location, value)
+        source = Source(source_name, topic, location, value, key_serde)
 
         def build(before: tuple[str, ...]) -> BuiltNodes:
             return [(source, ()), (Processor(name, operation(), location), (source_name,))]
@@ -256,13 +263,16 @@ class StreamsGraph:
         sink = Sink(name, topic, caller_location(), value=value)
         return self.add(GraphNode(name, lambda before: [(sink, before)], sink.location), parent)
 
-    def draw_repartition(self, prefix: str, number_of_partitions: int | None = None) -> Repartition:
+    def draw_repartition(
+        self, prefix: str, key_serde: KeySerde, number_of_partitions: int | None = None
+    ) -> Repartition:
         """Draw the names of the nodes around a repartition topic (``KStreamImpl.createRepartitionedSource``).
 
         The nodes are not added: :meth:`add_repartition` does that.
 
         Args:
             prefix: The topic is ``<prefix>-repartition``.
+            key_serde: The serde of its keys.
             number_of_partitions: Its partitions; None for a count that follows from other topics.
         """
         location = caller_location()
@@ -277,7 +287,7 @@ class StreamsGraph:
             return [
                 (Processor(null_key_filter, NullKeyFilter(), location), before),
                 (Sink(sink, topic, location, internal=True), (null_key_filter,)),
-                (Source(source, topic, location), ()),
+                (Source(source, topic, location, key_serde=key_serde), ()),
             ]
 
         described = RepartitionTopic(topic, number_of_partitions, location)

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from streamplan.model import dead_letters
 from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
+from streamplan.serdes.primitive import KEY_SERDES, String
+from streamplan.serdes.serde import Undecodable
 
 
 class TopicRole(StrEnum):
@@ -74,10 +76,11 @@ ANY_TIMESTAMP_CONFIGS = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 
 STAGING_SUFFIX = "-moving"
 
-_KEY_BYTES = {"int": 4, "long": 8}
+SERIALIZED_KEY_TYPES = tuple(KEY_SERDES)
+"""The names of the serdes that can have written a topic's keys."""
 
-SERIALIZED_KEY_TYPES = ("string", *_KEY_BYTES)
-"""How a topic's keys can be written: as text, or as one of Java's serializers writes a number."""
+STRING_KEYS = String.key_type
+"""The name of the serde of keys that are text."""
 
 
 @dataclass(frozen=True)
@@ -100,20 +103,25 @@ class TopicSpec:
     partitions: int
     configs: Mapping[str, str]
     window_bytes: int = 0
-    key_type: str = "string"
+    key_type: str = STRING_KEYS
     owned: bool = True
 
     def key_text(self, key: bytes) -> str:
         """A key of this topic as people read it."""
         raw = without_suffix(key, self.window_bytes)
-        if self.key_type in _KEY_BYTES and len(raw) == _KEY_BYTES[self.key_type]:
-            text = str(int.from_bytes(raw, "big", signed=True))
-        else:
-            text = repr(raw.decode("utf-8", "backslashreplace"))
+        serde = KEY_SERDES[self.key_type]
+        try:
+            text = serde.key_text(serde.read_key(raw)) if self.key_type != STRING_KEYS else _quoted(raw)
+        except Undecodable:
+            text = _quoted(raw)
         if self.window_bytes and len(key) > self.window_bytes:
             start = window_start_ms(key[: len(raw) + WINDOW_START_BYTES])
             text += f" of the window at {start}"
         return text
+
+
+def _quoted(key: bytes) -> str:
+    return repr(key.decode("utf-8", "backslashreplace"))
 
 
 def staging_topic(spec: TopicSpec, **configs: str) -> TopicSpec:
@@ -124,7 +132,8 @@ def staging_topic(spec: TopicSpec, **configs: str) -> TopicSpec:
         configs: Further configs. The staging topic keeps every record.
     """
     configs = REPARTITION_CONFIGS | configs
-    return TopicSpec(f"{spec.name}{STAGING_SUFFIX}", spec.role, spec.partitions, configs, spec.window_bytes)
+    name = f"{spec.name}{STAGING_SUFFIX}"
+    return TopicSpec(name, spec.role, spec.partitions, configs, spec.window_bytes, spec.key_type)
 
 
 @dataclass(frozen=True)

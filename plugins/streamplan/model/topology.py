@@ -7,10 +7,11 @@ from functools import cached_property
 
 from streamplan.model.description import describe
 from streamplan.model.diagnostics import Diagnostic, name_fault, refuse
-from streamplan.model.kstream import RESERVED_FIELDS, KStream, KTable
+from streamplan.model.kstream import RESERVED_FIELDS, Key, KStream, KTable
 from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import ProcessorTopology, RepartitionTopic, Source, Subtopology
 from streamplan.model.streams_graph import StreamsGraph
+from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
 
@@ -36,27 +37,45 @@ class Topology:
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         self._graph = StreamsGraph()
-        self._values: dict[str, Serde] = {}
+        self._values: dict[str, tuple[Serde, KeySerde]] = {}
         if fault := name_fault(application_id):
             self._graph.fault(f"application id: {fault}", "Choose a legal name")
 
     # -- declaring
 
-    def stream(self, topic: str, *, value: Serde, key: str | None = None, name: str | None = None) -> KStream:
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = None,
+        key_serde: KeySerde | None = None,
+        name: str | None = None,
+    ) -> KStream:
         """Read a topic as a stream of records.
 
         Args:
             topic: Its name in Kafka.
             value: The serde that reads the values, as ``Json("Id string, Amount bigint")``.
             key: A name for what the key is. A join of a stream and a table with different names is refused.
+            key_serde: The serde that reads the keys (``Consumed.withKeySerde``), as ``Long()``. By default
+                ``String()``.
             name: The name of the source node (``Consumed.as``). Without it the library's numbering gives one.
         """
-        fields = self._read(topic, value)
-        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value)
-        return KStream(self._graph, source, fields, key, frozenset({source.name}))
+        of_key = Key.declared(self._graph, "stream", key, key_serde)
+        fields = self._read(topic, value, of_key.serde)
+        source = self._graph.source(self._graph.name(name, "KSTREAM-SOURCE-"), topic, value, of_key.serde)
+        return KStream(self._graph, source, fields, of_key, frozenset({source.name}))
 
     def table(
-        self, topic: str, *, value: Serde, key: str | None = None, store: str | None = None, name: str | None = None
+        self,
+        topic: str,
+        *,
+        value: Serde,
+        key: str | None = None,
+        key_serde: KeySerde | None = None,
+        store: str | None = None,
+        name: str | None = None,
     ) -> KTable:
         """Read a compacted topic as a table: the last value of each key. A null value deletes its key.
 
@@ -64,11 +83,13 @@ class Topology:
             topic: Its name in Kafka.
             value: The serde that reads the values.
             key: A name for what the key is. A join of a stream and a table with different names is refused.
+            key_serde: The serde that reads the keys; see :meth:`stream`.
             store: The name of the state store. Without it the table has a store only if something is joined with it.
             name: The name of the nodes (``Consumed.as``). Without it the library's numbering gives one.
         """
         graph = self._graph
-        fields = self._read(topic, value)
+        of_key = Key.declared(graph, "table", key, key_serde)
+        fields = self._read(topic, value, of_key.serde)
         store_name = graph.store_name(store, f"{topic}-")
         generated = graph.next_name("KSTREAM-SOURCE-")
         source = generated if name is None else f"{name}-source"
@@ -80,19 +101,26 @@ class Topology:
             graph.name(name, "KTABLE-SOURCE-"),
             topic,
             value,
+            of_key.serde,
             lambda: TableSource(store_name if needed[0] else None),
         )
 
         def materialize() -> None:
             needed[0] = True
 
-        return KTable(graph, node, fields, key, frozenset({source}), None, store_name, materialize)
+        return KTable(graph, node, fields, of_key, frozenset({source}), None, store_name, materialize)
 
-    def _read(self, topic: str, value: Serde) -> tuple[str, ...] | None:
+    def _read(self, topic: str, value: Serde, key_serde: KeySerde) -> tuple[str, ...] | None:
         if fault := name_fault(topic):
             self._graph.fault(fault, "Choose a legal name")
-        if self._values.setdefault(topic, value) != value:
+        first_value, first_key_serde = self._values.setdefault(topic, (value, key_serde))
+        if first_value != value:
             self._graph.fault(f"the topic {topic!r} is read with two different values", "Declare its value once")
+        if first_key_serde != key_serde:
+            self._graph.fault(
+                f"the topic {topic!r} is read with keys of {key_serde.name} and of {first_key_serde.name}",
+                "Declare one key_serde",
+            )
         try:
             fields = tuple(value.fields)
         except ValueError as error:

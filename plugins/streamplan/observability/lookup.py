@@ -15,8 +15,9 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.model import dead_letters as letters
 from streamplan.model.dead_letters import Redrive
 from streamplan.model.start_moment import FORMS, StartMoment
-from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.topics import STRING_KEYS, TopicRole, TopicSpec
 from streamplan.serdes.avro import text_of_record
+from streamplan.serdes.primitive import KEY_SERDES
 from streamplan.serdes.schema_source import SchemaSource
 
 SEARCHED_RECORDS = 10_000
@@ -25,7 +26,7 @@ SEARCHED_RECORDS = 10_000
 Read: TypeAlias = Callable[[str, Mapping[int, tuple[int, int]]], Iterator[RecordBatch]]
 """Reads ranges of a topic, see :meth:`streamplan.checks.framework.cluster.Cluster.read`."""
 
-_NUMBER_BYTES = {"int": 4, "long": 8}
+_LONG_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
     Args:
         application: The application.
         cluster: The brokers.
-        key: The key as text. A number is taken for the key of a changelog whose keys are numbers.
+        key: The key as people read it: a number for a changelog whose keys are numbers, hexadecimal digits for bytes.
 
     Returns:
         By changelog, and for a windowed store by window; empty where no changelog has the key.
@@ -236,7 +237,8 @@ def newest_dead_letters(application: Application, cluster: Cluster, last: int) -
     ]
     by_time = sorted(found, key=lambda record: record.timestamp, reverse=True)
     texts = _Texts(cluster.schemas)
-    return [replace(_dead_letter(record, texts), redriven=marks.get(_record_of(record))) for record in by_time]
+    specs = {spec.name: spec for spec in application.topics}
+    return [replace(_dead_letter(record, specs, texts), redriven=marks.get(_record_of(record))) for record in by_time]
 
 
 def _record_of(letter: Record) -> tuple[bytes, letters.Origin | None]:
@@ -249,9 +251,22 @@ def as_text(value: bytes | None) -> str | None:
     if value is None:
         return None
     text = value.decode("utf-8", "backslashreplace")
-    if len(value) == _NUMBER_BYTES["long"] and not text.isprintable():
+    if len(value) == _LONG_BYTES and not text.isprintable():
         return str(int.from_bytes(value, "big", signed=True))
     return text
+
+
+def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
+    """Return a key of a topic as people read it: text of a topic of others without quotes.
+
+    Args:
+        spec: The topic; None where it is not known.
+        key: The key in bytes.
+    """
+    if spec is None or key is None:
+        return as_text(key)
+    is_ours = spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
+    return spec.key_text(key) if is_ours or spec.key_type != STRING_KEYS else as_text(key)
 
 
 class _Texts:
@@ -262,7 +277,7 @@ class _Texts:
 
     def of(self, value: bytes | None) -> str | None:
         # A great count begins as a value in Avro does, with a zero.
-        if value is not None and len(value) != _NUMBER_BYTES["long"] and self._schemas is not None:
+        if value is not None and len(value) != _LONG_BYTES and self._schemas is not None:
             try:
                 if (text := text_of_record(value, self._schemas)) is not None:
                     return text
@@ -272,8 +287,7 @@ class _Texts:
 
 
 def _shown(spec: TopicSpec, record: Record, texts: _Texts) -> TopicRecord:
-    internal = spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
-    key = spec.key_text(record.key) if internal and record.key is not None else as_text(record.key)
+    key = key_as_text(spec, record.key)
     headers = list(_texts(record.headers))
     value = texts.of(record.value)
     return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, value, headers)
@@ -334,7 +348,7 @@ def _newest(
         wanted *= 4
 
 
-def _dead_letter(record: Record, texts: _Texts) -> DeadLetter:
+def _dead_letter(record: Record, specs: Mapping[str, TopicSpec], texts: _Texts) -> DeadLetter:
     headers = dict(_texts(record.headers))  # of several headers with one name the last is Streamplan's
     topic, partition, offset = (
         headers.pop(name, None) for name in (letters.SOURCE_TOPIC, letters.SOURCE_PARTITION, letters.SOURCE_OFFSET)
@@ -348,7 +362,7 @@ def _dead_letter(record: Record, texts: _Texts) -> DeadLetter:
         reason=headers.pop(letters.REASON, None) or "",
         task=headers.pop(letters.TASK, None) or "",
         origin=f"{topic}-{partition}@{offset}" if topic is not None else "",
-        key=as_text(record.key),
+        key=key_as_text(specs.get(topic or ""), record.key),
         value=texts.of(record.value),
         headers=headers,
     )
@@ -359,12 +373,10 @@ def _texts(headers: Headers) -> Iterator[tuple[str, str | None]]:
 
 
 def _raw_key(spec: TopicSpec, key: str) -> bytes | None:
-    size = _NUMBER_BYTES.get(spec.key_type)
-    if size is None:
-        return key.encode()
+    serde = KEY_SERDES[spec.key_type]
     try:
-        return int(key).to_bytes(size, "big", signed=True)
-    except (ValueError, OverflowError):
+        return serde.write_key(serde.key_of_text(key))
+    except ValueError:
         return None
 
 

@@ -12,7 +12,7 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs
-from streamplan.observability.lookup import as_text, topic_of
+from streamplan.observability.lookup import key_as_text, topic_of
 
 COUNTED_OFFSETS = 1_000_000
 """So many offsets of a topic are read at most, the newest of each partition."""
@@ -171,10 +171,8 @@ def _greatest(spec: TopicSpec, last: Mapping[bytes | None, bytes | None]) -> lis
 
 
 def _key(spec: TopicSpec, key: bytes | None) -> str:
-    if key is None:
-        return "null"
-    internal = spec.role in (TopicRole.REPARTITION, TopicRole.CHANGELOG)
-    return spec.key_text(key) if internal else as_text(key) or ""
+    text = key_as_text(spec, key)
+    return "null" if text is None else text
 
 
 def _configs(application: Application, spec: TopicSpec, observed: ObservedTopic) -> list[ConfigView]:

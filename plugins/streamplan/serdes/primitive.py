@@ -1,15 +1,18 @@
-"""Values that are one text or one number, in the bytes of Kafka's own serdes (``Serdes.String()``, ``Serdes.Long()``).
+"""Keys and values that are one text or one number, in the bytes of Kafka's own serdes (``Serdes.String()``, ...).
 
-Their one field is named ``value``. Numbers are big-endian, as Java writes them.
+The one field of a value is named ``value``. Expressions see a key as ``record.key``. Numbers are big-endian, as Java
+writes them.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import struct
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.schema_source import SchemaSource
@@ -23,10 +26,13 @@ if TYPE_CHECKING:
 FIELD = "value"
 """The name of the field."""
 
+UUID_PATTERN = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+"""The text of a UUID, as a regular expression in the words of Python, Java and Arrow."""
+
 
 @dataclass(frozen=True)
-class _Primitive:
-    """What the serdes of this module share; each is a :class:`streamplan.serdes.serde.Serde`.
+class Primitive:
+    """What the serdes of this module share; each is a :class:`streamplan.serdes.serde.Serde`, and one of keys.
 
     Attributes:
         max_bytes: The most bytes that the value, its new key and the record's headers may have together.
@@ -35,7 +41,42 @@ class _Primitive:
     max_bytes: int = MAX_BYTES
 
     field_type: ClassVar[str]
-    """The type of the field, in Spark's DDL."""
+    """The type of the field, or of the key, in Spark's DDL."""
+
+    key_type: ClassVar[str]
+    """The name of the serde of keys on the command line."""
+
+    # -- keys
+
+    @property
+    def name(self) -> str:
+        """The name of the serde, as people read it."""
+        return type(self).__name__
+
+    def read_key(self, data: bytes) -> Any:
+        """Reads one key.
+
+        Raises:
+            Undecodable: The bytes are no such key.
+        """
+        try:
+            return self._value(data)
+        except ValueError as error:
+            raise Undecodable(f"the key {error}") from error
+
+    def write_key(self, key: Any) -> bytes:
+        """Writes one key. Raises ValueError where the serde has no such key."""
+        return self._bytes(key)
+
+    def key_text(self, key: Any) -> str:
+        """A key that was read, as people read and write it."""
+        return str(key)
+
+    def key_of_text(self, text: str) -> Any:
+        """The key that people write so. Raises ValueError where the text is no such key."""
+        return text
+
+    # -- values
 
     @property
     def fields(self) -> Mapping[str, str]:
@@ -52,11 +93,11 @@ class _Primitive:
         """Only serdes of the same class read each other's bytes."""
         return type(self).__name__.lower()
 
-    def unrestricted(self) -> _Primitive:
+    def unrestricted(self) -> Primitive:
         """The serde itself: it excludes no value."""
         return self
 
-    def with_schemas(self, schemas: SchemaSource, topic: str) -> _Primitive:
+    def with_schemas(self, schemas: SchemaSource, topic: str) -> Primitive:
         """The serde itself: its values name no schema."""
         return self
 
@@ -74,7 +115,10 @@ class _Primitive:
         """
         if data is None:
             raise Undecodable("the value is null")
-        return {FIELD: self._value(data)}
+        try:
+            return {FIELD: self._value(data)}
+        except ValueError as error:
+            raise Undecodable(f"the value {error}") from error
 
     def encode(self, value: Value) -> bytes:
         """Writes one value. Raises ValueError where the field is None or has no such form."""
@@ -115,6 +159,7 @@ class _Primitive:
         return None
 
     def _value(self, data: bytes) -> Any:
+        """One key or value. Raises ValueError with what it is or has that it should not."""
         raise NotImplementedError
 
     def _bytes(self, value: Any) -> bytes:
@@ -131,7 +176,7 @@ class _Primitive:
 
 
 @dataclass(frozen=True)
-class String(_Primitive):
+class String(Primitive):
     """A text in UTF-8, as ``StringSerializer`` writes it by default.
 
     Example: ``topology.stream("lines", value=String()).flat_map("split(value, ' ')", key="element", value=…)``
@@ -140,12 +185,13 @@ class String(_Primitive):
     """
 
     field_type: ClassVar[str] = "string"
+    key_type: ClassVar[str] = "string"
 
     def _value(self, data: bytes) -> str:
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Undecodable("the value is not UTF-8") from error
+            raise ValueError("is not UTF-8") from error
 
     def _bytes(self, value: Any) -> bytes:
         if not isinstance(value, str):
@@ -163,24 +209,28 @@ class String(_Primitive):
 
 
 @dataclass(frozen=True)
-class _Number(_Primitive):
+class _Number(Primitive):
     code: ClassVar[str]
     """The form of the bytes, in the words of :mod:`struct`, which NumPy has too."""
 
     def _value(self, data: bytes) -> int | float:
         if len(data) != len(self._some_value):
             size = len(self._some_value)
-            raise Undecodable(f"the value has {len(data)} bytes; {type(self).__name__} has {size}")
+            raise ValueError(f"has {len(data)} bytes; {self.name} has {size}")
         number: int | float = struct.unpack(self.code, data)[0]
         if not math.isfinite(number):
-            raise Undecodable(f"the value is {number}, which is no number")
+            raise ValueError(f"is {number}, which is no number")
         return number
 
     def _bytes(self, value: Any) -> bytes:
         try:
             return struct.pack(self.code, value)
-        except struct.error as error:
-            raise ValueError(f"{value!r} is no {type(self).__name__}") from error
+        except (struct.error, OverflowError) as error:
+            raise ValueError(f"{value!r} is no {self.name}") from error
+
+    def key_of_text(self, text: str) -> int | float:
+        """The number that people write so; see :meth:`Primitive.key_of_text`."""
+        return int(text)
 
     @property
     def _some_value(self) -> bytes:
@@ -197,6 +247,7 @@ class Integer(_Number):
     """A whole number in 4 bytes, as ``IntegerSerializer`` writes it."""
 
     field_type: ClassVar[str] = "int"
+    key_type: ClassVar[str] = "int"
     code: ClassVar[str] = ">i"
 
 
@@ -205,6 +256,7 @@ class Long(_Number):
     """A whole number in 8 bytes, as ``LongSerializer`` writes it: the value of a count, for example."""
 
     field_type: ClassVar[str] = "bigint"
+    key_type: ClassVar[str] = "long"
     code: ClassVar[str] = ">q"
 
 
@@ -213,4 +265,91 @@ class Double(_Number):
     """A floating-point number in 8 bytes, as ``DoubleSerializer`` writes it. NaN and the infinities are rejected."""
 
     field_type: ClassVar[str] = "double"
+    key_type: ClassVar[str] = "double"
     code: ClassVar[str] = ">d"
+
+    def key_of_text(self, text: str) -> float:
+        """The number that people write so; see :meth:`Primitive.key_of_text`."""
+        return float(text)
+
+
+@dataclass(frozen=True)
+class UUID(Primitive):
+    """A UUID as text of 36 characters, as ``UUIDSerializer`` writes it. Expressions see text in lower case.
+
+    Text that has another form is rejected.
+    """
+
+    field_type: ClassVar[str] = "string"
+    key_type: ClassVar[str] = "uuid"
+
+    def _value(self, data: bytes) -> str:
+        text = data.decode("utf-8", "replace")
+        if re.fullmatch(UUID_PATTERN, text) is None:
+            raise ValueError("is no UUID of 36 characters")
+        return text.lower()
+
+    def _bytes(self, value: Any) -> bytes:
+        text = str(value) if isinstance(value, str | uuid.UUID) else ""
+        if re.fullmatch(UUID_PATTERN, text) is None:
+            raise ValueError(f"{value!r} is no UUID")
+        return text.lower().encode()
+
+    @property
+    def _some_value(self) -> bytes:
+        return str(uuid.UUID(int=0)).encode()
+
+    def _column(self, values: pa.Array) -> pa.Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = values.cast(pa.string())
+        # The pattern's end would also match before a line break.
+        fits = pc.and_(pc.match_substring_regex(texts, f"^{UUID_PATTERN}$"), pc.equal(pc.binary_length(values), 36))
+        if not pc.all(fits).as_py():
+            raise pa.ArrowInvalid("a value is no UUID")
+        return pc.utf8_lower(texts)
+
+
+@dataclass(frozen=True)
+class Bytes(Primitive):
+    """Any bytes as a key, as ``ByteArraySerializer`` and ``BytesSerializer`` write them.
+
+    Values have no such serde, because a field cannot be binary.
+    """
+
+    field_type: ClassVar[str] = "binary"
+    key_type: ClassVar[str] = "bytes"
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Raises ValueError: it is a serde of keys."""
+        raise ValueError("Bytes() is a serde of keys, and no serde of values")
+
+    def key_text(self, key: bytes) -> str:
+        """The bytes in hexadecimal digits; see :meth:`Primitive.key_text`."""
+        return key.hex()
+
+    def key_of_text(self, text: str) -> bytes:
+        """The bytes of hexadecimal digits; see :meth:`Primitive.key_of_text`."""
+        return bytes.fromhex(text)
+
+    def _value(self, data: bytes) -> bytes:
+        return data
+
+    def _bytes(self, value: Any) -> bytes:
+        if not isinstance(value, bytes | bytearray):
+            raise ValueError(f"{value!r} is not bytes")
+        return bytes(value)
+
+
+KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes
+"""The serdes of keys."""
+
+STRING = String()
+"""The serde of keys without a declared one."""
+
+KEY_SERDES: Mapping[str, KeySerde] = {
+    serde.key_type: serde for serde in (STRING, Integer(), Long(), Double(), UUID(), Bytes())
+}
+"""The serdes of keys by their names on the command line."""

@@ -11,15 +11,18 @@ from typing import Any, NamedTuple, TypeAlias
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
+PlainKey: TypeAlias = str | int | float | bytes
+
+
 class WindowedKey(NamedTuple):
     """A key with its window. ``start`` is the first moment of the window, in UTC."""
 
-    key: str | bytes
+    key: PlainKey
     start: datetime
 
 
-Key: TypeAlias = str | bytes | WindowedKey | None
-"""Text; bytes where it is no UTF-8."""
+Key: TypeAlias = PlainKey | WindowedKey | None
+"""As the serde of the keys reads it; bytes where it is no such key."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class TestRecord:
     """A record of a topic (``org.apache.kafka.streams.test.TestRecord``).
 
     Attributes:
-        key: The key as text, with its window where it has one.
+        key: The key as its serde reads it, by default as text, with its window where it has one.
         value: A dict of a JSON object, an int of the 8 bytes of a count, the text or the number of a serde that has no
             other fields, and None of a null value.
         timestamp: In UTC.
@@ -56,7 +59,7 @@ class DeadLetter:
         topic: Where it was read; None for a record that an aggregate made.
         partition: Where it was read; None for a record that an aggregate made.
         offset: Where it was read; None for a record that an aggregate made.
-        key: The key as text.
+        key: The key as its serde reads it; bytes where it is no such key.
         value: The value in bytes, as it was read.
         timestamp: In UTC; None where the timestamp is the fault.
         headers: Its own headers, without those that a dead letter has besides.

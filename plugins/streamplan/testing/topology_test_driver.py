@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +24,7 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
-from streamplan.serdes.primitive import FIELD
+from streamplan.serdes.primitive import FIELD, KeySerde
 from streamplan.serdes.serde import Serde, Value
 from streamplan.testing.local_spark import as_tested, local_spark
 from streamplan.testing.memory_output import WrittenRecord
@@ -64,7 +65,7 @@ class TopologyTestDriver:
         self._pipeline = as_tested(pipeline)
         self._now_ms = timestamp_ms(start, as_datetime(0).date())
         self._serdes = {
-            node.topic: node.value
+            node.topic: (node.value, node.key_serde)
             for node in self._pipeline.topology.processors.nodes
             if isinstance(node, Source) and node.value is not None
         }
@@ -102,7 +103,7 @@ class TopologyTestDriver:
         topic: str,
         value: Value | bytes | str | int | float | None,
         *,
-        key: str | bytes | None = None,
+        key: str | int | float | UUID | bytes | None = None,
         at: Moment | None = None,
         headers: Iterable[tuple[str, str | bytes | None]] = (),
         partition: int | None = None,
@@ -113,7 +114,7 @@ class TopologyTestDriver:
             topic: A source topic.
             value: The fields of the value, which the topic's serde writes; the text or the number of a serde that has
                 only one; bytes, as they are; or None.
-            key: The key; text is written in UTF-8.
+            key: The key, which the serde of the topic's keys writes; or bytes, as they are.
             at: The record's time: ``"12:00"`` on the driver's day, ISO 8601, a datetime, or ms since the epoch. A time
                 without an offset is in UTC. By default it is the driver's time, which a later record moves on.
             headers: Names and values.
@@ -129,10 +130,8 @@ class TopologyTestDriver:
                 f"topic {topic!r}",
                 expected=f"a source topic of {self._pipeline.name}: {', '.join(sorted(self._serdes))}",
             )
-        data = _encoded(topic, self._serdes[topic], value)
-        raw_key = key.encode() if isinstance(key, str) else key
-        if not isinstance(raw_key, bytes | None):
-            raise Refused(f"the key for {topic}", expected="text, bytes or None", observed=repr(key))
+        serde, key_serde = self._serdes[topic]
+        data, raw_key = _encoded(topic, serde, value), _encoded_key(topic, key_serde, key)
         count = self._pipeline.partition_counts[topic]
         if partition is None:
             partition = 0 if raw_key is None else partition_for_key(raw_key, count)
@@ -254,6 +253,17 @@ class TopologyTestDriver:
         offset = self._next_offsets[topic, partition]
         self._next_offsets[topic, partition] += 1
         return SourceRecord(topic, partition, offset, key, value, timestamp, headers)
+
+
+def _encoded_key(topic: str, serde: KeySerde, key: Any) -> bytes | None:
+    if key is None or isinstance(key, bytes):
+        return key
+    try:
+        return serde.write_key(key)
+    except ValueError as error:
+        raise Refused(
+            f"the key for {topic}", expected=f"one of {serde.name}, bytes or None", observed=repr(key)
+        ) from error
 
 
 def _encoded(topic: str, serde: Serde, value: Any) -> bytes | None:

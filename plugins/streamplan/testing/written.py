@@ -13,13 +13,13 @@ from streamplan.errors import Refused
 from streamplan.model.dead_letters import REASON, TASK, parse_origin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
-from streamplan.serdes.primitive import FIELD, Double, Integer, Long, String
-from streamplan.serdes.serde import Serde
+from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String
+from streamplan.serdes.serde import Serde, Undecodable
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.sink.spec import Headers as WrittenHeaders
 from streamplan.testing.memory_output import DEAD_LETTER, WrittenRecord
 from streamplan.testing.moments import as_datetime, timestamp_ms
-from streamplan.testing.records import DeadLetter, Headers, Key, TestRecord, WindowedKey, text_of
+from streamplan.testing.records import DeadLetter, Headers, Key, PlainKey, TestRecord, WindowedKey
 
 
 @dataclass(frozen=True, eq=False)  # a mapping is equal to a dict of the same content
@@ -66,6 +66,11 @@ class WrittenTopics:
         specs = {spec.name: spec for spec in pipeline.topics()}
         sinks = {topic for group in topology.subtopologies for topic in map(topology.decorate, group.sink_topics)}
         self._pipeline = pipeline
+        self._key_serdes = {
+            topology.decorate(source.topic): source.key_serde
+            for group in topology.subtopologies
+            for source in group.sources
+        }
         self._window_bytes = {name: spec.window_bytes for name, spec in specs.items()}
         self._changelogs = {
             node.store: topology.changelog_topic(node.store) for _, node in pipeline.stores if node.store
@@ -84,11 +89,11 @@ class WrittenTopics:
             frame: What is known of the records of its output; None for a dead letter.
         """
         if record.output == DEAD_LETTER:
-            self.dead_letters.append(_dead_letter(record))
+            self.dead_letters.append(_dead_letter(record, self._key_serdes))
             return
         assert frame is not None, f"an output of {record.topic} that nobody has planned"
         suffix = self._window_bytes[record.topic] or (WINDOW_START_BYTES if windowed else 0)
-        key, value = _key(record.key, suffix), _value(frame, record.value)
+        key, value = _key(frame.key_serde, record.key, suffix), _value(frame, record.value)
         shown = TestRecord(key, value, as_datetime(record.timestamp), _headers(record.headers), record.partition)
         self._new[record.topic].append(shown)
         if record.topic in self._changelogs.values():
@@ -115,13 +120,24 @@ class WrittenTopics:
         return StoreContent(name, dict(self._stored[self._changelogs[name]]), day)
 
 
-def _key(key: bytes | None, window_bytes: int) -> Key:
+def _key(serde: KeySerde, key: bytes | None, window_bytes: int) -> Key:
     if key is None or not window_bytes:
-        return text_of(key)
+        return _plain_key(serde, key)
     raw = without_suffix(key, window_bytes)
-    text = text_of(raw)
-    assert text is not None
-    return WindowedKey(text, as_datetime(window_start_ms(key[: len(raw) + WINDOW_START_BYTES])))
+    plain = _plain_key(serde, raw)
+    assert plain is not None
+    return WindowedKey(plain, as_datetime(window_start_ms(key[: len(raw) + WINDOW_START_BYTES])))
+
+
+def _plain_key(serde: KeySerde, key: bytes | None) -> PlainKey | None:
+    """Return a key as its serde reads it, or its bytes where it is no such key."""
+    if key is None:
+        return None
+    try:
+        read: PlainKey = serde.read_key(key)
+    except Undecodable:
+        return key
+    return read
 
 
 def _value(frame: RecordFrame, data: bytes | None) -> Any:
@@ -139,10 +155,10 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
 
 def is_primitive(serde: Serde) -> bool:
     """Whether the values of a serde are one text or one number."""
-    return isinstance(serde, String | Integer | Long | Double)
+    return isinstance(serde, Primitive)
 
 
-def _dead_letter(record: WrittenRecord) -> DeadLetter:
+def _dead_letter(record: WrittenRecord, key_serdes: Mapping[str, KeySerde]) -> DeadLetter:
     """Return a dead letter from its record: the headers that the sink has added are its attributes."""
     headers = _headers(record.headers)
     origin = parse_origin(headers)
@@ -153,7 +169,7 @@ def _dead_letter(record: WrittenRecord) -> DeadLetter:
         topic=None if origin is None else origin.topic,
         partition=None if origin is None else origin.partition,
         offset=None if origin is None else origin.offset,
-        key=text_of(record.key),
+        key=_plain_key(String() if origin is None else key_serdes.get(origin.topic, String()), record.key),
         value=record.value,
         timestamp=None if record.timestamp == 0 else as_datetime(record.timestamp),
         headers=own,

@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 from streamplan.errors import Refused
 from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.copartitioning import copartition_groups, resolve_partition_counts
+from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import TopicRole
 from streamplan.model.windows import JoinWindows, TimeWindows
-from streamplan.serdes.primitive import Double, Integer, Long, String
-from streamplan.serdes.serde import Serde
+from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, KeySerde, Long, String
 
 from tests.support.brokers import NewTopicFactory
 from tests.support.kafka_streams import (
@@ -49,16 +49,23 @@ def twin(jvm: Any) -> Twin:
         (Integer(), "IntegerSerializer", -7),
         (Long(), "LongSerializer", 1 << 40),
         (Double(), "DoubleSerializer", -0.1),
+        (UUID(), "UUIDSerializer", "0a1b2c3d-0000-4000-8000-00000000ffff"),
+        (Bytes(), "ByteArraySerializer", b"\x00\xff"),
     ],
     ids=repr,
 )
-def test_primitive_values_have_the_bytes_of_the_serializers(
-    jvm: Any, serde: Serde, serializer: str, value: Any
+def test_keys_and_values_have_the_bytes_and_the_partition_of_the_serializers(
+    jvm: Any, serde: KeySerde, serializer: str, value: Any
 ) -> None:
-    kinds = {"LongSerializer": jvm.java.lang.Long.valueOf}  # Python's numbers become the smallest type that fits
+    # Python's numbers become the smallest type that fits.
+    kinds = {"LongSerializer": jvm.java.lang.Long.valueOf, "UUIDSerializer": jvm.java.util.UUID.fromString}
     java_value = kinds.get(serializer, lambda same: same)(value)
     serialized = getattr(jvm.org.apache.kafka.common.serialization, serializer)().serialize("topic", java_value)
-    assert serde.encode({"value": value}) == bytes(serialized)
+    assert serde.write_key(value) == bytes(serialized)
+    partition = jvm.org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey(serialized, 7)
+    assert partition_for_key(serde.write_key(value), 7) == partition
+    if not isinstance(serde, Bytes):
+        assert serde.encode({"value": value}) == bytes(serialized)
 
 
 def ours(twin: Twin, external: Mapping[str, int]) -> dict[str, int]:

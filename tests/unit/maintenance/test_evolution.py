@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from streamplan import Json, Pipeline, TimeWindows, Topology
+from streamplan import Json, Long, Pipeline, TimeWindows, Topology
 from streamplan.maintenance.evolution import observe_evolution
 from streamplan.maintenance.evolution_plan import Change, EvolutionPlan, Part, Verdict
 from streamplan.model.checkpoint_identity import checkpoint_identity
@@ -118,6 +118,20 @@ def maximum(orders: KStream) -> None:
 def windowed(orders: KStream) -> None:
     grouped = orders.group_by("country", name="by-country").windowed_by(TimeWindows("1 minute"))
     grouped.aggregate({"total": "sum(amount)"}, store="totals")
+
+
+def typed(orders: KStream) -> None:
+    grouped = orders.group_by("amount", key_serde=Long(), name="by-country")
+    grouped.aggregate({"total": "sum(amount)"}, store="totals")
+
+
+def test_another_serde_of_keys_is_named(tmp_path: Path) -> None:
+    plan = Shop(declared(named), tmp_path).plan(declared(typed))
+    assert change_of(plan, Part.STORE, "totals").reason == (
+        "shop-totals-changelog holds Aggregate(columns=(total=sum(amount),)), "
+        "and Aggregate(columns=(total=sum(amount),)) with keys of Long is declared"
+    )
+    assert not Shop(declared(typed), tmp_path / "typed").plan(declared(typed)).refused
 
 
 def test_a_store_that_would_mean_something_else_is_refused_and_a_reset_rebuilds_it(tmp_path: Path) -> None:

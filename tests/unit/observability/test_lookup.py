@@ -8,10 +8,14 @@ import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.errors import Refused, SchemaRegistryUnavailable
 from streamplan.model.dead_letters import LetterPlace, Redrive, mark_headers
+from streamplan.model.pipeline import Pipeline
 from streamplan.model.start_moment import StartMoment
+from streamplan.model.topology import Topology
 from streamplan.observability.lookup import as_text, find_key, moment, newest_dead_letters, read_records
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.serdes.avro import Avro
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Bytes, Long
 from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -173,3 +177,22 @@ def test_a_dead_letter_that_was_redriven_says_by_whom_and_marks_are_no_dead_lett
 )
 def test_values_as_people_read_them(value: bytes | None, text: str | None) -> None:
     assert as_text(value) == text
+
+
+def test_typed_keys_are_asked_for_and_shown_as_people_write_them(cluster: FakeCluster) -> None:
+    topology = Topology("typed")
+    topology.stream("payments", value=Json("amount bigint"), key_serde=Long()).group_by_key().count(store="counts")
+    topology.stream("blobs", value=Json("amount bigint"), key_serde=Bytes()).group_by_key().count(store="of-bytes")
+    typed = application_of(Pipeline("typed", topology, "", {"payments": 2, "blobs": 2}))
+    for spec in typed.topics:
+        cluster.create(spec.name, spec.partitions)
+    cluster.produce("payments", Long().write_key(-7), b"{}")
+    cluster.produce("typed-counts-changelog", Long().write_key(-7), (3).to_bytes(8, "big"))
+    cluster.produce("typed-of-bytes-changelog", b"\xff\0", (4).to_bytes(8, "big"))
+    (found,) = find_key(typed, cluster, "-7")
+    assert (found.changelog, found.key, found.value) == ("typed-counts-changelog", "-7", "3")
+    (found,) = find_key(typed, cluster, "ff00")
+    assert (found.changelog, found.key, found.value) == ("typed-of-bytes-changelog", "ff00", "4")
+    assert find_key(typed, cluster, "no number") == []
+    (record,) = read_records(typed, cluster, "payments", last=1)
+    assert record.key == "-7"

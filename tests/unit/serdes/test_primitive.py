@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from streamplan.serdes.primitive import Double, Integer, Long, String
+from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, KeySerde, Long, String
 from streamplan.serdes.serde import Serde, Undecodable, key_of
+
+ONE_UUID = "0a1b2c3d-0000-4000-8000-00000000ffff"
 
 WRITTEN_BY_JAVA: list[tuple[Serde, Any, bytes]] = [
     (String(), "", b""),
@@ -16,6 +19,7 @@ WRITTEN_BY_JAVA: list[tuple[Serde, Any, bytes]] = [
     (Long(), 1 << 40, b"\0\0\1\0\0\0\0\0"),
     (Long(), -(1 << 63), b"\x80\0\0\0\0\0\0\0"),
     (Double(), 0.1, b"\x3f\xb9\x99\x99\x99\x99\x99\x9a"),
+    (UUID(), ONE_UUID, ONE_UUID.encode()),
 ]
 """Value and bytes, as the serializers of Kafka's clients write them."""
 
@@ -27,6 +31,9 @@ REJECTED: list[tuple[Serde, bytes | None, str]] = [
     (Double(), b"", "the value has 0 bytes; Double has 8"),
     (Double(), struct.pack(">d", float("nan")), "the value is nan, which is no number"),
     (Double(), struct.pack(">d", float("-inf")), "the value is -inf, which is no number"),
+    (UUID(), ONE_UUID[:-1].encode(), "the value is no UUID of 36 characters"),
+    (UUID(), ONE_UUID.encode() + b"\n", "the value is no UUID of 36 characters"),
+    (UUID(), b"\xff" * 36, "the value is no UUID of 36 characters"),
 ]
 
 
@@ -47,7 +54,7 @@ def test_what_is_no_such_value_is_rejected_with_the_reason(serde: Serde, data: b
     assert str(rejection.value) == reason
 
 
-@pytest.mark.parametrize("serde", [String(), Integer(), Long(), Double()], ids=identity)
+@pytest.mark.parametrize("serde", [String(), Integer(), Long(), Double(), UUID()], ids=identity)
 def test_a_column_is_read_as_its_values_are(serde: Serde) -> None:
     good = [data for of, _, data in WRITTEN_BY_JAVA if of == serde]
     bad = [(data, reason) for of, data, reason in REJECTED if of == serde]
@@ -69,7 +76,15 @@ def test_a_column_is_read_as_its_values_are(serde: Serde) -> None:
 
 @pytest.mark.parametrize(
     ("serde", "value"),
-    [(String(), None), (String(), 5), (Integer(), None), (Integer(), 1 << 31), (Long(), 0.5), (Double(), "x")],
+    [
+        (String(), None),
+        (String(), 5),
+        (Integer(), None),
+        (Integer(), 1 << 31),
+        (Long(), 0.5),
+        (Double(), "x"),
+        (UUID(), "x"),
+    ],
     ids=identity,
 )
 def test_a_value_of_another_type_is_not_written(serde: Serde, value: Any) -> None:
@@ -83,3 +98,37 @@ def test_a_text_and_a_whole_number_become_keys_and_a_double_does_not() -> None:
     keys = String().key_column("value", [b"a", None, b"b", b"a"])
     assert keys.keys.to_pylist() == [b"a", None, b"b", b"a"]
     assert keys.counts() == {b"a": 2, b"b": 1}
+
+
+@pytest.mark.parametrize(("serde", "key", "data"), WRITTEN_BY_JAVA, ids=identity)
+def test_one_class_serves_keys_and_values(serde: KeySerde, key: Any, data: bytes) -> None:
+    assert serde.write_key(key) == data
+    assert serde.read_key(data) == key
+    assert serde.key_of_text(serde.key_text(key)) == key
+
+
+def test_a_key_that_cannot_be_read_says_so_as_a_key() -> None:
+    with pytest.raises(Undecodable, match="the key has 3 bytes; Long has 8"):
+        Long().read_key(b"abc")
+
+
+def test_a_uuid_is_the_same_in_either_case() -> None:
+    assert UUID().read_key(ONE_UUID.upper().encode()) == ONE_UUID
+    assert UUID().write_key(uuid.UUID(ONE_UUID)) == UUID().write_key(ONE_UUID.upper()) == ONE_UUID.encode()
+
+
+def test_any_bytes_are_a_key_of_bytes_and_people_read_and_write_them_as_digits() -> None:
+    assert Bytes().read_key(b"\xff\0") == Bytes().write_key(b"\xff\0") == b"\xff\0"
+    assert Bytes().key_text(b"\xff\0") == "ff00"
+    assert Bytes().key_of_text("ff00") == b"\xff\0"
+
+
+def test_the_serdes_of_keys_have_the_names_of_the_command_line() -> None:
+    assert {name: serde.name for name, serde in KEY_SERDES.items()} == {
+        "string": "String",
+        "int": "Integer",
+        "long": "Long",
+        "double": "Double",
+        "uuid": "UUID",
+        "bytes": "Bytes",
+    }

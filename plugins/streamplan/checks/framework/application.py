@@ -20,6 +20,7 @@ from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import without_suffix
+from streamplan.serdes.primitive import String
 from streamplan.serdes.serde import (
     MAX_BYTES,
     Serde,
@@ -201,7 +202,7 @@ def application_of(pipeline: Pipeline) -> Application:
 
 
 def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
-    """Return the count of a pipeline that does nothing but count records by a field, or by their key.
+    """Return the count of a pipeline that does nothing but count records by a field, or by their key, which is text.
 
     Such a count can be recounted without Spark. For every other pipeline the result is empty: Spark recounts it.
     """
@@ -212,11 +213,15 @@ def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
         case _:
             return ()
     match upstream.sources, upstream.operations, downstream.operations:
-        case (Source(value=serde),), (NullKeyFilter(),), (Count(store=store, window=None),):
+        case (Source(value=serde, key_serde=String()),), (NullKeyFilter(),), (Count(store=store, window=None),):
             if serde is None:
                 return ()
             name = None
-        case (Source(value=serde),), (KeySelect(key=key), NullKeyFilter()), (Count(store=store, window=None),):
+        case (
+            (Source(value=serde, key_serde=String()),),
+            (KeySelect(key=key, key_serde=String()), NullKeyFilter()),
+            (Count(store=store, window=None),),
+        ):
             if serde is None or not is_key_field(serde, key):
                 return ()
             name = key

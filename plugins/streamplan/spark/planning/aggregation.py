@@ -31,6 +31,7 @@ from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, Jo
 from streamplan.serdes.field_types import GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
 from streamplan.spark.planning.field_types import declared_fields
+from streamplan.spark.planning.keys import read_key
 from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.sources import HEADERS
 
@@ -71,7 +72,7 @@ def restore_aggregation(
     for number, node in enumerate(nodes):
         rows = stored[node.name]
         if isinstance(node.operation, Reduce):
-            frame = refusing_unreadable(read_stored(rows, inputs[node.name].schema))
+            frame = refusing_unreadable(read_stored(rows, inputs[node.name].schema, inputs[node.name].key_serde))
             contributions.append(_contributions(number, node, frame, merged))
             continue
         value = _stored_value(number, node, types)
@@ -117,7 +118,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         F.col("partition"),
         F.lit(None).cast("bigint").alias("offset"),
         F.col("timestamp"),
-        F.col("key"),
+        read_key(inputs.key_serde, F.col("key").cast("binary")).alias("key"),
         F.lit(None).cast(HEADERS).alias("headers"),
         F.col("key").cast("binary").alias("original_key"),
         value.alias("value"),
@@ -134,6 +135,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         key_not_null=True,
         serde=inputs.serde if isinstance(operation, Reduce) else None,
         format=encoding,
+        key_serde=inputs.key_serde,
     )
 
 
@@ -191,7 +193,7 @@ def _contributions(number: int, node: Processor, frame: RecordFrame, merged: boo
 
     The arguments of other nodes are null in these rows, and every aggregate passes over null.
     """
-    columns = [F.col("record.partition").alias("partition"), F.col("record.key").alias("key")]
+    columns = [F.col("record.partition").alias("partition"), frame.key.cast("string").alias("key")]
     columns += [F.col("record.timestamp").alias("timestamp"), F.lit(number).alias("node")]
     if isinstance(node.operation, Reduce):
         fields = F.struct(*(F.col(f"`{name}`") for name in frame.fields))
@@ -313,7 +315,9 @@ def _stored_value(number: int, node: Processor, types: StructType) -> Column:
 def refusing_unreadable(frame: RecordFrame) -> RecordFrame:
     """Let the query fail on a value that cannot be read: only readable values were written to the store."""
     failure = F.raise_error(F.concat(F.lit("a changelog value cannot be read: "), F.col("record.reason")))
-    key = F.when(F.col("record.reason").isNull(), F.col("record.key")).otherwise(failure.cast("string"))
+    key = F.when(F.col("record.reason").isNull(), F.col("record.key")).otherwise(
+        failure.cast(frame.key_serde.field_type)
+    )
     return replace(frame.with_record(F.col("record").withField("key", key)), no_rejects=True)
 
 

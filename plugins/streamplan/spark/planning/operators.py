@@ -141,7 +141,7 @@ class OperatorPlanner:
 
         As in Kafka Streams, they have no headers.
         """
-        key = F.col("record.key").cast("binary")
+        key = frame.key
         if frame.windowed:
             start = F.unix_millis("record.window.start")
             number = F.lit(bytes(SEQUENCE_NUMBER_BYTES))
@@ -177,18 +177,18 @@ class OperatorPlanner:
                 return frame.where(condition)
             case MapValues(value=value):
                 return frame.select(value)
-            case KeySelect(key=key):
-                return frame.with_key(key)
-            case Map(key=key, value=value):
-                return frame.select(value, key)
-            case FlatMap(each=each, key=key, value=value):
-                return frame.exploded(each, value, key)
+            case KeySelect(key=key, key_serde=key_serde):
+                return frame.with_key(key, key_serde)
+            case Map(key=key, value=value, key_serde=key_serde):
+                return frame.select(value, key, key_serde)
+            case FlatMap(each=each, key=key, value=value, key_serde=key_serde):
+                return frame.exploded(each, value, key, key_serde)
             case FilterFunction(function=function):
                 return filter_by(frame, function)
             case MapValuesFunction(function=function, fields=fields):
                 return map_by(frame, function, dict(fields))
-            case FlatMapFunction(function=function, fields=fields, key=key):
-                return flat_map_by(frame, function, dict(fields), key)
+            case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
+                return flat_map_by(frame, function, dict(fields), key, key_serde)
             case Merge():
                 return frame.union(*predecessors[1:])
             case Peek(metrics=metrics):
@@ -275,7 +275,7 @@ class OperatorPlanner:
             frame = write_values(frame, sink.value)
         if not fits:
             frame = frame.rejecting(_too_large(frame, with_headers=True), too_large(MAX_BYTES))
-        key = F.col("record.key").cast("binary")
+        key = frame.key
         if frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
         self.written[self._outputs[sink.name]] = frame
@@ -320,11 +320,12 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
     several = len(subtopology.sources) > 1
     if source.value is not None:
         is_table = any(isinstance(node.operation, TableSource) for node in successors)
-        return read_external(raw, source.value, table=is_table, partition_time=several)
+        return read_external(raw, source.value, source.key_serde, table=is_table, partition_time=several)
     if all(isinstance(node.operation, Count) for node in successors):
-        return read_internal_keys(raw)
+        return read_internal_keys(raw, source.key_serde)
     takes_null_keys = any(map(_takes_null_keys, subtopology.operations))
-    return read_internal(raw, schemas[source.topic], key_not_null=not takes_null_keys, partition_time=several)
+    serde, key_serde = schemas[source.topic], source.key_serde
+    return read_internal(raw, serde, key_serde, key_not_null=not takes_null_keys, partition_time=several)
 
 
 def _takes_null_keys(operation: Operation) -> bool:
@@ -337,7 +338,7 @@ def _takes_null_keys(operation: Operation) -> bool:
 
 def _too_large(frame: RecordFrame, *, with_headers: bool) -> Column:
     """Whether key and value of a record, with or without its headers, are larger than an internal topic takes."""
-    size = F.coalesce(F.octet_length("record.key"), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
+    size = F.coalesce(F.octet_length(frame.key), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
     if not with_headers:
         return size > MAX_BYTES
     header_size = F.aggregate(

@@ -30,6 +30,7 @@ from pyspark.sql import functions as F
 from streamplan.model.operations import SETS_KEY, Aggregate, Count, KeySelect, NullKeyFilter, StreamJoin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.serdes.primitive import String
 from streamplan.serdes.serde import Serde, is_key_field
 from streamplan.spark.planning.aggregation import aggregate, restore_aggregation, store_result, store_rows
 from streamplan.spark.planning.compiled_plan import batch_template
@@ -375,12 +376,16 @@ def _by_task(together: DataFrame, partitions: int) -> DataFrame:
 
 
 def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | None:
-    """Return how the writer re-keys, for a sub-topology that only makes a field of the value the key.
+    """Return how the writer re-keys, for a sub-topology that only makes the text of a field of the value the key.
 
     Such records need no second way through Python, and no shuffle.
     """
     match subtopology.sources, subtopology.operations, subtopology.sinks:
-        case ((Source(topic=topic, value=serde),), (KeySelect(key=key), NullKeyFilter(relaxed=False)), (_,)):
+        case (
+            (Source(topic=topic, value=serde, key_serde=String()),),
+            (KeySelect(key=key, key_serde=String()), NullKeyFilter(relaxed=False)),
+            (_,),
+        ):
             if serde is not None and is_key_field(serde, key):
                 return RekeyedRecords(pipeline.topology.decorate(topic), serde, key)
     return None

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from streamplan.model.functions import STOP, PythonFunction
 from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.primitive import KeySerde
 from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
@@ -46,10 +47,9 @@ class RecordMetadata:
         self._records, self._row = records, row
 
     @property
-    def key(self) -> str | None:
-        """The record's key."""
-        key: str | None = self._of("key")
-        return key
+    def key(self) -> Any:
+        """The record's key: a text, or a number or bytes where its serde is of these."""
+        return self._of("key")
 
     @property
     def timestamp(self) -> datetime:
@@ -120,7 +120,9 @@ def map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, st
     return _judged(replace(computed, data=computed.data.drop(_POSITION)), function)
 
 
-def flat_map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, str], key: str) -> RecordFrame:
+def flat_map_by(
+    frame: RecordFrame, function: PythonFunction, fields: Mapping[str, str], key: str, key_serde: KeySerde
+) -> RecordFrame:
     """Make one record of each value that a function returns.
 
     Args:
@@ -128,6 +130,7 @@ def flat_map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[st
         function: Returns any number of values, as :func:`map_by` takes one.
         fields: The fields of each value and their types.
         key: The expression of the new key. It sees these fields.
+        key_serde: Writes the new key.
     """
 
     def values_of(results: Any) -> list[dict[str, Any] | None]:
@@ -139,7 +142,7 @@ def flat_map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[st
     order = F.concat(F.col("record.order"), F.array(F.col(_POSITION)))
     rows = computed.data.withColumn("record", F.col("record").withField("order", order)).drop(_POSITION)
     unchanged = [(name, f"`{name}`") for name in fields]
-    return _judged(replace(computed, data=rows), function).select(unchanged, key)
+    return _judged(replace(computed, data=rows), function).select(unchanged, key, key_serde)
 
 
 def _judged(frame: RecordFrame, function: PythonFunction) -> RecordFrame:

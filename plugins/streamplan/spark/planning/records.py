@@ -4,7 +4,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 
 ``topic, partition, offset``  where the record was read; after an aggregate only the partition of the stream task
 ``timestamp``  of the record
-``key``        string, holding the key's bytes as they are
+``key``        in the type of its serde. That of ``String()`` is a string, holding the key's bytes as they are
 ``window``     after a windowed aggregate: ``start``, ``end``
 ``sequence_number``  of a record that a join of two streams has stored, among those of its key and time
 ``headers, original_key, value``  of the record as it was read, in bytes
@@ -33,9 +33,11 @@ from streamplan.errors import Refused
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import FIELD_TYPES
 from streamplan.serdes.internal import repartition_serde, value_expression
+from streamplan.serdes.primitive import STRING, KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
+from streamplan.spark.planning.keys import key_fault, new_key, read_key, write_key
 from streamplan.spark.planning.partition_times import PartitionTimes
 from streamplan.spark.sources import RAW
 from streamplan.spark.timestamps import timestamp_faults
@@ -50,6 +52,7 @@ class RecordFrame:
     ``key_not_null``  no record is without a key
     ``serde``         reads the value where it is raw; None for the value of a state store
     ``format``        names the encoding of the value where it is raw
+    ``key_serde``     reads and writes the keys
     """
 
     data: DataFrame
@@ -58,11 +61,17 @@ class RecordFrame:
     key_not_null: bool = False
     serde: Serde | None = None
     format: str | None = None
+    key_serde: KeySerde = STRING
 
     @property
     def fields(self) -> list[str]:
         """The names of the value's fields."""
         return [name for name in self.data.columns if name != "record"]
+
+    @property
+    def key(self) -> Column:
+        """The key in bytes, without those of a window; null for a record without a key."""
+        return write_key(self.key_serde, F.col("record.key"))
 
     @property
     def value(self) -> Column:
@@ -149,17 +158,31 @@ class RecordFrame:
         first_reason = F.coalesce(F.col("record.reason"), F.when(condition, F.lit(reason)))
         return replace(self.with_record(F.col("record").withField("reason", first_reason)), no_rejects=False)
 
-    def select(self, columns: Sequence[tuple[str, str]], key: str | None = None) -> RecordFrame:
-        """Make a new value, and a new key where one is given, from expressions over the old ones."""
-        record = F.col("record") if key is None else self._rekeyed(key)
+    def select(
+        self, columns: Sequence[tuple[str, str]], key: str | None = None, key_serde: KeySerde | None = None
+    ) -> RecordFrame:
+        """Make a new value, and a new key where one is given with its serde, from expressions over the old ones."""
         fields = [self._unless_rejected(F.expr(expression)).alias(name) for name, expression in columns]
+        if key is None or key_serde is None:
+            data = self.data.select(*fields, "record")
+            return replace(self, data=data, value_is_raw=False, serde=None)
+        record, rejects = self._rekeyed(key, key_serde)
         data = self.data.select(*fields, record.alias("record"))
-        key_not_null = self.key_not_null and key is None
-        return replace(self, data=data, value_is_raw=False, key_not_null=key_not_null, serde=None)
+        return replace(
+            self,
+            data=data,
+            value_is_raw=False,
+            no_rejects=self.no_rejects and not rejects,
+            key_not_null=False,
+            serde=None,
+            key_serde=key_serde,
+        )
 
-    def with_key(self, key: str) -> RecordFrame:
-        """Set the key to the text of an expression."""
-        return replace(self.with_record(self._rekeyed(key)), key_not_null=False)
+    def with_key(self, key: str, key_serde: KeySerde) -> RecordFrame:
+        """Set the key to the value of an expression, as a serde writes it."""
+        record, rejects = self._rekeyed(key, key_serde)
+        no_rejects = self.no_rejects and not rejects
+        return replace(self.with_record(record), no_rejects=no_rejects, key_not_null=False, key_serde=key_serde)
 
     def where(self, condition: str) -> RecordFrame:
         """Keep the records for which a condition of the declaration is true, and the rejected ones."""
@@ -169,7 +192,7 @@ class RecordFrame:
             passes = F.col("record.reason").isNotNull() | passes
         return replace(self, data=self.data.where(passes))
 
-    def exploded(self, each: str, columns: Sequence[tuple[str, str]], key: str) -> RecordFrame:
+    def exploded(self, each: str, columns: Sequence[tuple[str, str]], key: str, key_serde: KeySerde) -> RecordFrame:
         """Make one record for each element of the array ``each``; a rejected record stays one."""
         elements = F.expr(each)
         if not self.no_rejects:
@@ -180,7 +203,7 @@ class RecordFrame:
         rows = self.data.select("*", F.posexplode(elements).alias("_position", "element"))
         order = F.concat(F.col("record.order"), F.array(F.col("_position")))
         rows = rows.withColumn("record", F.col("record").withField("order", order)).drop("_position")
-        return replace(self, data=rows).select(columns, key)
+        return replace(self, data=rows).select(columns, key, key_serde)
 
     def union(self, other: RecordFrame) -> RecordFrame:
         """Both frames' records; what is known of all of them must be known of both."""
@@ -193,76 +216,89 @@ class RecordFrame:
             key_not_null=self.key_not_null and other.key_not_null,
             serde=self.serde if value_is_raw and same_fields else None,
             format=self.format if value_is_raw else None,
+            key_serde=self.key_serde,
         )
 
-    def _rekeyed(self, key: str) -> Column:
-        """The struct ``record`` with another key. A new key has no window."""
-        record = F.col("record").withField("key", self._unless_rejected(F.expr(key).cast("string")))
-        return record.dropFields("window") if self.windowed else record
+    def _rekeyed(self, key: str, key_serde: KeySerde) -> tuple[Column, bool]:
+        """The struct ``record`` with another key, and whether it may be rejected. A new key has no window."""
+        column, fault = new_key(key_serde, self.data, key)
+        record = F.col("record").withField("key", self._unless_rejected(column))
+        if fault is not None:
+            record = record.withField("reason", F.coalesce(F.col("record.reason"), self._unless_rejected(fault)))
+        return record.dropFields("window") if self.windowed else record, fault is not None
 
     def _unless_rejected(self, column: Column) -> Column:
         return column if self.no_rejects else F.when(F.col("record.reason").isNull(), column)
 
 
 def rejecting_binary_keys(frame: RecordFrame) -> RecordFrame:
-    """Reject keys that are not text: the state is stored by text. Elsewhere any bytes are a key."""
+    """Reject keys that should be text and are not: the state is stored by text. Elsewhere any bytes are a key."""
+    if not isinstance(frame.key_serde, String):
+        return frame
     text = F.try_validate_utf8("record.key")
     frame = frame.rejecting(F.col("record.key").isNotNull() & text.isNull(), "the key is not UTF-8")
     return frame.with_record(F.col("record").withField("key", text))
 
 
-def read_external(raw: DataFrame, serde: Serde, *, table: bool = False, partition_time: bool = False) -> RecordFrame:
+def read_external(
+    raw: DataFrame, serde: Serde, key_serde: KeySerde, *, table: bool = False, partition_time: bool = False
+) -> RecordFrame:
     """Read the records of a topic that others write. Those with a timestamp that has a fault are rejected.
 
     Args:
         raw: Rows of the columns :data:`streamplan.spark.sources.RAW`.
         serde: Reads the values.
+        key_serde: Reads the keys. A record with a key that it cannot read is rejected.
         table: Whether the topic is a table, whose records need a key.
         partition_time: Whether ``record.partition_time`` is told; else it is null.
     """
-    return _read(raw, serde, _reader(serde, table=table, partition_time=partition_time))
+    return _read(raw, serde, key_serde, _reader(serde, table=table, partition_time=partition_time))
 
 
 def read_internal(
-    raw: DataFrame, serde: Serde, *, key_not_null: bool = True, partition_time: bool = False
+    raw: DataFrame, serde: Serde, key_serde: KeySerde, *, key_not_null: bool = True, partition_time: bool = False
 ) -> RecordFrame:
     """Read the records of a repartition topic, which we wrote: none is rejected.
 
     Args:
         raw: As for :func:`read_external`.
         serde: As for :func:`read_external`.
+        key_serde: Reads the keys.
         key_not_null: Whether each has a key.
         partition_time: As for :func:`read_external`.
     """
-    frame = _read(raw, serde, _reader(serde, any_timestamp=True, partition_time=partition_time))
+    frame = _read(raw, serde, key_serde, _reader(serde, any_timestamp=True, partition_time=partition_time))
     return replace(frame, no_rejects=True, key_not_null=key_not_null)
 
 
-def read_stored(raw: DataFrame, serde: Serde) -> RecordFrame:
+def read_stored(raw: DataFrame, serde: Serde, key_serde: KeySerde) -> RecordFrame:
     """Read the records of a topic that we wrote, with any timestamp; see :func:`read_external`."""
-    return _read(raw, serde, _reader(serde, any_timestamp=True))
+    return _read(raw, serde, key_serde, _reader(serde, any_timestamp=True))
 
 
-def read_internal_keys(raw: DataFrame) -> RecordFrame:
+def read_internal_keys(raw: DataFrame, key_serde: KeySerde) -> RecordFrame:
     """Read the records of a repartition topic without their values."""
-    records = raw.select(_record(F.lit(None).cast("string"), F.lit(None).cast("bigint")).alias("record"))
-    return RecordFrame(records, value_is_raw=True, no_rejects=True, key_not_null=True)
+    record = _record(key_serde, F.lit(None).cast("string"), F.lit(None).cast("bigint"))
+    records = raw.select(record.alias("record"))
+    return RecordFrame(records, value_is_raw=True, no_rejects=True, key_not_null=True, key_serde=key_serde)
 
 
-def _read(raw: DataFrame, serde: Serde, reader: ArrowFunction) -> RecordFrame:
+def _read(raw: DataFrame, serde: Serde, key_serde: KeySerde, reader: ArrowFunction) -> RecordFrame:
     fields = ", ".join(f"`{name}`: {data_type}" for name, data_type in serde.fields.items())
     rows = map_in_arrow(raw, reader, f"{RAW}, fields struct<{fields}>, reason string, partition_time bigint")
-    records = rows.select("fields.*", _record(F.col("reason"), F.col("partition_time")).alias("record"))
-    return RecordFrame(records, value_is_raw=True, serde=serde, format=serde.format)
+    fault = key_fault(key_serde, F.col("key"))
+    reason = F.col("reason") if fault is None else F.coalesce("reason", fault)
+    records = rows.select("fields.*", _record(key_serde, reason, F.col("partition_time")).alias("record"))
+    return RecordFrame(records, value_is_raw=True, serde=serde, format=serde.format, key_serde=key_serde)
 
 
-def _record(reason: Column, partition_time: Column) -> Column:
+def _record(key_serde: KeySerde, reason: Column, partition_time: Column) -> Column:
     return F.struct(
         "topic",
         "partition",
         "offset",
         "timestamp",
-        F.col("key").cast("string").alias("key"),
+        read_key(key_serde, F.col("key")).alias("key"),
         "headers",
         F.col("key").alias("original_key"),
         "value",

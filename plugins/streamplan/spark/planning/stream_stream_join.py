@@ -48,7 +48,7 @@ def join_streams(inputs: Sequence[RecordFrame], windows: JoinWindows) -> DataFra
     """Join the records of two streams.
 
     Args:
-        inputs: The records of this and of the other stream. All have a key that is text, and none is rejected.
+        inputs: The records of this and of the other stream. All have a key, and none is rejected.
         windows: How far apart in time two records may be.
 
     Returns:
@@ -72,7 +72,7 @@ def restore_join(inputs: Sequence[RecordFrame], stored: Sequence[DataFrame], win
     frames = []
     for frame, rows in zip(inputs, stored, strict=True):
         raw = rows.withColumns({"timestamp": start, "key": key.cast("binary")})
-        frames.append(refusing_unreadable(read_stored(raw, frame.schema)))
+        frames.append(refusing_unreadable(read_stored(raw, frame.schema, frame.key_serde)))
     return _joined(frames, _types(inputs), windows)
 
 
@@ -183,7 +183,7 @@ class _StreamJoin(StatefulProcessor):
         times.begin({row.source for row in ordered if row.has_value})
         buffers: dict[str, _Buffer] = {}
         for row in ordered:
-            name = row.record["key"]
+            name = str(row.record["key"])  # a number, too, is told by its text
             if name not in buffers:
                 known = self._records.containsKey((name,))  # Spark warns of a value that is not there
                 buffers[name] = _Buffer.of(self._records.getValue((name,)) if known else None)

@@ -79,7 +79,9 @@ def compare_store(
     subject = f"{written.name}: keys whose last value is the recounted one{_not_compared(closed, gone)}"
     found.compared(subject, keys, keys - len(wrong))
     for row in sorted(wrong, key=lambda row: (bytes(row["key"]), row["partition"]))[:NAMED]:
-        found.rows.append(_difference(f"{written.name}: key {text_of(row['key'])}", row["expected"], row["observed"]))
+        found.rows.append(
+            _difference(f"{written.name}: key {written.key_text(row['key'])}", row["expected"], row["observed"])
+        )
 
 
 def compare_updates(
@@ -158,7 +160,7 @@ class _UpdateComparison:
             versions.setdefault(version["id"], []).append(version)
         wrong, gone, doubtful = [], 0, []
         for row in sorted(rows, key=lambda row: row["id"]):
-            subject = f"{self.written.name}: key {text_of(row['key'])}"
+            subject = f"{self.written.name}: key {self.written.key_text(row['key'])}"
             is_there = any(_same(row["expected"], version) for version in versions.get(row["id"], ()))
             may_be_gone = bool(self.written.incomplete) or self.written.compacted
             if is_there and not self._is_last(row):
@@ -170,7 +172,7 @@ class _UpdateComparison:
             ):
                 gone += 1
             elif not self.written.exclusive and (is_there or (row["id"] in versions and may_be_gone)):
-                doubtful.append(text_of(row["key"]))
+                doubtful.append(self.written.key_text(row["key"]))
             else:
                 wrong.append((subject, row["expected"], row["observed"] if self.keyed else None))
         if doubtful:
@@ -189,10 +191,12 @@ class _UpdateComparison:
         if self.written.exclusive:
             self.found.compared(f"{self.written.name}: keys that the input does not demand", 0, number)
             for row in some:
-                subject = f"{self.written.name}: key {text_of(row['found key'])}"
+                subject = f"{self.written.name}: key {self.written.key_text(row['found key'])}"
                 self.found.rows.append(Observation(subject, "none", text_of(row["observed"]["value"])))
         else:
-            self._doubt([text_of(row["found key"]) for row in some], "that the input does not demand", number)
+            self._doubt(
+                [self.written.key_text(row["found key"]) for row in some], "that the input does not demand", number
+            )
 
     def _doubt(self, keys: list[str], which: str, number: int = 0) -> None:
         listed = ", ".join(keys[:NAMED])

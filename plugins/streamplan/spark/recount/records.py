@@ -229,20 +229,22 @@ class _RecordComparison:
         rows = self.demanded.withColumnRenamed("partition", "source").join(some, keys, "left_semi")
         for row in first_rows(rows, *keys):
             subject = f"{self.written.name}: record of {row['topic']}-{row['source']} offset {row['offset']}"
-            self.found.rows.append(Observation(subject, _record_text(row), "none"))
+            self.found.rows.append(Observation(subject, _record_text(self.written, row), "none"))
 
     def _name_extra(self, extra: DataFrame, expected: str) -> None:
         some = extra.select(F.col("place").alias("partition"), F.col("at").alias("offset"))
         some = some.orderBy("partition", "offset").limit(NAMED)
         rows = self.written.rows.join(some, ["partition", "offset"], "left_semi")
         for row in first_rows(rows, "partition", "offset"):
-            subject = f"{self.written.name}-{row['partition']} offset {row['offset']}: {_record_text(row)}"
+            subject = (
+                f"{self.written.name}-{row['partition']} offset {row['offset']}: {_record_text(self.written, row)}"
+            )
             self.found.rows.append(Observation(subject, expected, "once more" if expected == "once" else "there"))
 
     def _name_misplaced(self) -> None:
         rows = self.pairs.where("offset is not null and belongs is not null")
         for row in first_rows(rows, "place", "at"):
-            subject = f"{self.written.name}: partition of key {text_of(row['key'])} at offset {row['at']}"
+            subject = f"{self.written.name}: partition of key {self.written.key_text(row['key'])} at offset {row['at']}"
             self.found.rows.append(Observation(subject, row["belongs"], row["place"]))
 
     def _name_disordered(self, disordered: DataFrame) -> None:
@@ -253,7 +255,7 @@ class _RecordComparison:
             self.found.rows.append(Observation(subject, f"behind offset {row['before']}", f"at offset {row['at']}"))
 
 
-def _record_text(row: Row) -> str:
+def _record_text(written: WrittenTopic, row: Row) -> str:
     timestamp = "" if row["timestamp"] is None else f", timestamp {row['timestamp']}"
     headers = f", headers {row['headers']}" if row["headers"] else ""
-    return f"key {text_of(row['key'])}, value {text_of(row['value'])}{timestamp}{headers}"
+    return f"key {written.key_text(row['key'])}, value {text_of(row['value'])}{timestamp}{headers}"

@@ -291,6 +291,7 @@ class _Recount:
             incomplete = set()  # such a changelog must have the last value of every key
         return WrittenTopic(
             output,
+            next(spec for spec in self.pipeline.topics() if spec.name == topic),
             self.read(topic, ends, read_from),
             exclusive=all(not isinstance(node, Sink) or node.internal for node in writers),
             whole_input=not self.firsts.deleted,

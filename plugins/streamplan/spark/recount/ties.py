@@ -38,7 +38,7 @@ def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, ch
     types = StructType([StructField(column.name, rows.schema[f"s0_{column.name}"].dataType) for column in columns])
     records = inputs.data.select(
         F.col("record.partition").alias("partition"),
-        F.col("record.key").alias("key"),
+        inputs.key.cast("string").alias("key"),
         F.col("record.timestamp").alias("timestamp"),
         *(
             F.expr(argument).alias(f"{name}_{column.name}")

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from streamplan.checks.framework.check import Observation
 from streamplan.model.timestamps import FIRST_WRITABLE_MS
+from streamplan.model.topics import STRING_KEYS, TopicSpec
 from streamplan.spark.sink.spec import Output
 
 NAMED = 20
@@ -45,6 +46,7 @@ class WrittenTopic:
 
     Attributes:
         output: The topic.
+        spec: What it is to the topology.
         records: The records, in the columns ``RAW`` of :mod:`streamplan.spark.sources`.
         exclusive: Whether nobody but the application writes to the topic.
         whole_input: Whether every record that it was made of is still there.
@@ -56,6 +58,7 @@ class WrittenTopic:
     """
 
     output: Output
+    spec: TopicSpec
     records: DataFrame
     exclusive: bool
     whole_input: bool = True
@@ -69,6 +72,10 @@ class WrittenTopic:
     def name(self) -> str:
         """The name of the topic."""
         return self.output.topic
+
+    def key_text(self, key: bytes | None) -> str:
+        """Return what people see of a key."""
+        return text_of(key) if key is None or self.spec.key_type == STRING_KEYS else self.spec.key_text(bytes(key))
 
     @property
     def rows(self) -> DataFrame:

@@ -1,0 +1,136 @@
+"""Keys as expressions see them, and their bytes: what the serdes of keys do, on Spark's native expressions.
+
+Key bytes travel: topics, partitions and the stores of aggregations know nothing else. An operation sees ``record.key``
+in the type of the serde.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streamplan.errors import Refused
+from streamplan.serdes.primitive import UUID, UUID_PATTERN, Bytes, Double, Integer, KeySerde, Long, String
+from streamplan.spark.planning.field_types import declared_type
+
+_UUID_BYTES = 36
+
+_NUMBER_BYTES = {"int": 4, "bigint": 8, "double": 8}
+"""By the type of a key the bytes that its serde writes."""
+
+_TAKEN = {
+    "int": ("tinyint", "smallint", "int"),
+    "bigint": ("tinyint", "smallint", "int", "bigint"),
+    "double": ("float", "double"),
+    "string": ("string",),
+    "binary": ("binary",),
+}
+"""By the type of a key the types of expressions each value of which is such a key."""
+
+
+def read_key(serde: KeySerde, data: Column) -> Column:
+    """Return a key in the type of its serde; null for bytes that are no such key.
+
+    Args:
+        serde: The serde of the key.
+        data: The key in bytes.
+    """
+    match serde:
+        case Integer():
+            unsigned = _number(data)
+            return _if_fits(serde, data, F.shiftright(F.shiftleft(unsigned, 32), 32).cast("int"))
+        case Long():
+            return _if_fits(serde, data, _number(data))
+        case Double():
+            number = F.java_method(F.lit("java.lang.Double"), F.lit("longBitsToDouble"), _number(data)).cast("double")
+            return _if_fits(serde, data, number)
+        case UUID():
+            return F.lower(data.cast("string"))
+        case Bytes():
+            return data
+    return data.cast("string")
+
+
+def write_key(serde: KeySerde, key: Column) -> Column:
+    """Return a key in bytes.
+
+    Args:
+        serde: The serde of the key.
+        key: The key in the type of the serde.
+    """
+    match serde:
+        case Integer():
+            return F.unhex(F.right(F.lpad(F.hex(key), 16, "0"), F.lit(8)))
+        case Long():
+            return F.unhex(F.lpad(F.hex(key), 16, "0"))
+        case Double():
+            bits = F.java_method(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), key).cast("bigint")
+            return F.when(key.isNotNull(), F.unhex(F.lpad(F.hex(bits), 16, "0")))
+    return key.cast("binary")
+
+
+def key_fault(serde: KeySerde, data: Column) -> Column | None:
+    """Return why bytes are no key of a serde, null for those that are one; None where all bytes are one.
+
+    The reasons are those of the serde's ``read_key``.
+
+    Args:
+        serde: The serde of the key.
+        data: The key in bytes.
+    """
+    match serde:
+        case UUID():
+            is_uuid = (F.octet_length(data) == _UUID_BYTES) & data.cast("string").rlike(f"^{UUID_PATTERN}$")
+            return F.when(~is_uuid, F.lit("the key is no UUID of 36 characters"))
+        case Integer() | Long() | Double():
+            size = F.octet_length(data)
+            expected = _NUMBER_BYTES[serde.field_type]
+            reason = F.concat(F.lit("the key has "), size, F.lit(f" bytes; {serde.name} has {expected}"))
+            wrong_size = F.when(size != F.lit(expected), reason)
+            if not isinstance(serde, Double):
+                return wrong_size
+            number = read_key(serde, data)
+            text = F.replace(F.lower(number.cast("string")), F.lit("inity"), F.lit(""))
+            no_number = F.concat(F.lit("the key is "), text, F.lit(", which is no number"))
+            return F.coalesce(
+                wrong_size, F.when(F.isnan(number) | (F.abs(number).eqNullSafe(F.lit(float("inf")))), no_number)
+            )
+    return None
+
+
+def new_key(serde: KeySerde, data: DataFrame, expression: str) -> tuple[Column, Column | None]:
+    """Return the key that an expression gives, in the type of a serde, and the reason of one that the serde rejects.
+
+    Args:
+        serde: The serde of the key. ``String()`` takes the text of any value.
+        data: The records.
+        expression: Spark SQL.
+
+    Raises:
+        Refused: The expression has values that the serde cannot write.
+    """
+    value = F.expr(expression)
+    if isinstance(serde, String):
+        return value.cast("string"), None
+    of_value = str(declared_type(data.select(value.alias("key")).schema["key"].dataType))
+    taken = _TAKEN[serde.field_type]
+    if of_value not in (*taken, "void"):
+        raise Refused(
+            f"the key is of type {of_value}, and {serde.name} writes {serde.field_type}",
+            remedy=f"Cast it: cast({expression} as {serde.field_type}).",
+        )
+    key = value.cast(serde.field_type)
+    if not isinstance(serde, UUID | Double):
+        return key, None
+    written = write_key(serde, key)
+    return read_key(serde, written), key_fault(serde, written)
+
+
+def _number(data: Column) -> Column:
+    """The number that bytes hold, big-endian; a negative one only where there are eight."""
+    return F.conv(F.hex(data), 16, -10).cast("bigint")  # to a negative base: signed
+
+
+def _if_fits(serde: KeySerde, data: Column, key: Column) -> Column:
+    """A key that is computed only where its bytes are as many as the serde writes."""
+    return F.when(F.octet_length(data) == _NUMBER_BYTES[serde.field_type], key)

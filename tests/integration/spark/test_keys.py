@@ -1,0 +1,91 @@
+"""Typed keys through real topics: a Long as the key, counted, joined, stored, restored and recounted."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.partitioner import partition_for_key
+from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Integer, Long
+from streamplan.spark.recount.recount import recount
+
+from tests.support.tried_topology import EPOCH, PARTITIONS, Tried
+
+
+@pytest.fixture
+def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Tried]:
+    made = Tried(bootstrap_servers, tmp_path / "checkpoints", spark, restoring=True)
+    yield made
+    made.delete_topics()
+
+
+def long(number: int) -> bytes:
+    return struct.pack(">q", number)
+
+
+ACCOUNTS = (1, -2, 1 << 40)
+
+
+def test_typed_keys_are_counted_joined_and_restored(tried: Tried) -> None:
+    """Each time the aggregator begins without checkpoints: it goes on with what the changelogs hold."""
+    topology, named = tried.topology, tried.named
+    payment = Json("amount int")
+    payments = topology.stream(named("payments"), value=payment, key_serde=Long())
+    by_key = payments.group_by_key()
+    by_key.count(store="payments-per-account").to_stream().to(named("counts"))
+    by_key.reduce(max_by="record.key + amount", store="greatest")
+    by_key.windowed_by(TimeWindows("1 minute", grace="1 day")).count(store="per-minute")
+    by_amount = payments.group_by("amount", key_serde=Integer(), name="by-amount")
+    by_amount.aggregate({"accounts": "count(*)", "newest": "max_by(amount, amount)"}, store="per-amount")
+    accounts = topology.table(named("accounts"), value=Json("name string"), key_serde=Long(), store="accounts")
+    orders = topology.stream(named("orders"), value=Json("id string"), key_serde=Long())
+    orders.join(accounts, {"id": "id", "name": "table.name", "account": "record.key"}).to(named("joined"))
+    sent, paid = (topology.stream(named(one), value=Json("id string"), key_serde=Long()) for one in ("sent", "paid"))
+    sent.join(paid, {"id": "other.id"}, within=JoinWindows("1 hour"), store="met").to(named("met"))
+    tried.create_topics()
+    for turn in range(2):
+        amounts = [(long(account), {"amount": 10 + turn}, turn) for account in ACCOUNTS]
+        tried.produce("payments", [*amounts, (b"seven", {"amount": 1}, turn)])
+        if turn == 0:
+            tried.produce("accounts", [(long(account), {"name": f"of {account}"}, 0) for account in ACCOUNTS])
+            tried.produce("sent", [(long(account), {"id": "sent"}, 0) for account in ACCOUNTS])
+        else:
+            tried.produce("orders", [(long(account), {"id": f"{account}"}, 60) for account in (*ACCOUNTS, 3)])
+            tried.produce("paid", [(long(account), {"id": f"{account}"}, 60) for account in (*ACCOUNTS, 3)])
+        tried.drain()
+    counted = tried.read(topology.changelog_topic("payments-per-account"))
+    assert {m.key(): m.value() for m in counted} == {long(account): long(2) for account in ACCOUNTS}
+    assert all(m.partition() == partition_for_key(m.key(), PARTITIONS) for m in counted)
+    assert {m.key(): m.value() for m in tried.read(named("counts"))} == {long(account): long(2) for account in ACCOUNTS}
+    greatest = tried.read(topology.changelog_topic("greatest"))
+    assert {m.key(): json.loads(m.value()) for m in greatest} == {long(account): {"amount": 11} for account in ACCOUNTS}
+    minute = {m.key(): m.value() for m in tried.read(topology.changelog_topic("per-minute"))}
+    assert minute == {long(account) + long(EPOCH) + bytes(4): long(2) for account in ACCOUNTS}
+    per_amount = tried.read(topology.changelog_topic("per-amount"))
+    assert {m.key(): json.loads(m.value())["accounts"] for m in per_amount} == {
+        struct.pack(">i", amount): 3 for amount in (10, 11)
+    }
+    carried = tried.read(topology.decorate("by-amount-repartition"))
+    assert all(m.partition() == partition_for_key(m.key(), PARTITIONS) and len(m.key()) == 4 for m in carried)
+    joined = {m.key(): json.loads(m.value()) for m in tried.read(named("joined"))}
+    expected: dict[bytes, Any] = {
+        long(account): {"id": f"{account}", "name": f"of {account}", "account": account} for account in ACCOUNTS
+    }
+    assert joined == expected
+    met = {m.key(): json.loads(m.value()) for m in tried.read(named("met"))}
+    assert met == {long(account): {"id": f"{account}"} for account in ACCOUNTS}
+    assert set(tried.dead_letters()) == {("payments", "the key has 5 bytes; Long has 8")}
+    rows = recount(
+        tried.spark, tried.pipeline, KafkaCluster(Brokers(tried.bootstrap_servers)), Brokers(tried.bootstrap_servers)
+    )
+    assert [row for row in rows if not row.agrees] == []
+    assert any("payments-per-account" in row.subject for row in rows)

@@ -1,0 +1,292 @@
+"""Keys of all serdes: what Spark's expressions make of them, and whole topologies beside the JVM library's."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from streamplan.errors import Refused
+from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
+from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, KeySerde, Long, String
+from streamplan.serdes.serde import Undecodable
+from streamplan.spark.planning.keys import key_fault, read_key, write_key
+from streamplan.testing import TopologyTestDriver, WindowedKey
+
+from tests.support.kafka_streams import STREAMS, properties
+from tests.support.soak import soak
+from tests.support.streams_library import Callback, Library, java_with_callbacks, raw
+
+BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+ONE, OTHER = "0a1b2c3d-0000-4000-8000-00000000ffff", "ffffffff-1111-4111-9111-111111111111"
+READ = (
+    *(b"", b"k", b"\xff\xfe", bytes(4), bytes(8), struct.pack(">i", -2), struct.pack(">q", -(1 << 63)), b"\xff" * 9),
+    *(struct.pack(">d", number) for number in (0.1, -0.0, 5e-324, 1.7976931348623157e308, 1e22)),
+    *(struct.pack(">d", float(text)) for text in ("nan", "inf", "-inf")),
+    *(ONE.encode(), ONE.upper().encode(), ONE.encode() + b"\n", ONE[:-1].encode() + b"g"),
+)
+
+
+@pytest.mark.parametrize("serde", [*KEY_SERDES.values()], ids=repr)
+def test_expressions_read_and_write_a_key_as_its_serde_does(spark: SparkSession, serde: KeySerde) -> None:
+    data = F.col("key")
+    rows = spark.createDataFrame([(key,) for key in (*READ, None)], "key binary")
+    fault = key_fault(serde, data)
+    read = read_key(serde, data)
+    rows = rows.select(
+        "key",
+        read.alias("read") if not isinstance(serde, String) else F.lit(None).alias("read"),
+        write_key(serde, read).alias("written"),
+        (F.lit(None) if fault is None else fault).cast("string").alias("fault"),
+    )
+    for key, found, written, reason in rows.collect():
+        if key is None:
+            assert (found, written, reason) == (None, None, None)
+            continue
+        expected, told = reading(serde, bytes(key))
+        if told is not None:
+            assert isinstance(serde, String) or reason == told
+            continue
+        assert reason is None
+        if not isinstance(serde, String):  # the text of such a key holds its bytes as they are
+            assert repr(bytes(found) if isinstance(serde, Bytes) else found) == repr(expected)
+        assert bytes(written) == serde.write_key(expected)
+
+
+def reading(serde: KeySerde, data: bytes) -> tuple[Any, str | None]:
+    """The key, or why there is none."""
+    try:
+        return serde.read_key(data), None
+    except Undecodable as error:
+        return None, str(error)
+
+
+class Keys(NamedTuple):
+    """Keys of one serde: as our declaration has them, and as a function gives them to the library."""
+
+    serde: KeySerde
+    type: str
+    one: Any
+    other: Any
+    expression: str = "n"
+
+
+SERDES = [
+    Keys(Long(), "bigint", 1 << 40, -(1 << 33)),  # Python's numbers become the smallest type that fits
+    *soak(
+        [
+            Keys(Integer(), "int", -7, 1 << 30),
+            Keys(Double(), "double", -0.1, 1e300),
+            Keys(UUID(), "string", ONE, OTHER),
+            Keys(Bytes(), "string", b"\xff\x00", b"one", "cast(n as binary)"),
+        ]
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with java_with_callbacks(KAFKA_STREAMS_TEST_UTILS) as jvm:
+        yield jvm
+
+
+def ours(keys: Keys) -> Pipeline:
+    topology, serde = Topology("twin"), keys.serde
+    value = Json(f"n {keys.type}")
+    counted = topology.stream("a", value=value, key_serde=serde)
+    counted.group_by_key().count(store="own")
+    counted.group_by_key().windowed_by(TimeWindows("1 minute", grace="1 day")).count(store="windowed")
+    by_n = counted.group_by(keys.expression, key_serde=serde, name="by-n").count(store="by-n")
+    by_n.to_stream().to("counts")
+    table = topology.table("t", value=Json("s string"), key_serde=serde, store="rows")
+    topology.stream("b", value=value, key_serde=serde).join(table, {"s": "table.s"}, name="looked-up").to("joined")
+    one, other = (topology.stream(topic, value=value, key_serde=serde) for topic in ("c", "d"))
+    one.join(other, {"n": "other.n"}, within=JoinWindows("1 minute", grace="1 day"), name="met", store="met").to("met")
+    return Pipeline("twin", topology, "", dict.fromkeys((*topology.source_topics, *topology.sink_topics), 1))
+
+
+class TheirKeys:
+    """The library's topology with the same serde of keys, and its driver."""
+
+    def __init__(self, jvm: Any, keys: Keys) -> None:
+        library = Library(jvm, "twin")
+        self._jvm, self._bytes = jvm, library.bytes
+        names = {"Bytes": "ByteArray"}
+        serde = getattr(library.serdes, names.get(keys.serde.name, keys.serde.name))()
+        self.key_of = jvm.java.util.UUID.fromString if isinstance(keys.serde, UUID) else lambda key: key
+
+        def fields(value: Any) -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(bytes(value))
+            return found
+
+        def key_in(key: Any, value: Any) -> Any:
+            n = fields(value)["n"]
+            return n.encode() if isinstance(keys.serde, Bytes) else self.key_of(n)
+
+        def option(kind: str, method: str, *arguments: Any) -> Any:
+            return library.option(kind, method, *arguments)
+
+        def joiner(made: Any) -> Callback:
+            def apply(left: Any, right: Any) -> bytes:
+                return json.dumps(made(right)).encode()
+
+            return Callback(f"{STREAMS}.kstream.ValueJoiner", apply=apply)
+
+        consumed = option("Consumed", "with", serde, library.bytes)
+        produced = option("Produced", "with", serde, library.bytes)
+        millis = jvm.java.time.Duration.ofMillis
+        counted = library.builder.stream("a", consumed)
+        grouped = option("Grouped", "with", serde, library.bytes)
+        counted.groupByKey(grouped).count(library.stored("own"))
+        windows = option("TimeWindows", "ofSizeAndGrace", millis(60_000), millis(86_400_000))
+        counted.groupByKey(grouped).windowedBy(windows).count(library.stored("windowed"))
+        by_n = counted.groupBy(
+            Callback(f"{STREAMS}.kstream.KeyValueMapper", apply=key_in),
+            option("Grouped", "with", "by-n", serde, library.bytes),
+        ).count(library.stored("by-n"))
+        by_n.toStream().to("counts", option("Produced", "with", serde, library.serdes.Long()))
+        table = library.builder.table("t", consumed, library.stored("rows"))
+        joined = option("Joined", "with", serde, library.bytes, library.bytes).withName("looked-up")
+        row_of = joiner(lambda row: {"s": fields(row)["s"]})
+        library.builder.stream("b", consumed).join(table, row_of, joined).to("joined", produced)
+        one, other = (library.builder.stream(topic, consumed) for topic in ("c", "d"))
+        within = option("JoinWindows", "ofTimeDifferenceAndGrace", millis(60_000), millis(86_400_000))
+        stores = option("StreamJoined", "with", serde, library.bytes, library.bytes)
+        stores = stores.withName("met").withStoreName("met")
+        one.join(other, joiner(lambda record: {"n": fields(record)["n"]}), within, stores).to("met", produced)
+        built = library.builder.build()
+        self.description = str(built.describe().toString())
+        self._serializer = serde.serializer()
+        config = {
+            "application.id": "twin",
+            "bootstrap.servers": "localhost:1",
+            "default.key.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",
+            "default.value.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",
+        }
+        self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(built, properties(jvm, config))
+
+    def pipe(self, topic: str, key: Any, value: bytes) -> None:
+        topics = self._driver.createInputTopic(topic, self._serializer, self._bytes.serializer())
+        at = self._jvm.java.time.Instant.ofEpochMilli(BEGIN)
+        topics.pipeInput(self._jvm.org.apache.kafka.streams.test.TestRecord(self.key_of(key), value, at))
+
+    def outputs(self) -> dict[str, set[tuple[bytes | None, bytes | None]]]:
+        found = {}
+        for topic in self._driver.producedTopicNames():
+            reader = self._bytes.deserializer()
+            records = self._driver.createOutputTopic(topic, reader, reader).readRecordsToList()
+            found[topic] = {(unnumbered(topic, raw(each.getKey())), raw(each.getValue())) for each in records}
+        return {topic: records for topic, records in found.items() if records}
+
+    def close(self) -> None:
+        self._driver.close()
+
+
+def unnumbered(topic: str, key: bytes | None) -> bytes | None:
+    """A key without the number that tells records of one key and time apart: the library's counts all of a task."""
+    return key[:-4] + bytes(4) if key is not None and topic.startswith("twin-met-") else key
+
+
+def in_bytes(topic: str, serde: KeySerde, key: Any) -> bytes | None:
+    if isinstance(key, WindowedKey):
+        start = int(key.start.timestamp() * 1000).to_bytes(8, "big")
+        return serde.write_key(key.key) + start + (bytes(4) if topic.endswith("-changelog") else b"")
+    return None if key is None else serde.write_key(key)
+
+
+def value_in_bytes(value: Any) -> bytes:
+    return value.to_bytes(8, "big") if isinstance(value, int) else json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("keys", SERDES, ids=lambda keys: keys.serde.name)
+def test_keys_have_the_librarys_bytes_in_every_topic(spark: SparkSession, jvm: Any, keys: Keys) -> None:
+    """In a repartition topic, in changelogs of all kinds, and in topics of others; and joins meet the same records."""
+    pipeline = ours(keys)
+    library = TheirKeys(jvm, keys)
+    field_of = {keys.one: "one", keys.other: "other"} if isinstance(keys.serde, Bytes) else {}
+    others = {*pipeline.topology.source_topics, pipeline.topology.dead_letter_topic}
+    topics = [spec.name for spec in pipeline.topics() if spec.name not in others]
+    try:
+        with TopologyTestDriver(pipeline, spark=spark) as driver:
+            assert pipeline.topology.describe() == library.description
+            mine: dict[str, set[tuple[bytes | None, bytes | None]]] = {}
+            with driver.micro_batch():
+                for topic in "tabcd":
+                    for key in (keys.one, keys.other):
+                        other = keys.other if key == keys.one else keys.one
+                        value = json.dumps({"s": "row"} if topic == "t" else {"n": field_of.get(other, other)}).encode()
+                        driver.pipe(topic, value, key=key, at=BEGIN)
+                        library.pipe(topic, key, value)
+            for topic in topics:
+                if records := driver.output(topic):
+                    mine[topic] = {
+                        (in_bytes(topic, keys.serde, each.key), value_in_bytes(each.value)) for each in records
+                    }
+            assert mine == library.outputs()
+            assert len(mine) >= 9
+            assert driver.store("own")[keys.one] == 1
+            assert driver.dead_letters == []
+    finally:
+        library.close()
+
+
+def test_expressions_and_functions_see_a_key_in_its_type(spark: SparkSession) -> None:
+    topology = Topology("typed")
+    stream = topology.stream("a", value=Json("s string"), key_serde=Long())
+    stream.filter("record.key > 5").map_values({"k": "record.key + 1"}).to("expressions")
+    stream.map_values(next_key, schema="k bigint").select_key("k").to("functions")
+    with TopologyTestDriver(Pipeline("typed", topology, "", {"a": 1}), spark=spark) as driver:
+        with driver.micro_batch():
+            for key in (5, 6):
+                driver.pipe("a", {"s": "x"}, key=key)
+        assert [(each.key, each.value) for each in driver.output("expressions")] == [(6, {"k": 7})]
+        assert [(each.key, each.value) for each in driver.output("functions")] == [("6", {"k": 6}), ("7", {"k": 7})]
+
+
+def next_key(record: Any) -> dict[str, int]:
+    return {"k": record.record.key + 1}
+
+
+def test_a_key_that_its_serde_does_not_read_is_dead_lettered(spark: SparkSession) -> None:
+    topology = Topology("rejected")
+    stream = topology.stream("a", value=Json("id string"), key_serde=Long())
+    stream.group_by("id", name="by-id").count(store="counts")
+    stream.select_key("id", key_serde=UUID()).to("ids")
+    with TopologyTestDriver(Pipeline("rejected", topology, "", {"a": 1}), spark=spark) as driver:
+        with driver.micro_batch():
+            driver.pipe("a", {"id": ONE.upper()}, key=7)
+            driver.pipe("a", {"id": ONE}, key=b"seven")
+            driver.pipe("a", {"id": "x"}, key=8)
+        assert [each.key for each in driver.output("ids")] == [ONE]
+        assert {(each.key, each.reason) for each in driver.dead_letters} == {
+            (b"seven", "the key has 5 bytes; Long has 8"),
+            (8, "the key is no UUID of 36 characters"),
+        }
+        assert driver.store("counts") == {ONE.upper(): 1, "x": 1}
+
+
+def test_an_expression_of_another_type_than_the_serde_writes_is_refused(spark: SparkSession) -> None:
+    topology = Topology("refused")
+    topology.stream("a", value=Json("price double")).select_key("price", key_serde=Long()).to("b")
+    with pytest.raises(Refused) as refused:
+        TopologyTestDriver(Pipeline("refused", topology, "", {"a": 1}), spark=spark)
+    assert "the key is of type double, and Long writes bigint" in str(refused.value)
+
+
+def test_a_driver_refuses_a_key_that_the_serde_does_not_write(spark: SparkSession) -> None:
+    topology = Topology("piped")
+    topology.stream("a", value=Json("s string"), key_serde=UUID()).to("b")
+    with TopologyTestDriver(Pipeline("piped", topology, "", {"a": 1}), spark=spark) as driver:
+        driver.pipe("a", {"s": "x"}, key=uuid.UUID(ONE))
+        assert [each.key for each in driver.output("b")] == [ONE]
+        with pytest.raises(Refused, match="the key for a: expected one of UUID, bytes or None, observed 'x'"):
+            driver.pipe("a", {"s": "x"}, key="x")

@@ -1,0 +1,115 @@
+"""The serde of keys: declared, carried through topics, refused where two do not fit, and part of what a store holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from streamplan.model.checkpoint_identity import checkpoint_identity
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.topology import Topology
+from streamplan.model.windows import JoinWindows
+from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, Long, String
+
+VALUE = Json("n bigint, s string")
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return Topology("app")
+
+
+def told(topology: Topology) -> list[str]:
+    return [fault.message for fault in topology.faults]
+
+
+def test_a_serde_of_keys_goes_through_repartition_topics_up_to_the_next_new_key(topology: Topology) -> None:
+    stream = topology.stream("a", value=VALUE, key_serde=Long())
+    stream.repartition(name="through").filter("n > 1").group_by_key().count(store="same")
+    stream.group_by("n", key_serde=Integer(), name="by-n").count(store="typed").to_stream().to("counts")
+    stream.group_by("s", name="by-s").count(store="text")
+    stream.map("s", {"n": "n"}, key_serde=UUID()).to("mapped")
+    stream.flat_map("array(n)", key="element", value={"n": "n"}, key_serde=Double()).to("each")
+    key_types = {spec.name: spec.key_type for spec in Pipeline("app", topology, "", {"a": 2}).topics()}
+    assert key_types == {
+        "a": "long",
+        "app-through-repartition": "long",
+        "app-by-n-repartition": "int",
+        "app-by-s-repartition": "string",
+        "app-same-changelog": "long",
+        "app-typed-changelog": "int",
+        "app-text-changelog": "string",
+        "counts": "int",
+        "mapped": "uuid",
+        "each": "double",
+        "app-dead-letter": "string",
+    }
+
+
+def test_what_is_no_serde_of_keys_is_refused(topology: Topology) -> None:
+    wrong: Any = VALUE
+    topology.stream("a", value=VALUE, key_serde=wrong)
+    (fault,) = topology.faults
+    assert fault.message.startswith("stream: key_serde=Json(")
+    assert fault.hint == "One of String(), Integer(), Long(), Double(), UUID(), Bytes()"
+
+
+def test_bytes_is_no_serde_of_values(topology: Topology) -> None:
+    topology.stream("a", value=Bytes())
+    assert told(topology) == ["a: Bytes() is a serde of keys, and no serde of values"]
+
+
+def test_sides_of_a_join_whose_keys_have_unlike_serdes_are_refused(topology: Topology) -> None:
+    stream = topology.stream("a", value=Json("n bigint"), key_serde=Long())
+    stream.join(topology.table("t", value=Json("s string")))
+    stream.join(topology.stream("b", value=Json("s string"), key_serde=Integer()), within=JoinWindows("1 minute"))
+    stream.merge(topology.stream("c", value=Json("n bigint")))
+    assert told(topology) == [
+        "join: keys of unlike serdes: the stream's are Long, the table's String",
+        "join: keys of unlike serdes: the stream's are Long, the other stream's Integer",
+        "merge: keys of unlike serdes: the stream's are Long, the other stream's String",
+    ]
+    assert topology.faults[0].hint == "Before it, select_key('…', key_serde=String())"
+
+
+def test_a_topic_has_keys_of_one_serde(topology: Topology) -> None:
+    topology.stream("a", value=VALUE, key_serde=Long())
+    topology.stream("a", value=VALUE)
+    assert told(topology) == ["the topic 'a' is read with keys of String and of Long"]
+
+
+def test_a_name_of_the_key_and_its_serde_are_declared_side_by_side(topology: Topology) -> None:
+    table = topology.table("t", value=Json("city string"), key="customer", key_serde=Long())
+    topology.stream("a", value=VALUE, key="order", key_serde=Long()).join(table)
+    assert told(topology) == ["join: on unlike keys: the stream's is 'order', the table's 'customer'"]
+
+
+def identity(**declared: Any) -> dict[str, str]:
+    topology = Topology("app")
+    topology.stream("a", value=VALUE, **declared).group_by_key().count(store="counts")
+    pipeline = Pipeline("app", topology, "", {"a": 2})
+    return checkpoint_identity(pipeline, topology.subtopologies[0], {"a": "id"})
+
+
+def test_a_checkpoint_names_the_serde_of_keys_that_are_no_text() -> None:
+    assert identity()["store counts"] == "Count(store='counts', window=None)"
+    assert identity(key_serde=String()) == identity()
+    assert identity(key_serde=Long())["store counts"] == "Count(store='counts', window=None) with keys of Long"
+
+
+@pytest.mark.parametrize(
+    ("key_type", "key", "text"),
+    [
+        ("string", b"\xff", "'\\\\xff'"),
+        ("int", b"\xff\xff\xff\xfe", "-2"),
+        ("long", bytes(7) + b"\x07", "7"),
+        ("double", KEY_SERDES["double"].write_key(-0.1), "-0.1"),
+        ("uuid", b"0A1B2C3D-0000-4000-8000-00000000ffff", "0a1b2c3d-0000-4000-8000-00000000ffff"),
+        ("bytes", b"\x00\xff", "00ff"),
+        ("long", b"seven", "'seven'"),
+    ],
+)
+def test_a_key_is_shown_as_people_read_it(key_type: str, key: bytes, text: str) -> None:
+    assert TopicSpec("t", TopicRole.CHANGELOG, 1, {}, key_type=key_type).key_text(key) == text
