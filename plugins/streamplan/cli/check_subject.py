@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--count",
         metavar="TOPIC[:FIELD]",
         help="the topic whose records are counted, by a field of their value or, without one, by their key; counts"
-        " have keys of text and values of 8 bytes, as StringSerializer and LongSerializer write them",
+        " have values of 8 bytes, as LongSerializer writes them, and keys of text or of the --key-type",
     )
     group.add_argument(
         "--value",

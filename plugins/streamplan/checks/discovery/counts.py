@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 from streamplan.checks.framework.application import Aggregation, SubtopologyTopics
 from streamplan.errors import Refused
-from streamplan.model.topics import TopicRole
+from streamplan.model.topics import STRING_KEYS, TopicRole
+from streamplan.serdes.primitive import KEY_SERDES
 from streamplan.serdes.serde import KEY_FIELD_TYPES, Serde
+
+_FIELDS_OF_KEYS = {STRING_KEYS: KEY_FIELD_TYPES, "int": ("int",), "long": ("int", "bigint")}
+"""By the type of keys the types of the fields that become such keys."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ def resolve_aggregation(
         key_types: The types of keys, of topics whose keys are not text.
 
     Raises:
-        Refused: The application does not read the source, there is no such store or more than one, or keys are no text.
+        Refused: The application does not read the source, there is no such store or more than one, or the keys are not
+            those of the field.
     """
     subtopologies, subject = tuple(subtopologies), f"the count of {count.source}"
     upstream = [subtopology for subtopology in subtopologies if count.source in subtopology.sources]
@@ -90,9 +95,14 @@ def resolve_aggregation(
             else "The text of Topology.describe() tells which there are.",
         )
     ((store, (repartition, changelog)),) = candidates.items()
-    for topic in (repartition, changelog):
-        if key_types.get(topic, "string") != "string":
-            raise Refused(subject, expected="keys of text", observed=f"{topic} has keys of type {key_types[topic]}")
+    key_type = key_types.get(changelog, STRING_KEYS)
+    field_type = count.value.fields[count.field] if count.value is not None and count.field is not None else None
+    if field_type is not None and field_type not in _FIELDS_OF_KEYS.get(key_type, ()):
+        raise Refused(
+            subject,
+            expected="text as keys, or whole numbers of the field's type",
+            observed=f"{changelog} has keys of type {key_type}, and {count.field} is of type {field_type}",
+        )
     return Aggregation(
         application_id=application_id,
         subtopology=upstream[0].id or 0,
@@ -103,6 +113,7 @@ def resolve_aggregation(
         store=store,
         changelog=changelog,
         dead_letters=None,
+        key_serde=KEY_SERDES[key_type],
     )
 
 

@@ -20,7 +20,7 @@ from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.windows import without_suffix
-from streamplan.serdes.primitive import String
+from streamplan.serdes.primitive import STRING, KeySerde, String
 from streamplan.serdes.serde import (
     MAX_BYTES,
     Serde,
@@ -70,6 +70,7 @@ class Aggregation:
         changelog: The changelog of the store.
         dead_letters: The dead-letter topic. Where there is none, a record that cannot be counted leaves no trace.
         exactly_once: Whether the application writes in transactions; None to find out from its topics.
+        key_serde: Writes the keys by which records are counted.
     """
 
     application_id: str
@@ -82,10 +83,14 @@ class Aggregation:
     changelog: str
     dead_letters: str | None
     exactly_once: bool | None = None
+    key_serde: KeySerde = STRING
 
     def label(self, key: bytes) -> str:
         """Return what people see of a key: ``orders-products-quantities[0] Jackets``."""
-        text = key.decode("utf-8", "backslashreplace")
+        try:
+            text = self.key_serde.key_text(self.key_serde.read_key(key))
+        except Undecodable:
+            text = key.decode("utf-8", "backslashreplace")
         label = label_of(self.serde, self.field, text) if self.serde else ""
         return f"{self.store}[{text}] {label}".rstrip()
 
@@ -99,7 +104,7 @@ class Aggregation:
             raise Undecodable(fault)
         if self.serde is not None and self.field is not None:
             headers = record.headers if self.dead_letters is not None else ()
-            return key_of(self.serde, self.field, record.value, headers)
+            return self.key_of_text(key_of(self.serde, self.field, record.value, headers))
         if self.serde is not None and record.value is not None:
             self.serde.decode(record.value)
         if record.key is None:
@@ -108,6 +113,11 @@ class Aggregation:
         if self.dead_letters is not None and size > MAX_BYTES:
             raise Undecodable(too_large(MAX_BYTES))
         return None if record.value is None else record.key
+
+    def key_of_text(self, text: bytes) -> bytes:
+        """Return the key that is made of the text of a field."""
+        serde = self.key_serde
+        return text if isinstance(serde, String) else serde.write_key(serde.key_of_text(text.decode()))
 
 
 @dataclass(frozen=True)

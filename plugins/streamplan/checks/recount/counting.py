@@ -68,7 +68,8 @@ def count_records(aggregation: Aggregation, batch: RecordBatch) -> Counts:
         counted_keys = Counter(column.counts())
         counted_keys.subtract(key for row in rejected if (key := column.keys[row].as_py()) is not None)
         rejected |= column.rejected.keys()
-        return Counts({key: count for key, count in counted_keys.items() if count}, sorted(rejected))
+        by_key = {aggregation.key_of_text(text): count for text, count in counted_keys.items() if count}
+        return Counts(by_key, sorted(rejected))
     keys, passed_over = batch.keys, set[int]()
     if None in values:  # a count passes over a null value: KStreamAggregate
         passed_over = {row for row, value in enumerate(values) if value is None}

@@ -10,6 +10,7 @@ from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover, own_topics
 from streamplan.checks.framework.application import Application, SubtopologyTopics
 from streamplan.checks.framework.check import Observation, Outcome, run_check
+from streamplan.checks.recount.counting import count_source, read_changelog
 from streamplan.errors import CouldNotLook, Refused
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.topics import TopicRole
@@ -562,6 +563,31 @@ def test_a_count_that_does_not_fit_is_refused(cluster: FakeCluster, orders: Fake
         discover(cluster, orders.group, counts=[count()])
 
 
-def test_a_count_by_binary_keys_is_refused(cluster: FakeCluster, orders: FakeApplication) -> None:
-    with pytest.raises(Refused, match="has keys of type int"):
-        discover(cluster, orders.group, counts=[CountOf("orders")], key_types={orders.repartition: "int"})
+def test_a_count_by_a_number_has_its_bytes_as_keys_and_its_digits_in_rows(cluster: FakeCluster) -> None:
+    topics(cluster, "sales", "app-by-shop-repartition", "app-by-shop-changelog", partitions=1)
+    reads(cluster, "app", "sales", "app-by-shop-repartition")
+    for shop, count in ((-7, 1), (-7, 2), (3, 1)):
+        key = shop.to_bytes(8, "big", signed=True)
+        cluster.produce("sales", b"any", b'{"shop": %d}' % shop)
+        cluster.produce("app-by-shop-repartition", key, b"{}")
+        cluster.produce("app-by-shop-changelog", key, count.to_bytes(8, "big"))
+    count_of, types = CountOf("sales", "shop", Json("shop int")), {"app-by-shop-repartition": "long"}
+    (aggregation,) = discover(cluster, "app", counts=[count_of], key_types=types).aggregations
+    counted = count_source(cluster, aggregation, {}, {0: 3})
+    assert {aggregation.label(key): count for key, count in counted.by_key.items()} == {
+        "by-shop[-7]": 2,
+        "by-shop[3]": 1,
+    }
+    changelog = read_changelog(cluster, aggregation.changelog, {}, {0: 3})
+    assert {key: value for (_, key), value in changelog.values.items()} == counted.by_key
+
+
+@pytest.mark.parametrize(("schema", "key_type"), [("shop bigint", "int"), ("shop string", "uuid")])
+def test_a_count_by_a_field_that_does_not_become_such_keys_is_refused(
+    cluster: FakeCluster, schema: str, key_type: str
+) -> None:
+    topics(cluster, "sales", "app-by-shop-repartition", "app-by-shop-changelog", partitions=1)
+    reads(cluster, "app", "sales", "app-by-shop-repartition")
+    count_of, types = CountOf("sales", "shop", Json(schema)), {"app-by-shop-repartition": key_type}
+    with pytest.raises(Refused, match=f"app-by-shop-changelog has keys of type {key_type}, and shop is of type "):
+        discover(cluster, "app", counts=[count_of], key_types=types)
