@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamplan.model.pipeline import Limits, Pipeline, TestData
     from streamplan.model.topology import Topology
-    from streamplan.model.windows import JoinWindows, TimeWindows
+    from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
@@ -34,6 +34,7 @@ __all__ = [
     "Long",
     "Pipeline",
     "Serde",
+    "SessionWindows",
     "String",
     "TestData",
     "TimeWindows",
@@ -53,6 +54,7 @@ _MODULES = {
     "Long": "streamplan.serdes.primitive",
     "Pipeline": "streamplan.model.pipeline",
     "Serde": "streamplan.serdes.serde",
+    "SessionWindows": "streamplan.model.windows",
     "String": "streamplan.serdes.primitive",
     "TestData": "streamplan.model.pipeline",
     "TimeWindows": "streamplan.model.windows",

@@ -48,13 +48,13 @@ CHECK_NAMES = {check.name for check in CHECKS}
 
 
 def check_names(pipeline: Pipeline) -> set[str]:
-    """``enriched`` and ``payments`` have no repartition topic that could be unfit."""
-    return CHECK_NAMES - ({"repartition"} if pipeline.name in ("enriched", "payments") else set())
+    """``enriched``, ``payments`` and ``visits`` have no repartition topic that could be unfit."""
+    return CHECK_NAMES - ({"repartition"} if pipeline.name in ("enriched", "payments", "visits") else set())
 
 
 KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition", "redrive")
 DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
-RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews", "trending", "words", "payments"}
+RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews", "trending", "words", "payments", "visits"}
 """The others count records by a field or their key, which needs no engine."""
 
 SUPERVISED = {"produce", "aggregate"}

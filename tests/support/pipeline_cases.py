@@ -312,6 +312,56 @@ def recount_payments(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- sessions
+
+
+def declare_visits(library: Library) -> None:
+    millis = library.jvm.java.time.Duration.ofMillis
+    windows = library.option("SessionWindows", "ofInactivityGapAndGrace", millis(5 * MINUTE_MS), millis(HOUR_MS))
+    requests = library.stream("page-requests", id=str, page=str)
+    grouped = requests.groupByKey(library.option("Grouped", "with", library.bytes, library.bytes))
+    counts = grouped.windowedBy(windows).count(library.stored("pages-per-visit"))
+    of_sessions = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes.SessionWindowedSerde(library.bytes)
+    produced = library.option("Produced", "with", of_sessions, library.serdes.Long())
+    counts.toStream().to(library.output("visits"), produced)
+
+
+def page_requests(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """One each second. Every fiftieth comes six minutes late, so that it begins a visit, or brings two together."""
+    late = [
+        record._replace(timestamp=START_MS + 1000 * n - 6 * MINUTE_MS * (n % 50 == 49))
+        for n, record in enumerate(numbered(pipeline, range(3000)))
+    ]
+    others = [
+        ("page-requests", b"visitor_1", b"no JSON"),
+        ("page-requests", b"visitor_1", None),  # counted, as in a window
+        ("page-requests", None, b'{"id": "request", "page": "/"}'),
+    ]
+    return [*late, *(Record(*other, START_MS + 1000 * 3000 + number) for number, other in enumerate(others))]
+
+
+def recount_visits(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    times: dict[bytes, list[int]] = {}
+    for record in records:
+        try:
+            if record.value is not None:
+                fields(record.value, id=str, page=str)
+            times.setdefault(text(None if record.key is None else record.key.decode()), []).append(record.timestamp)
+        except ValueError:
+            expected.dead.append(record)
+    visits: dict[bytes, bytes] = {}
+    for visitor, found in times.items():
+        found.sort()
+        begins = [at for at, before in zip(found, [-HOUR_MS, *found], strict=False) if at - before > 5 * MINUTE_MS]
+        for begin, until in zip(begins, [*begins[1:], found[-1] + 1], strict=True):
+            visit = [at for at in found if begin <= at < until]
+            bounds = visit[-1].to_bytes(8, "big") + begin.to_bytes(8, "big")
+            visits[visitor + bounds] = len(visit).to_bytes(8, "big")
+    expected.last = {"page-visits-pages-per-visit-changelog": visits, "visits": visits}
+    return expected
+
+
 # -- others
 
 
@@ -500,5 +550,6 @@ CASES = {
     "pageviews": Case(views, recount_views, declare_pageviews),
     "trending": Case(product_views, recount_product_views, declare_trending),
     "payments": Case(order_payments, recount_payments, declare_payments),
+    "visits": Case(page_requests, recount_visits, declare_visits),
     "words": Case(text_lines, recount_words, declare_words),
 }

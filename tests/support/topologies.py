@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from streamplan.model.kstream import KStream
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS
@@ -19,6 +19,7 @@ VALUE = Json("count bigint")
 """Of every stream and table here: a field that a count has, too, so that any two of them can be merged."""
 
 WINDOWS = TimeWindows("1 minute", grace="5 seconds")
+SESSIONS = SessionWindows("1 minute", grace="5 seconds")
 JOINED_WITHIN = JoinWindows("1 minute", grace="5 seconds", after="2 minutes")
 
 
@@ -119,7 +120,7 @@ def ours(steps: Steps) -> Topology:
             case "group_by_key":
                 return on.group_by_key(name=name)
             case "windowed_by":
-                return on.windowed_by(WINDOWS)
+                return on.windowed_by(SESSIONS if step.topic == "sessions" else WINDOWS)
             case "count":
                 return on.count(store=store, name=name)
             case "aggregate":
@@ -191,6 +192,9 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.groupByKey(*named("Grouped", step.name))
             case "windowed_by":
                 millis = jvm.java.time.Duration.ofMillis
+                if step.topic == "sessions":
+                    gap, grace = millis(SESSIONS.inactivity_gap_ms), millis(SESSIONS.grace_ms)
+                    return on.windowedBy(kstream.SessionWindows.ofInactivityGapAndGrace(gap, grace))
                 size, grace = millis(WINDOWS.size_ms), millis(WINDOWS.grace_ms)
                 return on.windowedBy(kstream.TimeWindows.ofSizeAndGrace(size, grace))
             case "count":
@@ -200,7 +204,8 @@ def theirs(jvm: Any, steps: Steps) -> str:
                     materialized = [getattr(kstream.Materialized, "with")(None, None)]
                 if step.word == "reduce":
                     return on.reduce(_function("Reducer"), *plain, *materialized)
-                return on.aggregate(_function("Initializer"), _function("Aggregator"), *plain, *materialized)
+                merger = [_function("Merger")] if "Session" in on.getClass().getSimpleName() else []
+                return on.aggregate(_function("Initializer"), _function("Aggregator"), *merger, *plain, *materialized)
             case "join" if "KStream" in other.getClass().getSimpleName():
                 millis = jvm.java.time.Duration.ofMillis
                 within = JOINED_WITHIN.before_ms, JOINED_WITHIN.grace_ms
@@ -280,6 +285,17 @@ CASES = {
     "with windows and without": "stream orders; group_by as=grouped; windowed_by; count; grouped.count",
     "with windows and without, named": "stream orders; group_by name=x as=grouped; windowed_by; count; grouped.count",
     "windows re-keyed and counted": "stream orders; group_by; windowed_by; count; to_stream; group_by; count",
+    # sessions
+    "sessions counted": "stream orders; group_by; windowed_by sessions; count; to_stream; to out",
+    "sessions counted by the key there is": "stream orders; group_by_key; windowed_by sessions; count",
+    "sessions counted, the store named": "stream orders; group_by; windowed_by sessions; count store=counts",
+    "sessions counted, all named": "stream orders; group_by name=x; windowed_by sessions; "
+    "count name=counter store=counts",
+    "sessions aggregated": "stream orders; group_by_key; windowed_by sessions; aggregate",
+    "sessions aggregated, the processor named": "stream orders; group_by; windowed_by sessions; aggregate name=folder",
+    "sessions aggregated, all named": "stream orders; group_by name=x; windowed_by sessions; "
+    "aggregate name=folder store=totals; to_stream; filter; to out",
+    "sessions re-keyed and counted": "stream orders; group_by; windowed_by sessions; count; to_stream; group_by; count",
     # repartition topics
     "repartitioned": "stream orders; repartition; group_by_key; count",
     "repartitioned, named": "stream orders; repartition name=wide; group_by_key; count",

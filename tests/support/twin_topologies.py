@@ -15,7 +15,7 @@ from typing import Any
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection
@@ -26,6 +26,10 @@ WINDOWS = {
     "windowed_by": TimeWindows("1 minute", grace="1 day"),
     "short_windows": TimeWindows("1 minute", grace="10 seconds"),
     "hopping_windows": TimeWindows("2 minutes", grace="1 day", advance="1 minute"),
+}
+SESSIONS = {
+    "sessions": SessionWindows("30 seconds", grace="1 day"),
+    "short_sessions": SessionWindows("30 seconds", grace="10 seconds"),
 }
 JOINED_WITHIN = {
     "join_stream": JoinWindows("1 minute", grace="1 day"),
@@ -121,8 +125,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.group_by("s", name=name)
         case "group_by_key", [stream]:
             return stream.group_by_key(name=name)
-        case word, [grouped] if word in WINDOWS:
-            return grouped.windowed_by(WINDOWS[word])
+        case word, [grouped] if word in WINDOWS or word in SESSIONS:
+            return grouped.windowed_by((WINDOWS | SESSIONS)[word])
         case "count", [grouped]:
             return grouped.count(store=name)
         case "aggregate", [grouped]:
@@ -147,7 +151,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
         case "window_counts", [stream]:
             key = "concat(record.key, '@', unix_millis(record.window.start))"
             return stream.map(key, {"n": "count", "s": "record.key"})
-        case "to", [stream]:
+        case ("session_counts" | "session_values") as word, [stream]:
+            key = "concat(record.key, '@', unix_millis(record.window.start), '-', unix_millis(record.window.end))"
+            value = {"n": "count", "s": "record.key"} if word == "session_counts" else {"n": "n", "s": "s"}
+            return stream.map(key, value)
+        case (("to" | "to_sessions"), [stream]):
             return stream.to(step.topic)
     raise LookupError(step.word)
 
@@ -240,6 +248,14 @@ def _added(key: Any, value: Any, total: Any) -> bytes | None:
     return written({"n": sum(numbers) if numbers else None, "s": max(texts, default=None)})
 
 
+def _merged(key: Any, one: Any, other: Any) -> bytes | None:
+    return _added(key, one, other)
+
+
+def _session_key(windowed: Any) -> bytes:
+    return b"%b-%d" % (_window_key(windowed), windowed.window().end())
+
+
 def _greater(one: Any, other: Any) -> bytes | None:
     """The later of equals. A value without the number is less than any other."""
     ranks = [((read(value) or {}).get("n") is not None, (read(value) or {}).get("n") or 0) for value in (one, other)]
@@ -313,11 +329,17 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             sizes = millis(windows.size_ms), millis(windows.grace_ms)
             declared = library.option("TimeWindows", "ofSizeAndGrace", *sizes)
             return grouped.windowedBy(declared.advanceBy(millis(windows.advance_ms)))
+        case word, [grouped] if word in SESSIONS:
+            millis, sessions = library.jvm.java.time.Duration.ofMillis, SESSIONS[word]
+            durations = millis(sessions.inactivity_gap_ms), millis(sessions.grace_ms)
+            return grouped.windowedBy(library.option("SessionWindows", "ofInactivityGapAndGrace", *durations))
         case "count", [grouped]:
             return grouped.count(library.stored(name))
         case "aggregate", [grouped]:
             empty = _function("Initializer", "apply", lambda: b"{}")
-            return grouped.aggregate(empty, _function("Aggregator", "apply", _added), library.stored(name))
+            of_sessions = "Session" in grouped.getClass().getSimpleName()
+            merger = [_function("Merger", "apply", _merged)] if of_sessions else []
+            return grouped.aggregate(empty, _function("Aggregator", "apply", _added), *merger, library.stored(name))
         case "reduce", [grouped]:
             return grouped.reduce(_function("Reducer", "apply", lambda one, other: raw(other)), library.stored(name))
         case "greatest", [grouped]:
@@ -350,6 +372,19 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 return pair(_window_key(key), written({"n": count, "s": bytes(key.key()).decode()}))
 
             return stream.map(_function("KeyValueMapper", "apply", counted))
+        case "session_counts", [stream]:
+
+            def counted_session(key: Any, count: Any) -> Any:
+                return pair(_session_key(key), written({"n": count, "s": bytes(key.key()).decode()}))
+
+            return stream.map(_function("KeyValueMapper", "apply", counted_session))
+        case "session_values", [stream]:
+            return stream.map(
+                _function("KeyValueMapper", "apply", lambda key, value: pair(_session_key(key), raw(value)))
+            )
+        case "to_sessions", [stream]:
+            of_sessions = library.jvm.org.apache.kafka.streams.kstream.WindowedSerdes.SessionWindowedSerde(bytes_serde)
+            return stream.to(step.topic, library.option("Produced", "with", of_sessions, bytes_serde))
         case "to", [stream]:
             return stream.to(step.topic, library.option("Produced", "with", bytes_serde, bytes_serde))
     raise LookupError(step.word)

@@ -275,10 +275,11 @@ class _Writer:
         self._call(Call(node.name, grouping, method, arguments, options, variable, comment))
 
     def _windows(self, node: Node, grouping: str, *, are_sessions: bool) -> str:
-        asked = "the size of the windows of {}, as in 1 minute; its second argument is their grace"
+        kind, asked = "TimeWindows", "the size of the windows of {}, as in 1 minute; its second argument is their grace"
         if are_sessions:
-            asked = "windows of one size in the place of the sessions of {}, which the language does not have"
-        windows = called("TimeWindows", self.ask.text(node.name, asked, "1 minute"))
+            kind = "SessionWindows"
+            asked = "the inactivity gap of the sessions of {}, as in 5 minutes; its second argument is their grace"
+        windows = called(kind, self.ask.text(node.name, asked, "5 minutes" if are_sessions else "1 minute"))
         result = f"{grouping} in windows of {node.name}"
         self._call(Call(result, grouping, "windowed_by", (windows,), {}, "windows"))
         return result

@@ -39,7 +39,7 @@ from streamplan.model.operations import (
     ToStream,
 )
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.serde import Serde
@@ -106,7 +106,7 @@ class _Declared:
     fields: tuple[str, ...] | None
     key: Key
     sources: frozenset[str]
-    window: TimeWindows | None = None
+    window: TimeWindows | SessionWindows | None = None
 
     def _field(self, text: str, operation: str) -> None:
         """Record a fault if ``text`` is a name, or a path that begins with one, and no field has it.
@@ -708,14 +708,39 @@ class _Grouped(_Declared):
 class KGroupedStream(_Grouped):
     """A stream that is grouped by its key."""
 
-    def windowed_by(self, windows: TimeWindows) -> TimeWindowedKStream:
-        """Aggregate each key anew in each window.
+    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedKStream:
+        """Aggregate each key anew in each window, or in each session.
 
         Args:
-            windows: As ``TimeWindows("1 minute")``, or ``TimeWindows("5 minutes", advance="1 minute")``.
+            windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``, or
+                ``SessionWindows("5 minutes")``.
         """
+        if isinstance(windows, SessionWindows):
+            self._judge_sessions(windows)
+        else:
+            windows = self._judged_windows(windows)
+        return WindowedKStream(
+            self.graph, self.node, self.fields, self.key, self.sources, windows, self.repartition_required, self.name,
+            self._repartition,
+        )  # fmt: skip
+
+    def _judge_sessions(self, windows: SessionWindows) -> None:
+        example = "For example SessionWindows('5 minutes', grace='1 hour')"
+        for parameter in ("inactivity_gap", "grace"):
+            try:
+                duration = getattr(windows, f"{parameter}_ms")
+            except ValueError as error:
+                self.graph.fault(f"windowed_by: {parameter}: {error}", example)
+            else:
+                if parameter == "inactivity_gap" and duration == 0:
+                    self.graph.fault("windowed_by: the inactivity_gap is 0", example)
+
+    def _judged_windows(self, windows: object) -> TimeWindows:
         if not isinstance(windows, TimeWindows):
-            self.graph.fault(f"windowed_by: {windows!r} is not a TimeWindows", "For example TimeWindows('1 minute')")
+            self.graph.fault(
+                f"windowed_by: {windows!r} is neither a TimeWindows nor a SessionWindows",
+                "For example TimeWindows('1 minute'), or SessionWindows('5 minutes')",
+            )
             windows = TimeWindows("1 minute")
         durations: dict[str, int] = {}
         for parameter in ("size", "grace", "advance"):
@@ -732,10 +757,7 @@ class KGroupedStream(_Grouped):
                 f"windowed_by: advance: {windows.advance!r} is not above 0 and at most the size, {windows.size!r}",
                 "For example TimeWindows('5 minutes', advance='1 minute')",
             )
-        return TimeWindowedKStream(
-            self.graph, self.node, self.fields, self.key, self.sources, windows, self.repartition_required, self.name,
-            self._repartition,
-        )  # fmt: skip
+        return windows
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Count the records of each key.
@@ -796,8 +818,8 @@ class KGroupedStream(_Grouped):
 
 
 @dataclass(frozen=True, eq=False)
-class TimeWindowedKStream(_Grouped):
-    """A grouped stream that is aggregated anew in each window."""
+class WindowedKStream(_Grouped):
+    """A grouped stream that is aggregated anew in each window (``TimeWindowedKStream``, ``SessionWindowedKStream``)."""
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Count as :meth:`KGroupedStream.count` does, for each key and window."""
@@ -828,6 +850,19 @@ class KTable(_Declared):
         """
         node = self.graph.processor(self.graph.name(name, "KTABLE-TOSTREAM-"), ToStream(), self.node)
         return KStream(self.graph, node, self.fields, self.key, self.sources, self.window)
+
+    def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable:
+        """Refused: a query has one stateful operator, and the aggregate takes it.
+
+        Args:
+            suppressed: What the library's ``suppress`` takes.
+            name: The name of the processor (``Suppressed.withName``).
+        """
+        self.graph.fault(
+            "suppress: final results alone do not exist here",
+            "All updates are passed; the last one of a window is the final one",
+        )
+        return self
 
 
 def _word(expression: str) -> str | None:

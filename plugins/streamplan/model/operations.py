@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from streamplan.model.functions import PythonFunction
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.primitive import STRING, KeySerde
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
@@ -118,7 +118,7 @@ class Count:
     """Counts the records of each key, and window, into a state store."""
 
     store: str
-    window: TimeWindows | None = None
+    window: TimeWindows | SessionWindows | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Aggregate:
 
     store: str
     columns: tuple[AggregateColumn, ...]
-    window: TimeWindows | None = None
+    window: TimeWindows | SessionWindows | None = None
 
 
 @dataclass(frozen=True)

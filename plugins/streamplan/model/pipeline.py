@@ -29,7 +29,7 @@ from streamplan.model.topics import (
     windowed_changelog_configs,
 )
 from streamplan.model.topology import Topology
-from streamplan.model.windows import STORED_WINDOW_BYTES
+from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, SessionWindows
 from streamplan.serdes.schema_source import SchemaSource
 
 _OF_OTHERS = "a topic of others, for it has no count in topic_partitions"
@@ -372,7 +372,8 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
     """The configs of a changelog, and how many bytes of its keys are those of a window."""
     match operation:
         case Count(window=window) | Aggregate(window=window) if window is not None:
-            return windowed_changelog_configs(window.changelog_retention_ms), STORED_WINDOW_BYTES
+            stored_bytes = STORED_SESSION_BYTES if isinstance(window, SessionWindows) else STORED_WINDOW_BYTES
+            return windowed_changelog_configs(window.changelog_retention_ms), stored_bytes
         case StoreForJoin(windows=windows):
             return stream_join_changelog_configs(windows.changelog_retention_ms), STORED_WINDOW_BYTES
     return CHANGELOG_CONFIGS, 0
@@ -382,7 +383,7 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """The operations whose state depends on other state of the same sub-topology.
 
     A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
-    of joins. A join of two streams has one for itself.
+    of joins. A join of two streams has one for itself, and so has an aggregation of sessions.
     """
     names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins)}
     reached = subtopology.downstream_of(names)
@@ -395,8 +396,11 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
         elif node.name in reached or _shares_state(node, subtopology):
-            is_of_streams = isinstance(node.operation, StreamJoin)
-            operation = "a join of two streams" if is_of_streams else type(node.operation).__name__.lower()
+            operation = type(node.operation).__name__.lower()
+            if isinstance(node.operation, StreamJoin):
+                operation = "a join of two streams"
+            elif node in subtopology.session_aggregations:
+                operation += " of sessions"
             yield Diagnostic(
                 node.location,
                 f"{operation} shares its sub-topology with another stateful operation, "
@@ -420,7 +424,8 @@ def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
             return node is not subtopology.stream_joins[0]
         case Join():
             return bool(subtopology.stream_joins)
-    return bool(subtopology.joins or subtopology.stream_joins)
+    sessions = subtopology.session_aggregations
+    return bool(subtopology.joins or subtopology.stream_joins or (sessions and node is not sessions[0]))
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:

@@ -24,6 +24,7 @@ from streamplan.model.operations import (
     StreamJoin,
     TableSource,
 )
+from streamplan.model.windows import SessionWindows
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
@@ -146,6 +147,15 @@ class Subtopology:
     def aggregations(self) -> tuple[Processor, ...]:
         """The processors that aggregate."""
         return tuple(node for node in self.processors if isinstance(node.operation, Count | Aggregate | Reduce))
+
+    @property
+    def session_aggregations(self) -> tuple[Processor, ...]:
+        """The processors that aggregate each session."""
+        return tuple(
+            node
+            for node in self.processors
+            if isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
+        )
 
     @property
     def joins(self) -> tuple[Processor, ...]:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from streamplan.model import dead_letters
-from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
+from streamplan.model.windows import (
+    STORED_SESSION_BYTES,
+    WINDOW_START_BYTES,
+    parse_stored_session,
+    window_start_ms,
+    without_suffix,
+)
 from streamplan.serdes.primitive import KEY_SERDES, String
 from streamplan.serdes.serde import Undecodable
 
@@ -114,7 +120,10 @@ class TopicSpec:
             text = serde.key_text(serde.read_key(raw)) if self.key_type != STRING_KEYS else _quoted(raw)
         except Undecodable:
             text = _quoted(raw)
-        if self.window_bytes and len(key) > self.window_bytes:
+        session = parse_stored_session(key) if self.window_bytes == STORED_SESSION_BYTES else None
+        if session is not None:
+            text += f" of the session from {session.start_ms} to {session.end_ms}"
+        elif self.window_bytes and len(key) > self.window_bytes:
             start = window_start_ms(key[: len(raw) + WINDOW_START_BYTES])
             text += f" of the window at {start}"
         return text

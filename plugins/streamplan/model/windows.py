@@ -76,6 +76,43 @@ class TimeWindows:
 
 
 @dataclass(frozen=True)
+class SessionWindows:
+    """Sessions: a key's records that follow each other without a gap (``SessionWindows.ofInactivityGapAndGrace``).
+
+    A session is from the time of its first record to that of its last one. A record that is at most
+    ``inactivity_gap`` away from several sessions makes one of them.
+
+    Attributes:
+        inactivity_gap: A duration, as ``"5 minutes"``: a record that is further away begins a session of its own.
+        grace: A duration. A session takes late records until the newest record is later than its end by the gap and
+            ``grace``. The default is a day, as that of :class:`TimeWindows`.
+    """
+
+    inactivity_gap: str
+    grace: str = "1 day"
+
+    @property
+    def inactivity_gap_ms(self) -> int:
+        """The gap in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.inactivity_gap)
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.grace)
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of the session store in ms (``SessionStoreMaterializer.retentionPeriod``)."""
+        return self.inactivity_gap_ms + self.grace_ms
+
+    @property
+    def changelog_retention_ms(self) -> int:
+        """``retention.ms`` of the store's changelog topic (``WindowedChangelogTopicConfig``)."""
+        return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
+
+
+@dataclass(frozen=True)
 class JoinWindows:
     """How far apart in time two records may be that are joined (``org.apache.kafka.streams.kstream.JoinWindows``).
 
@@ -133,7 +170,10 @@ STORED_WINDOW_BYTES = WINDOW_START_BYTES + SEQUENCE_NUMBER_BYTES
 """Bytes after the key in the changelog of a windowed store (``WindowKeySchema``)."""
 
 STORED_SESSION_BYTES = 8 + 8
-"""Bytes after the key in the changelog of a session store: the session's end and start in ms (``SessionKeySchema``)."""
+"""Bytes after the key in the changelog of a session store: the session's end and start in ms (``SessionKeySchema``).
+
+A topic has the same bytes (``SessionWindowedSerializer``).
+"""
 
 
 class StoredWindowKey(NamedTuple):

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from streamplan.model.pipeline import Pipeline
-from streamplan.pipelines import enriched, latest, orders, pageviews, payments, skewed, trending, users, wide, words
+from streamplan.pipelines import (
+    enriched,
+    latest,
+    orders,
+    pageviews,
+    payments,
+    skewed,
+    trending,
+    users,
+    visits,
+    wide,
+    words,
+)
 
 PIPELINES: tuple[Pipeline, ...] = (
     orders.PIPELINE,
@@ -16,4 +28,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     trending.PIPELINE,
     words.PIPELINE,
     payments.PIPELINE,
+    visits.PIPELINE,
 )

@@ -49,8 +49,8 @@ _FULL = 50_000
 """A micro-batch of so many records has not waited for them, so that more of them are there."""
 
 
-_JOINED = 50_000
-"""Python sorts so many records of a stream task where two streams are joined. They take some 3 kB each."""
+_SORTED = 50_000
+"""Python sorts so many records of a stream task for a join of two streams and for sessions. Each takes some 3 kB."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Deployment:
         A stream task costs the same in each micro-batch, however little it has to do (a Spark task in each stage, a
         transaction, its part of the state), so that more of them want more records.
         """
-        if subtopology.stream_joins:
-            return self.max_offsets or _JOINED * self.pipeline.partitions(subtopology)
+        if subtopology.stream_joins or subtopology.session_aggregations:
+            return self.max_offsets or _SORTED * self.pipeline.partitions(subtopology)
         return self.max_offsets or max(500_000, 100_000 * self.pipeline.partitions(subtopology))
 
     @property

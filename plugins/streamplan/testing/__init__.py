@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplan.testing.health import assert_healthy
-    from streamplan.testing.records import DeadLetter, TestRecord, WindowedKey, as_text
+    from streamplan.testing.records import DeadLetter, SessionKey, TestRecord, WindowedKey, as_text
     from streamplan.testing.topology_test_driver import TopologyTestDriver
 
-__all__ = ["DeadLetter", "TestRecord", "TopologyTestDriver", "WindowedKey", "as_text", "assert_healthy"]
+__all__ = ["DeadLetter", "SessionKey", "TestRecord", "TopologyTestDriver", "WindowedKey", "as_text", "assert_healthy"]
 
 _MODULES = {
     "DeadLetter": "streamplan.testing.records",
     "TestRecord": "streamplan.testing.records",
+    "SessionKey": "streamplan.testing.records",
     "TopologyTestDriver": "streamplan.testing.topology_test_driver",
     "WindowedKey": "streamplan.testing.records",
     "as_text": "streamplan.testing.records",

@@ -25,7 +25,7 @@ from streamplan.spark.headers import as_base64, headers_as_text
 from streamplan.spark.planning.compiled_plan import compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
 from streamplan.spark.session import SPARK_CONFIGS, generate_code
-from streamplan.spark.sink.spec import Headers, PartitionBy, TransactionSpec
+from streamplan.spark.sink.spec import Headers, TransactionSpec
 from streamplan.spark.sink.writers import write_stream_tasks
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS
 from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
@@ -100,7 +100,7 @@ class MemoryQuery:
     @property
     def _transforms(self) -> bool:
         """Whether the plan has ``transformWithState``."""
-        return bool(self.subtopology.joins or self.subtopology.stream_joins)
+        return bool(self.subtopology.joins or self.subtopology.stream_joins or self.subtopology.session_aggregations)
 
     def start(self, directory: Path) -> None:
         """Start the query without state.
@@ -147,9 +147,9 @@ class MemoryQuery:
             ) from error
         return self._written
 
-    def is_windowed(self, record: WrittenRecord) -> bool:
-        """Whether the key of a written record has a window, in a topic that is no changelog."""
-        return record.output >= 0 and self.plan.outputs[record.output].partition_by is PartitionBy.WINDOWED_KEY
+    def window_bytes(self, record: WrittenRecord) -> int:
+        """Return how many bytes of a key are those of its window, for a record of a topic that is no changelog."""
+        return self.plan.outputs[record.output].partition_by.window_bytes if record.output >= 0 else 0
 
     def stop(self) -> None:
         """Stop the query, and forget its state."""

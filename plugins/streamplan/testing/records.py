@@ -21,7 +21,15 @@ class WindowedKey(NamedTuple):
     start: datetime
 
 
-Key: TypeAlias = PlainKey | WindowedKey | None
+class SessionKey(NamedTuple):
+    """A key with its session. ``start`` and ``end`` are the times of its first and last record, in UTC."""
+
+    key: PlainKey
+    start: datetime
+    end: datetime
+
+
+Key: TypeAlias = PlainKey | WindowedKey | SessionKey | None
 """As the serde of the keys reads it; bytes where it is no such key."""
 
 
@@ -102,7 +110,11 @@ def text_of(data: bytes | None) -> str | bytes | None:
 
 
 def _line(timestamp: datetime | None, key: Key, value: Any, headers: Headers) -> str:
-    shown_key = f"{_shown(key.key)}@{_time(key.start)}" if isinstance(key, WindowedKey) else _shown(key)
+    shown_key = _shown(key.key if isinstance(key, WindowedKey | SessionKey) else key)
+    if isinstance(key, WindowedKey | SessionKey):
+        shown_key += f"@{_time(key.start)}"
+    if isinstance(key, SessionKey):
+        shown_key += f"/{_time(key.end)}"
     parts = ["no time" if timestamp is None else _time(timestamp), shown_key, _shown(value)]
     parts += [f"{name}={_shown(text_of(content))}" for name, content in headers]
     return "  ".join(parts)

@@ -229,7 +229,7 @@ class TopologyTestDriver:
             if not taken:
                 continue
             for written in self._run(query, taken):
-                self._written.append(written, query.is_windowed(written), query.plan.written.get(written.output))
+                self._written.append(written, query.window_bytes(written), query.plan.written.get(written.output))
                 if written.topic in self._read_topics:
                     arrived[written.topic].append(self._appended(*written[1:]))
 

@@ -12,21 +12,28 @@ from typing import Any
 from streamplan.errors import Refused
 from streamplan.model.dead_letters import REASON, TASK, parse_origin
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.windows import WINDOW_START_BYTES, window_start_ms, without_suffix
+from streamplan.model.windows import (
+    STORED_SESSION_BYTES,
+    WINDOW_START_BYTES,
+    parse_stored_session,
+    window_start_ms,
+    without_suffix,
+)
 from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String
 from streamplan.serdes.serde import Serde, Undecodable
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.sink.spec import Headers as WrittenHeaders
 from streamplan.testing.memory_output import DEAD_LETTER, WrittenRecord
 from streamplan.testing.moments import as_datetime, timestamp_ms
-from streamplan.testing.records import DeadLetter, Headers, Key, PlainKey, TestRecord, WindowedKey
+from streamplan.testing.records import DeadLetter, Headers, Key, PlainKey, SessionKey, TestRecord, WindowedKey
 
 
 @dataclass(frozen=True, eq=False)  # a mapping is equal to a dict of the same content
 class StoreContent(Mapping[Key, Any]):
     """What a state store holds: values by key.
 
-    A key of a windowed store is looked up with the start of its window: ``store["DE", "12:00"]``.
+    A key of a windowed store is looked up with the start of its window: ``store["DE", "12:00"]``. One of a session is
+    looked up with start and end: ``store["ann", "12:00", "12:04"]``.
     """
 
     name: str
@@ -36,8 +43,9 @@ class StoreContent(Mapping[Key, Any]):
     def __getitem__(self, key: Any) -> Any:
         found = key
         if isinstance(key, tuple):
-            name, start = key
-            found = WindowedKey(name, as_datetime(timestamp_ms(start, self.day)))
+            name, *moments = key
+            bounds = [as_datetime(timestamp_ms(moment, self.day)) for moment in moments]
+            found = SessionKey(name, *bounds) if len(bounds) > 1 else WindowedKey(name, *bounds)
         try:
             return self.values_by_key[found]
         except KeyError:
@@ -80,19 +88,19 @@ class WrittenTopics:
         self._stored: dict[str, dict[Key, Any]] = defaultdict(dict)
         self.dead_letters: list[DeadLetter] = []
 
-    def append(self, record: WrittenRecord, windowed: bool, frame: RecordFrame | None) -> None:
+    def append(self, record: WrittenRecord, window_bytes: int, frame: RecordFrame | None) -> None:
         """Add a record.
 
         Args:
             record: What a stream task has written.
-            windowed: Whether its key has a window, in a topic that is no changelog.
+            window_bytes: How many bytes of its key are those of its window, in a topic that is no changelog.
             frame: What is known of the records of its output; None for a dead letter.
         """
         if record.output == DEAD_LETTER:
             self.dead_letters.append(_dead_letter(record, self._key_serdes))
             return
         assert frame is not None, f"an output of {record.topic} that nobody has planned"
-        suffix = self._window_bytes[record.topic] or (WINDOW_START_BYTES if windowed else 0)
+        suffix = self._window_bytes[record.topic] or window_bytes
         key, value = _key(frame.key_serde, record.key, suffix), _value(frame, record.value)
         shown = TestRecord(key, value, as_datetime(record.timestamp), _headers(record.headers), record.partition)
         self._new[record.topic].append(shown)
@@ -126,6 +134,9 @@ def _key(serde: KeySerde, key: bytes | None, window_bytes: int) -> Key:
     raw = without_suffix(key, window_bytes)
     plain = _plain_key(serde, raw)
     assert plain is not None
+    session = parse_stored_session(key) if window_bytes == STORED_SESSION_BYTES else None
+    if session is not None:
+        return SessionKey(plain, as_datetime(session.start_ms), as_datetime(session.end_ms))
     return WindowedKey(plain, as_datetime(window_start_ms(key[: len(raw) + WINDOW_START_BYTES])))
 
 

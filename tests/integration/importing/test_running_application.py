@@ -78,7 +78,7 @@ def test_brokers_tell_what_the_description_does_not(
     assert 'grouped.count(store="totals")\n' in text
     assert text.count("# It looks like a count") == 3
     assert 'TimeWindows("TODO: the size of the windows of KSTREAM-AGGREGATE-0000000002' in text
-    assert 'TimeWindows("TODO: windows of one size in the place of the sessions of KSTREAM-AGGREGATE-0000000003' in text
+    assert 'SessionWindows("TODO: the inactivity gap of the sessions of KSTREAM-AGGREGATE-0000000003' in text
     said = capsys.readouterr().out
     assert "byte for byte" in said
     assert f"fields of {orders}: left out either (bigint and string)" in said

@@ -16,7 +16,7 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.copartitioning import resolve_partition_counts
-from streamplan.model.kstream import KGroupedStream, KStream, KTable, TimeWindowedKStream
+from streamplan.model.kstream import KGroupedStream, KStream, KTable, WindowedKStream
 from streamplan.model.partitioner import murmur2, partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
@@ -67,11 +67,11 @@ def test_every_operation_is_compared() -> None:
     compared = {step.word for text in CASES.values() for step in parse(text)}
     known = {
         word
-        for kind in (Topology, KStream, KGroupedStream, TimeWindowedKStream, KTable)
+        for kind in (Topology, KStream, KGroupedStream, WindowedKStream, KTable)
         for word, found in vars(kind).items()
         if inspect.isfunction(found) and not word.startswith("_")
     }
-    assert compared == known - {"decorate", "changelog_topic", "describe", "materialize", "with_schemas"}
+    assert compared == known - {"decorate", "changelog_topic", "describe", "materialize", "with_schemas", "suppress"}
 
 
 def test_the_pipelines_of_the_orders_and_the_users_are_the_library_s_own_examples(jvm: Any) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.partitioner import partition_for_key
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.spark.state import restore
 
@@ -249,6 +249,58 @@ def test_windows_that_hop(tried: Tried) -> None:
     }
     written = {m.key(): json.loads(m.value()) for m in tried.read(tried.named("windowed"))}
     assert {key: (value["total"], value["best"]) for key, value in written.items()} == expected
+
+
+def test_sessions(tried: Tried) -> None:
+    """Records come late: one brings two sessions together, one is within a session, and one is too late."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    values = {
+        "total": "sum(amount)",
+        "mean": "avg(weight)",
+        "first": "min_by(amount, record.timestamp)",
+        "paid": "bool_and(paid)",
+    }
+    sessions = sales.windowed_by(SessionWindows("1 minute", grace="5 minutes")).aggregate(values, store="sessions")
+    sessions.to_stream().to(tried.named("out"))
+    sessions.to_stream().filter("total is not null").map(
+        "concat(record.key, '@', unix_millis(record.window.end) - unix_millis(record.window.start))",
+        {"total": "total"},
+    ).to(tried.named("plain"))
+    tried.create_topics()
+
+    def sell(*sold: tuple[str, int, int]) -> None:
+        tried.produce("sales", [(key, sale("shop", amount, weight=amount / 2), at) for key, amount, at in sold])
+        tried.drain()
+
+    sell(("x", 1, 0), ("x", 2, 60), ("x", 4, 180))
+    sell(("x", 8, 120), ("x", 16, 30))  # between both, and within them
+    sell(("x", 32, 539), ("x", 64, 181))  # the newest record, and one that the first session still takes
+    sell(("x", 256, 590), ("x", 128, 179))  # one more, and one that is too late
+    ms = {at: (EPOCH + 1000 * at).to_bytes(8, "big") for at in (0, 60, 180, 181, 539, 590)}
+    expected: dict[bytes, Any] = {
+        b"x" + ms[181] + ms[0]: {"total": 95, "mean": 95 / 12, "first": 1, "paid": True},
+        b"x" + ms[590] + ms[539]: {"total": 288, "mean": 72.0, "first": 32, "paid": True},
+    }
+    changelog = tried.read(tried.topology.changelog_topic("sessions"))
+    stored = {m.key(): m.value() and json.loads(m.value()) for m in changelog}
+    assert {key: value["total"] for key, value in stored.items() if value} == {
+        key: value["total"] for key, value in expected.items()
+    }
+    assert stored[b"x" + ms[181] + ms[0]]["mean"] == {"sum": 47.5, "count": 6}
+    deleted = [(0, 60), (180, 180), (0, 180), (539, 539)]
+    assert {key for key, value in stored.items() if value is None} == {
+        b"x" + ms[end] + ms[start] for start, end in deleted
+    }
+    written = tried.read(tried.named("out"))
+    assert {m.key(): m.value() and json.loads(m.value()) for m in written} == {key: expected.get(key) for key in stored}
+    for message in (*changelog, *written):
+        assert message.partition() == partition_for_key(b"x", 2)
+    assert {m.timestamp()[1] for m in written} == {EPOCH + 1000 * at for at in (60, 180, 181, 539, 590)}
+    assert ("x@51000", {"total": 288}) in tried.records("plain")
+    before = len(written)
+    tried.run_last_again(0)
+    sell(("x", 1, 591))
+    assert len(tried.read(tried.named("out"))) == before + 2
 
 
 @restored

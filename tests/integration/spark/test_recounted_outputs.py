@@ -24,7 +24,7 @@ from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets, read_sink_offsets
 from streamplan.serdes.json import Json
 from streamplan.settings import Settings
@@ -296,6 +296,42 @@ def test_each_window_of_those_that_overlap_is_compared(declared: Declare) -> Non
     assert f"{changelog}: key a" in app.wrong()  # the window that began a minute earlier is missing
     write(AT - MINUTE, 2)
     assert app.wrong() == ""
+
+
+# -- sessions
+
+
+def per_session(topology: Topology, source: str, sink: str) -> None:
+    sessions = topology.stream(source, value=Json("n int, by int")).group_by_key()
+    windowed = sessions.windowed_by(SessionWindows("1 minute", grace="1 minute"))
+    windowed.aggregate({"best": "max_by(n, by)"}, store="best").to_stream().to(sink)
+
+
+def test_sessions_of_keys_without_late_records_are_compared(declared: Declare) -> None:
+    """Two sessions have become one. Of its records with the same greatest value either is right."""
+    app = declared(per_session)
+    app.write(app.source, (b"a", b'{"n": 1, "by": 5}', AT + MINUTE), (b"a", b'{"n": 2, "by": 5}', AT + 1))
+    app.write(app.source, *((b"b", b'{"n": 3, "by": 5}', at) for at in (AT, AT + 10 * MINUTE, AT + 1)))
+    changelog = app.pipeline.topology.changelog_topic("best")
+
+    def write(key: bytes, start: int, end: int, kept: int | None) -> None:
+        session = key + end.to_bytes(8, "big") + start.to_bytes(8, "big")
+        partition = partition_for_key(key, 2)
+        stored, result = (
+            None if kept is None else text % kept for text in (b'{"best":{"value":%d,"by":5}}', b'{"best":%d}')
+        )
+        app.write(changelog, (session, stored, AT + 1 if start < end or kept is None else end), partition=partition)
+        app.write(app.sink, (session, result, end), partition=partition)
+
+    write(b"a", AT + MINUTE, AT + MINUTE, 1)
+    write(b"b", AT, AT, 3)
+    write(b"a", AT + MINUTE, AT + MINUTE, None)
+    write(b"a", AT + 1, AT + MINUTE, 1)
+    rows = app.rows()
+    assert [row for row in rows if not row.agrees] == []
+    assert sum("since a record of them came later than the grace" in row.subject for row in rows) == 2
+    write(b"a", AT + 1, AT + MINUTE, 3)
+    assert f"{changelog}: key a" in app.wrong()
 
 
 # -- stores

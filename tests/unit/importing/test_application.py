@@ -144,19 +144,25 @@ def test_a_count_and_a_plain_store_are_told_by_the_changelog() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked"),
+    ("kind", "windows", "parameter", "asked"),
     [
-        (WINDOWS, "TODO: the size of the windows of KSTREAM-AGGREGATE-0000000002, as in 1 minute"),
-        (SESSIONS, "TODO: windows of one size in the place of the sessions of KSTREAM-AGGREGATE-0000000002"),
+        (WINDOWS, "TimeWindows", "size", "the size of the windows of KSTREAM-AGGREGATE-0000000002, as in 1 minute"),
+        (
+            SESSIONS,
+            "SessionWindows",
+            "inactivity_gap",
+            "the inactivity gap of the sessions of KSTREAM-AGGREGATE-0000000002, as in 5 minutes",
+        ),
     ],
 )
-def test_windows_are_told_by_the_changelog(kind: str, asked: str) -> None:
+def test_windows_are_told_by_the_changelog(kind: str, windows: str, parameter: str, asked: str) -> None:
     imported = import_application("my-app", COUNTED, Facts(stores={"totals": frozenset({COUNT, kind})}))
-    assert f'.windowed_by(TimeWindows("{asked}' in imported.text
-    assert "from streamplan import Json, Pipeline, TimeWindows, Topology\n" in imported.text
+    assert f'.windowed_by({windows}("TODO: {asked}' in imported.text
+    names = ", ".join(sorted(["Json", "Pipeline", windows, "Topology"]))
+    assert f"from streamplan import {names}\n" in imported.text
     assert imported.is_verified
     text = imported.text.replace("TODO: the fields of orders", "country string")
-    with pytest.raises(Refused, match=r"windowed_by: size: 'TODO: .* is not a duration"):
+    with pytest.raises(Refused, match=rf"windowed_by: {parameter}: 'TODO: .* is not a duration"):
         exec(text.replace('"TODO: the key that by-country gives"', '"country"'), {})
 
 

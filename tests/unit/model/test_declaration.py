@@ -15,7 +15,7 @@ from streamplan.model.operations import NullKeyFilter
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 ORDER = Json("Id string, UserId string, Amount bigint")
@@ -320,6 +320,48 @@ def test_windows_that_hop_by_no_duration_are_a_fault(topology: Topology, grouped
     assert only(topology).message.startswith("windowed_by: advance: 'often' is not a duration")
 
 
+def test_the_gap_and_the_grace_of_sessions_are_judged(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(SessionWindows("5 minutes", grace="0 seconds"))
+    assert topology.faults == ()
+    grouped.windowed_by(SessionWindows("a while", grace="soon"))
+    grouped.windowed_by(SessionWindows("0 minutes"))
+    assert [fault.message.partition(" is not")[0] for fault in topology.faults] == [
+        "windowed_by: inactivity_gap: 'a while'",
+        "windowed_by: grace: 'soon'",
+        "windowed_by: the inactivity_gap is 0",
+    ]
+    assert {fault.hint for fault in topology.faults} == {"For example SessionWindows('5 minutes', grace='1 hour')"}
+
+
+def test_an_aggregate_of_sessions_stands_alone(topology: Topology, orders: KStream) -> None:
+    grouped = orders.group_by("UserId", name="by-user")
+    grouped.windowed_by(SessionWindows("5 minutes")).count(store="sessions")
+    grouped.count(store="counts")
+    with pytest.raises(Refused, match="count shares its sub-topology with another stateful operation"):
+        Pipeline("sample", topology, "", {"orders": 2}, TestData(("orders",), lambda n: ("orders", b"", b""), "n"))
+
+
+def test_two_aggregates_of_sessions_do_not_stand_together(topology: Topology, orders: KStream) -> None:
+    grouped = orders.group_by("UserId", name="by-user")
+    grouped.windowed_by(SessionWindows("5 minutes")).count(store="short")
+    grouped.windowed_by(SessionWindows("1 hour")).count(store="long")
+    with pytest.raises(Refused, match="count of sessions shares its sub-topology with another stateful operation"):
+        Pipeline("sample", topology, "", {"orders": 2}, TestData(("orders",), lambda n: ("orders", b"", b""), "n"))
+
+
+def test_sessions_of_different_gaps_are_not_merged(topology: Topology, orders: KStream) -> None:
+    grouped = orders.group_by("UserId")
+    windows = (SessionWindows("5 minutes"), SessionWindows("1 hour"))
+    one, other = (grouped.windowed_by(each).count().to_stream() for each in windows)
+    one.merge(other)
+    assert only(topology).message == "merge: one of the streams has a windowed key"
+
+
+def test_final_results_alone_are_refused_by_name(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(SessionWindows("5 minutes")).count().suppress().to_stream().to("final")
+    assert only(topology).message == "suppress: final results alone do not exist here"
+
+
 def test_the_identity_of_tumbling_windows_is_what_it_was_before_windows_could_hop() -> None:
     assert repr(TimeWindows("1 minute")) == "TimeWindows(size='1 minute', grace='1 day')"
     assert repr(TimeWindows("5 minutes", advance="1 minute")) != repr(TimeWindows("5 minutes"))
@@ -327,7 +369,7 @@ def test_the_identity_of_tumbling_windows_is_what_it_was_before_windows_could_ho
 
 def test_windows_are_not_a_text(topology: Topology, grouped: KGroupedStream) -> None:
     grouped.windowed_by("1 minute").count()  # type: ignore[arg-type]
-    assert only(topology).message == "windowed_by: '1 minute' is not a TimeWindows"
+    assert only(topology).message == "windowed_by: '1 minute' is neither a TimeWindows nor a SessionWindows"
 
 
 @pytest.mark.parametrize(

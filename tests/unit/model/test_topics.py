@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streamplan.model.topics import ObservedTopic, TopicRole, plan_topics, resolve_configs, resolve_min_insync_replicas
+from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
 from streamplan.pipelines.orders import PIPELINE
 
 SPECS = PIPELINE.topics()
@@ -20,6 +21,14 @@ def test_topics_of_the_reference_example() -> None:
         (CHANGELOG, TopicRole.CHANGELOG, 2),
         ("orders-aggregator-dead-letter", TopicRole.DEAD_LETTER, 2),
     ]
+
+
+def test_a_key_is_shown_with_its_window_or_its_session() -> None:
+    minute, noon = (60_000).to_bytes(8, "big"), (43_200_000).to_bytes(8, "big")
+    spec = replace(PIPELINE.topics()[0], window_bytes=STORED_WINDOW_BYTES)
+    assert spec.key_text(b"DE" + noon + bytes(4)) == "'DE' of the window at 43200000"
+    spec = replace(spec, window_bytes=STORED_SESSION_BYTES)
+    assert spec.key_text(b"ann" + noon + minute) == "'ann' of the session from 60000 to 43200000"
 
 
 def test_what_is_absent_is_created() -> None:

@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 
 from streamplan.spark.submit import import_path
-from streamplan.testing import DeadLetter, TestRecord, WindowedKey, as_text
+from streamplan.testing import DeadLetter, SessionKey, TestRecord, WindowedKey, as_text
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -16,12 +16,14 @@ def test_records_as_text_have_a_line_each_with_fields_in_one_order() -> None:
         TestRecord("k", {"b": 1, "a": "é"}, NOON),
         TestRecord(None, None, NOON, (("trace", b"1"), ("none", None)), partition=3),
         TestRecord(WindowedKey("DE", NOON), 7, NOON.replace(microsecond=5000)),
+        TestRecord(SessionKey("ann", NOON, NOON.replace(minute=4)), None, NOON.replace(minute=4)),
         TestRecord(b"\xff", {}, NOON),
     ]
     assert as_text(records) == (
         '2026-01-31T12:00:00.000Z  k  {"a": "é", "b": 1}\n'
         "2026-01-31T12:00:00.000Z  null  null  trace=1  none=null\n"
         "2026-01-31T12:00:00.005Z  DE@2026-01-31T12:00:00.000Z  7\n"
+        "2026-01-31T12:04:00.000Z  ann@2026-01-31T12:00:00.000Z/2026-01-31T12:04:00.000Z  null\n"
         "2026-01-31T12:00:00.000Z  b'\\xff'  {}\n"
     )
 

@@ -27,7 +27,7 @@ from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, JoinWindows, TimeWindows
+from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
 from streamplan.spark.planning.field_types import declared_fields
@@ -75,10 +75,10 @@ def restore_aggregation(
             frame = refusing_unreadable(read_stored(rows, inputs[node.name].schema, inputs[node.name].key_serde))
             contributions.append(_contributions(number, node, frame, merged))
             continue
-        value = _stored_value(number, node, types)
+        value = stored_value(number, node, types)
         rows = rows.select("partition", *stored_key(_window(node)), "timestamp", value.alias("_stored"))
         arguments = [
-            argument.from_store.alias(argument.name) for argument in _arguments(number, node, inputs[node.name])
+            argument.from_store.alias(argument.name) for argument in node_arguments(number, node, inputs[node.name])
         ]
         window_start = (WINDOW_START,) if _window(node) else ()
         rows = rows.select("partition", "key", *window_start, "timestamp", F.lit(number).alias("node"), *arguments)
@@ -92,7 +92,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
     Args:
         number: The number of the node among those that were aggregated together.
         node: An aggregation.
-        batch: What :func:`aggregate` gave.
+        batch: What :func:`aggregate` gave, or ``aggregate_sessions``, whose ``deleted`` rows have a null value.
         inputs: The records that the node aggregated; only what is known of them is used.
     """
     operation = node.operation
@@ -113,6 +113,8 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
             value, encoding = F.col(f"{kept}.value"), inputs.format if inputs.value_is_raw else "json"
         case _:
             raise Refused(f"{node.name} is no aggregation")
+    if "deleted" in data.columns:
+        value = F.when(~F.col("deleted"), value)
     record = [
         F.lit(None).cast("string").alias("topic"),
         F.col("partition"),
@@ -126,8 +128,10 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         F.array().cast("array<int>").alias("order"),
         F.lit(None).cast("bigint").alias("partition_time"),
     ]
-    if _window(node):
+    if _windows(node):
         record.append(F.col("window"))
+    if isinstance(_windows(node), SessionWindows):
+        record.append(F.lit(True).alias("session"))
     return RecordFrame(
         data.select(*fields, F.struct(*record).alias("record")),
         value_is_raw=True,
@@ -168,7 +172,7 @@ _DIGITS_OF_SUM = 10
 
 
 @dataclass(frozen=True)
-class _Argument:
+class Argument:
     """A column ``name`` that is aggregated: ``from_record`` of a record, ``from_store`` of the column ``_stored``."""
 
     name: str
@@ -183,7 +187,7 @@ def _fold(nodes: Sequence[Processor], contributions: Sequence[DataFrame]) -> Dat
     aggregates = [
         column.alias(name)
         for number, node in enumerate(nodes)
-        for name, column in _aggregates(number, node, data.schema)
+        for name, column in node_aggregates(number, node, data.schema)
     ]
     return data.groupBy(*by).agg(*aggregates, F.max("timestamp").alias("timestamp"))
 
@@ -201,12 +205,18 @@ def _contributions(number: int, node: Processor, frame: RecordFrame, merged: boo
         columns.append(kept.alias(f"a{number}_kept"))
         columns.append(_rank(node.operation, merged).alias(f"a{number}_by"))
     else:
-        columns += [argument.from_record.alias(argument.name) for argument in _arguments(number, node, frame)]
+        columns += [argument.from_record.alias(argument.name) for argument in node_arguments(number, node, frame)]
     return _with_window(node, frame.data.select(*columns))
 
 
-def _window(node: Processor) -> TimeWindows | None:
+def _windows(node: Processor) -> TimeWindows | SessionWindows | None:
     return node.operation.window if isinstance(node.operation, Count | Aggregate) else None
+
+
+def _window(node: Processor) -> TimeWindows | None:
+    windows = _windows(node)
+    assert not isinstance(windows, SessionWindows), f"{node.name} aggregates sessions, which groupBy does not"
+    return windows
 
 
 def _with_window(node: Processor, rows: DataFrame, time: str = "timestamp") -> DataFrame:
@@ -251,17 +261,23 @@ def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:
     return [key.cast("string").alias("key"), F.timestamp_millis(start_ms).alias(WINDOW_START)]
 
 
-def _arguments(number: int, node: Processor, frame: RecordFrame) -> list[_Argument]:
-    """What a count and an aggregate take of a record and of a stored value, so that either gives the same."""
+def node_arguments(number: int, node: Processor, frame: RecordFrame) -> list[Argument]:
+    """Return what a count and an aggregate take of a record and of a stored value, so that either gives the same.
+
+    Args:
+        number: The number of the node among those that are aggregated together.
+        node: An aggregation that is no reduction.
+        frame: The records that it aggregates.
+    """
     if isinstance(node.operation, Count):
-        return [_Argument(f"a{number}_count_0", F.lit(1).cast("bigint"), F.col("_stored"))]
+        return [Argument(f"a{number}_count_0", F.lit(1).cast("bigint"), F.col("_stored"))]
     assert isinstance(node.operation, Aggregate)
     arguments = []
     for column in node.operation.columns:
         stored = F.col(f"_stored.`{column.name}`")
         for place, (from_record, from_store) in enumerate(_pairs(column, frame, stored)):
             data_type = frame.data.select(from_record.alias("argument")).schema["argument"].dataType
-            arguments.append(_Argument(f"a{number}_{column.name}_{place}", from_record, from_store.cast(data_type)))
+            arguments.append(Argument(f"a{number}_{column.name}_{place}", from_record, from_store.cast(data_type)))
     return arguments
 
 
@@ -299,8 +315,14 @@ def _summand(x: str, frame: RecordFrame) -> Column:
     return F.expr(x)
 
 
-def _stored_value(number: int, node: Processor, types: StructType) -> Column:
-    """The value of a store from its bytes in the changelog. A query fails on bytes that are no such value."""
+def stored_value(number: int, node: Processor, types: StructType) -> Column:
+    """Return the value of a store from its bytes in the changelog. A query fails on bytes that are no such value.
+
+    Args:
+        number: The number of the node among those that are aggregated together.
+        node: An aggregation that is no reduction.
+        types: With the type of each column ``s<n>_`` of its store.
+    """
     if isinstance(node.operation, Count):
         failure = F.raise_error(F.lit("a changelog value of a count has 8 bytes"))
         count = F.conv(F.hex("value"), 16, 10).cast("bigint")
@@ -333,8 +355,14 @@ def _rank(operation: Reduce, merged: bool) -> Column:
     return F.struct(by.isNull(), by, *(-column for column in latest))
 
 
-def _aggregates(number: int, node: Processor, types: StructType) -> Iterable[tuple[str, Column]]:
-    """The columns ``s<n>_`` of a node's store by their names; ``types`` are those of the arguments."""
+def node_aggregates(number: int, node: Processor, types: StructType) -> Iterable[tuple[str, Column]]:
+    """Yield the columns ``s<n>_`` of a node's store by their names.
+
+    Args:
+        number: The number of the node among those that are aggregated together.
+        node: An aggregation.
+        types: Those of its arguments.
+    """
     match node.operation:
         case Count():
             yield f"s{number}_count", F.sum(f"a{number}_count_0")

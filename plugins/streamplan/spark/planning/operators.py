@@ -49,6 +49,7 @@ from streamplan.spark.planning.records import (
     read_internal_keys,
     rejecting_binary_keys,
 )
+from streamplan.spark.planning.session_windows import aggregate_sessions, session_ends
 from streamplan.spark.planning.stream_stream_join import without_records
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
@@ -142,7 +143,9 @@ class OperatorPlanner:
         As in Kafka Streams, they have no headers.
         """
         key = frame.key
-        if frame.windowed:
+        if frame.is_of_sessions:
+            key = _session_key(key)
+        elif frame.windowed:
             start = F.unix_millis("record.window.start")
             number = F.lit(bytes(SEQUENCE_NUMBER_BYTES))
             if frame.keeps_duplicates:
@@ -219,6 +222,10 @@ class OperatorPlanner:
     def _aggregate_all(self, node: Processor, frame: RecordFrame) -> RecordFrame:
         """Aggregate a DataFrame that holds all records that there are, and so needs no state."""
         frame = self._grouped_records(node, frame)
+        if node in self.subtopology.session_aggregations:
+            stored = store_rows(0, node, aggregate_sessions(node, frame), frame)
+            self.write_changelog(node, stored)
+            return store_result(node, session_ends(stored))
         aggregated = aggregate([node], {node.name: frame}, merged=len(self.subtopology.sources) > 1)
         stored = store_rows(0, node, aggregated, frame)
         self.write_changelog(node, stored)
@@ -232,6 +239,8 @@ class OperatorPlanner:
         if isinstance(node.operation, Aggregate):  # so that Spark's error quotes the expression as it was declared
             columns = node.operation.columns
             frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
+        if node in self.subtopology.session_aggregations:
+            frame = rejecting_binary_keys(frame)
         (predecessor,) = self.subtopology.predecessors[node.name]
         faults: list[tuple[Column, str]] = []
         if not frame.key_not_null:
@@ -276,7 +285,9 @@ class OperatorPlanner:
         if not fits:
             frame = frame.rejecting(_too_large(frame, with_headers=True), too_large(MAX_BYTES))
         key = frame.key
-        if frame.windowed:
+        if frame.is_of_sessions:
+            key = _session_key(key)
+        elif frame.windowed:
             key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
         self.written[self._outputs[sink.name]] = frame
         self.write(output_rows(frame, self._outputs[sink.name], key, frame.value))
@@ -353,6 +364,12 @@ def _too_large(frame: RecordFrame, *, with_headers: bool) -> Column:
     )
     possible = size + F.coalesce(F.octet_length("record.headers"), F.lit(0)) > MAX_BYTES  # JSON, longer than they are
     return possible & (size + F.coalesce(header_size, F.lit(0)) > MAX_BYTES)
+
+
+def _session_key(key: Column) -> Column:
+    """The key with its session, in a changelog (``SessionKeySchema``) as in a topic (``SessionWindowedSerializer``)."""
+    moments = (F.unix_millis(f"record.window.{name}") for name in ("end", "start"))
+    return F.concat(key, *map(_big_endian, moments))
 
 
 def _big_endian(number: Column) -> Column:

@@ -11,6 +11,7 @@ branches.
     aggregations    sources, operations, one groupBy         | changelogs, every operation after them, outputs
     joins           sources, look-up of the record's key     | changelogs, every operation, outputs
     two streams     sources, operations, join                | changelogs, every operation after it, outputs
+    sessions        sources, operations, sessions            | changelog, every operation after it, outputs
 
 Several aggregations side by side share the groupBy; the column ``node`` tells them apart. Several joins share the
 look-up: the key of a joined record is the one it was read with, since a changed key goes through a repartition topic
@@ -30,12 +31,14 @@ from pyspark.sql import functions as F
 from streamplan.model.operations import SETS_KEY, Aggregate, Count, KeySelect, NullKeyFilter, StreamJoin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.primitive import String
 from streamplan.serdes.serde import Serde, is_key_field
 from streamplan.spark.planning.aggregation import aggregate, restore_aggregation, store_result, store_rows
 from streamplan.spark.planning.compiled_plan import batch_template
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.session_windows import aggregate_sessions, restore_sessions, session_ends
 from streamplan.spark.planning.stream_stream_join import join_streams, joined_records, restore_join, stored_records
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
 from streamplan.spark.sink.spec import Output, PartitionBy
@@ -119,7 +122,9 @@ def plan_subtopology(
         rekeyed = RecordFrame(records, value_is_raw=True, serde=rekeying.serde, format=rekeying.serde.format)
         return SubtopologyPlan(streaming, False, batch, batch, batch, rekeying, outputs, carried, {0: rekeyed})
     planner = OperatorPlanner(subtopology, numbers)
-    if subtopology.aggregations:
+    if subtopology.session_aggregations:
+        cut = _cut_at_sessions(subtopology, schemas, raw, planner)
+    elif subtopology.aggregations:
         cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
     elif subtopology.joins:
         cut = _cut_at_joins(subtopology, schemas, raw, planner)
@@ -170,6 +175,9 @@ def plan_restore(
         frames = _read_sources(subtopology, schemas, dict.fromkeys(names, no_records))
         planner = OperatorPlanner(subtopology, output_numbers(subtopology))
         inputs = _plan_inputs(subtopology, planner, nodes, frames)
+        if subtopology.session_aggregations:
+            (node,) = nodes
+            return restore_sessions(node, inputs[node.name], stored(node))
         rows = {node.name: stored(node) for node in nodes}
         return restore_aggregation(nodes, inputs, rows, merged=len(names) > 1)
     if subtopology.stream_joins:
@@ -195,7 +203,7 @@ def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[s
     outputs: list[Output] = []
     for node in _writers(subtopology):
         if isinstance(node, Sink):
-            by = PartitionBy.WINDOWED_KEY if _has_windowed_key(subtopology, node) else PartitionBy.KEY
+            by = _partition_by(subtopology, node)
             topic = topology.decorate(node.topic)
             output = Output(topic, by, pipeline.partition_counts[topic])
         else:
@@ -274,6 +282,19 @@ def _cut_at_aggregations(
         planner.write_changelog(node, stored)
         planner.bind(node.name, store_result(node, stored))
     return _Cut(streaming, True, batch, divided=batch is not aggregated_batch)
+
+
+def _cut_at_sessions(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+) -> _Cut:
+    """Let the planner go on with the sessions that have changed, and with the rows that were complete before."""
+    (node,) = subtopology.session_aggregations
+    inputs = _plan_inputs(subtopology, planner, [node], _read_sources(subtopology, schemas, raw))[node.name]
+    streaming, batch, changed = _behind_state(aggregate_sessions(node, inputs), planner)
+    stored = store_rows(0, node, changed, inputs)
+    planner.write_changelog(node, stored)
+    planner.bind(node.name, store_result(node, session_ends(stored)))
+    return _Cut(streaming, True, batch, divided=batch is not changed)
 
 
 def _cut_at_stream_join(
@@ -391,15 +412,16 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
     return None
 
 
-def _has_windowed_key(subtopology: Subtopology, node: Node) -> bool:
-    """Whether the records of a node have a windowed key."""
+def _partition_by(subtopology: Subtopology, node: Node) -> PartitionBy:
+    """What the records of a node are partitioned by: whether they have a windowed key."""
     if isinstance(node, Processor):
         match node.operation:
-            case Count(window=window) | Aggregate(window=window):
-                return window is not None
+            case Count(window=TimeWindows()) | Aggregate(window=TimeWindows()):
+                return PartitionBy.WINDOWED_KEY
+            case Count(window=SessionWindows()) | Aggregate(window=SessionWindows()):
+                return PartitionBy.SESSION_KEY
             case operation if isinstance(operation, SETS_KEY):
-                return False
+                return PartitionBy.KEY
     nodes = {node.name: node for node in subtopology.nodes}
-    return any(
-        _has_windowed_key(subtopology, nodes[predecessor]) for predecessor in subtopology.predecessors[node.name]
-    )
+    before = [_partition_by(subtopology, nodes[name]) for name in subtopology.predecessors[node.name]]
+    return next((by for by in before if by is not PartitionBy.KEY), PartitionBy.KEY)

@@ -6,6 +6,7 @@ Expressions of a declaration are resolved against it as they stand. ``record`` h
 ``timestamp``  of the record
 ``key``        in the type of its serde. That of ``String()`` is a string, holding the key's bytes as they are
 ``window``     after a windowed aggregate: ``start``, ``end``
+``session``    after an aggregate of sessions: that the window is one
 ``sequence_number``  of a record that a join of two streams has stored, among those of its key and time
 ``headers, original_key, value``  of the record as it was read, in bytes
 ``reason``     why the record is rejected. A rejected record passes all operations unchanged and ends in the dead-letter
@@ -127,6 +128,11 @@ class RecordFrame:
         return "window" in cast(StructType, self.data.schema["record"].dataType).names
 
     @property
+    def is_of_sessions(self) -> bool:
+        """Whether the window of the key is a session."""
+        return "session" in cast(StructType, self.data.schema["record"].dataType).names
+
+    @property
     def keeps_duplicates(self) -> bool:
         """Whether records of the same key and window are told apart by a number."""
         return "sequence_number" in cast(StructType, self.data.schema["record"].dataType).names
@@ -225,7 +231,8 @@ class RecordFrame:
         record = F.col("record").withField("key", self._unless_rejected(column))
         if fault is not None:
             record = record.withField("reason", F.coalesce(F.col("record.reason"), self._unless_rejected(fault)))
-        return record.dropFields("window") if self.windowed else record, fault is not None
+        names = [*(["window"] if self.windowed else []), *(["session"] if self.is_of_sessions else [])]
+        return record.dropFields(*names) if names else record, fault is not None
 
     def _unless_rejected(self, column: Column) -> Column:
         return column if self.no_rejects else F.when(F.col("record.reason").isNull(), column)

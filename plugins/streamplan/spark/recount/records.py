@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from streamplan.checks.framework.check import Observation
 from streamplan.model.partitioner import partition_for_key
-from streamplan.model.windows import WINDOW_START_BYTES, without_suffix
+from streamplan.model.windows import without_suffix
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic, first_rows, text_of
-from streamplan.spark.sink.spec import Output, PartitionBy
+from streamplan.spark.sink.spec import Output
 
 _REMEMBERED_KEYS = 100_000
 """The partitions of so many keys are remembered."""
@@ -103,7 +103,7 @@ def _place(written: WrittenTopic) -> Any:
 
 
 def _partition_of(output: Output) -> Callable[[bytes, int], int]:
-    suffix = WINDOW_START_BYTES if output.partition_by is PartitionBy.WINDOWED_KEY else 0
+    suffix = output.partition_by.window_bytes
     return lambda key, partitions: partition_for_key(without_suffix(key, suffix), partitions)
 
 

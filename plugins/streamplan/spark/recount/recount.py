@@ -7,7 +7,8 @@ and a wrong output is found in the sub-topology that wrote it. :mod:`streamplan.
 
 What a join wrote depends on when a table's row came, and cannot be computed afterwards. In a sub-topology with joins
 only the tables and the dead letters are compared. What a join of two streams wrote depends on which records came too
-late. Of it nothing is compared, and the dead letters are.
+late. Of it nothing is compared, and the dead letters are. Of sessions those keys are compared of which each record came
+in time (:mod:`streamplan.spark.recount.sessions`).
 """
 
 from __future__ import annotations
@@ -35,21 +36,25 @@ from streamplan.model.operations import (
     Merge,
     StoreForJoin,
     StreamJoin,
+    ToStream,
     function_of,
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.topics import words
+from streamplan.model.windows import TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
+from streamplan.spark.planning.session_windows import session_ends
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.recount.last_values import Windowing, compare_store, compare_updates
 from streamplan.spark.recount.records import compare_records
+from streamplan.spark.recount.sessions import late_keys, recounted_sessions, without_late_keys
 from streamplan.spark.recount.ties import with_observed_ties
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic
 from streamplan.spark.sink.spec import Output, PartitionBy
@@ -195,11 +200,12 @@ class _Recount:
         """Compare every output, and the dead letters."""
         numbers, outputs = number_outputs(self.pipeline, self.subtopology)
         letters = self._letters().persist()
-        expected = self._in_turns(self._expected(numbers), letters).persist()
+        rows, late = self._expected(numbers)
+        expected = self._in_turns(rows, letters).persist()
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
-                self._compare_output(writers, outputs[numbers[writers[0].name]], expected, numbers, found)
+                self._compare_output(writers, outputs[numbers[writers[0].name]], expected, late, numbers, found)
             if random := _not_deterministic(self.subtopology.nodes):
                 topic = f"dead letters of sub-topology {self.subtopology.id}"
                 found.rows.append(Observation(f"{topic}: not compared: {random} may reject other records", 0, 0))
@@ -207,15 +213,23 @@ class _Recount:
                 found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
             expected.unpersist()
+            if late is not None:
+                late.unpersist()
             letters.unpersist()
 
     def _topic_of(self, node: Node, numbers: Mapping[str, int], outputs: Sequence[Output]) -> str | None:
         return outputs[numbers[node.name]].topic if node.name in numbers else None
 
     def _compare_output(
-        self, writers: Sequence[Node], output: Output, expected: DataFrame, numbers: Mapping[str, int], found: Findings
+        self,
+        writers: Sequence[Node],
+        output: Output,
+        expected: DataFrame,
+        late: DataFrame | None,
+        numbers: Mapping[str, int],
+        found: Findings,
     ) -> None:
-        """Compare what the nodes ``writers`` have written to one topic."""
+        """Compare what the nodes ``writers`` have written to one topic, without the sessions of the keys ``late``."""
 
         def rows_of(*nodes: Node) -> DataFrame:
             return expected.where(F.col("output").isin([numbers[node.name] for node in nodes]))
@@ -230,6 +244,19 @@ class _Recount:
             subject = f"{output.topic}: not compared: what a join of two streams wrote depends on when its records came"
             found.rows.append(Observation(subject, 0, 0))
             return
+        sessions = self.subtopology.session_aggregations
+        if late is not None and any(node in sessions for node in (*writers, *upstream)):
+            if len(self.subtopology.sources) > 1:
+                subject = f"{output.topic}: not compared: sessions of several topics depend on when their records came"
+                found.rows.append(Observation(subject, 0, 0))
+                return
+            if keys := late.count():
+                subject = (
+                    f"{output.topic}: keys that are not compared, since a record of them came later than the grace"
+                )
+                found.rows.append(Observation(subject, keys, keys))
+            if output.partition_by is PartitionBy.SESSION_KEY or any(node in sessions for node in writers):
+                written = without_late_keys(written, late)
         if output.partition_by is PartitionBy.TASK:
             whole = not self.firsts.deleted
             compare_store(written, demanded, found, windowing=_windowing(writers[0], demanded), whole_input=whole)
@@ -249,6 +276,8 @@ class _Recount:
         merged = len(aggregations) > 1 or len(writers) > 1 or any(isinstance(one, Merge) for one in passed)
         other_keys = any(isinstance(operation, SETS_KEY) for operation in passed)
         left_out = any(isinstance(operation, LEAVES_OUT) for operation in passed)
+        # What is made of the deletion of a session has another one's key, which is not recounted.
+        left_out |= bool(sessions) and not all(isinstance(operation, ToStream) for operation in passed)
         windowings = [_windowing(node, rows_of(node)) for node in aggregations]
         compare_updates(
             written,
@@ -302,8 +331,11 @@ class _Recount:
             broker_time=configs.get("message.timestamp.type") == "LogAppendTime",
         )
 
-    def _expected(self, numbers: Mapping[str, int]) -> DataFrame:
-        """The rows that the inputs demand, of the columns ``OUTPUT`` of ``spark.planning.output_rows``."""
+    def _expected(self, numbers: Mapping[str, int]) -> tuple[DataFrame, DataFrame | None]:
+        """The rows that the inputs demand, of the columns ``OUTPUT`` of ``spark.planning.output_rows``.
+
+        And the keys whose sessions are not among them; None without sessions.
+        """
         subtopology, topology = self.subtopology, self.pipeline.topology
         planner = OperatorPlanner(subtopology, numbers)
         frames = {}
@@ -317,20 +349,24 @@ class _Recount:
             frames = joined_frames(join_tables(frames, stores), frames, stores)
         for name, records in frames.items():
             planner.bind(name, records)
-        nodes = subtopology.aggregations
+        nodes, late = subtopology.aggregations, None
         if nodes:
             after = subtopology.downstream_of({node.name for node in nodes}) | {node.name for node in nodes}
             planner.plan(node for node in subtopology.nodes if node.name not in after)
             for name, inputs in planner.aggregation_inputs(nodes).items():
                 node = next(node for node in nodes if node.name == name)
-                rows = aggregate([node], {name: inputs}, merged=len(subtopology.sources) > 1)
+                if node in subtopology.session_aggregations:
+                    late = late_keys(node, inputs).persist()
+                    rows = recounted_sessions(node, inputs, late)
+                else:
+                    rows = aggregate([node], {name: inputs}, merged=len(subtopology.sources) > 1)
                 changelog = topology.changelog_topic(node.store or "")
                 observed = self.read(changelog, self.cut.ends[changelog])
                 stored = store_rows(0, node, with_observed_ties(node, inputs, rows, observed), inputs)
                 planner.write_changelog(node, stored)
-                planner.bind(name, store_result(node, stored))
+                planner.bind(name, store_result(node, session_ends(stored) if stored.is_of_sessions else stored))
         planner.plan(subtopology.nodes)
-        return reduce(DataFrame.unionByName, planner.take_output_rows().rows)
+        return reduce(DataFrame.unionByName, planner.take_output_rows().rows), late
 
     def _in_turns(self, expected: DataFrame, letters: DataFrame) -> DataFrame:
         """Add the column ``turn``: 0, and for what a re-drive has made of a record the offset of its mark.
@@ -398,7 +434,7 @@ def _windowing(node: Node, rows: DataFrame) -> Windowing | None:
     """Return which windows of an aggregation are open, as its rows tell; None for one without windows."""
     if not isinstance(node, Processor) or not isinstance(node.operation, Count | Aggregate):
         return None
-    if node.operation.window is None:
+    if not isinstance(node.operation.window, TimeWindows):
         return None
     newest = rows.agg(F.max("timestamp")).first()
     return Windowing(node.operation.window, newest[0] if newest and newest[0] is not None else 0)

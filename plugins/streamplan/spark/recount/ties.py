@@ -8,11 +8,13 @@ from pyspark.sql.types import StructField, StructType
 
 from streamplan.model.operations import Aggregate, AggregateColumn
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.field_types import has_map
 from streamplan.spark.planning.aggregation import WINDOW_START, arguments_of_call, stored_key, with_windows
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.session_windows import stored_session
+from streamplan.spark.recount.sessions import with_sessions
 
 
 def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, changelog: DataFrame) -> DataFrame:
@@ -46,7 +48,9 @@ def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, ch
             for name, argument in zip("xy", arguments_of_call(column), strict=True)
         ),
     )
-    if windows:
+    if isinstance(windows, SessionWindows):
+        records = with_sessions(records, windows)
+    elif windows:
         records = with_windows(records, windows, "timestamp")
     ties = (
         records.join(_last_values(changelog, types, windows), by)
@@ -80,7 +84,7 @@ def _observed(column: AggregateColumn) -> str:
     return f"observed_{column.name}"
 
 
-def _last_values(changelog: DataFrame, types: StructType, windows: TimeWindows | None) -> DataFrame:
+def _last_values(changelog: DataFrame, types: StructType, windows: TimeWindows | SessionWindows | None) -> DataFrame:
     """The last value of each key in a changelog: of each of these fields the part ``value``, in a column of its own.
 
     Spark 4.2 fails to bind a field of a struct in the aggregation that follows.
@@ -88,6 +92,8 @@ def _last_values(changelog: DataFrame, types: StructType, windows: TimeWindows |
     last = changelog.groupBy("partition", "key").agg(F.max_by("value", "offset").alias("value"))
     last = last.withColumn("stored", F.from_json(F.col("value").cast("string"), types))
     values = [F.col(f"stored.`{name}`.value").alias(f"observed_{name}") for name in types.names]
+    if isinstance(windows, SessionWindows):
+        return last.select("partition", *stored_session(), *values)
     stored = last.select("partition", *stored_key(windows), *values)
     if windows is None:
         return stored

@@ -9,7 +9,7 @@ green.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -82,6 +82,10 @@ class WrittenTopic:
         """The records with a timestamp in ms, like the rows that are demanded."""
         timestamp = F.lit(None).cast("bigint") if self.broker_time else F.unix_millis("timestamp")
         return self.records.withColumn("timestamp", timestamp)
+
+    def with_records(self, records: DataFrame) -> WrittenTopic:
+        """Return the same topic with other records."""
+        return replace(self, records=records)
 
     def timed(self, demanded: DataFrame) -> DataFrame:
         """Return demanded rows with the timestamps that are written; without where the brokers set them."""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.generation import Generation
 from streamplan.model.processor_topology import TaskId
+from streamplan.model.windows import STORED_SESSION_BYTES, WINDOW_START_BYTES
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
@@ -21,12 +22,21 @@ class PartitionBy(StrEnum):
 
     ``KEY``           by its key
     ``WINDOWED_KEY``  by its key without the bytes of the window
+    ``SESSION_KEY``   by its key without the bytes of the session
     ``TASK``          the partition of the stream task
     """
 
     KEY = "key"
     WINDOWED_KEY = "windowed key"
+    SESSION_KEY = "session key"
     TASK = "task"
+
+    @property
+    def window_bytes(self) -> int:
+        """How many bytes at the end of a key are those of its window."""
+        return {PartitionBy.WINDOWED_KEY: WINDOW_START_BYTES, PartitionBy.SESSION_KEY: STORED_SESSION_BYTES}.get(
+            self, 0
+        )
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
-from streamplan.model.windows import WINDOW_START_BYTES
 from streamplan.serdes.serde import header_bytes
 from streamplan.spark.sink import delivery_queue
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
@@ -380,10 +379,10 @@ def produce_records(
     produce = producer.produce
     topic = output.topic
     partition = task_partition if output.partition_by is PartitionBy.TASK else -1
-    windowed = output.partition_by is PartitionBy.WINDOWED_KEY
+    window_bytes = output.partition_by.window_bytes
     for key, value, timestamp, record_headers in zip(keys, values, timestamps, headers, strict=False):
-        if windowed and key is not None:  # WindowedStreamPartitioner
-            partition = partition_for_key(key[:-WINDOW_START_BYTES], output.partitions)
+        if window_bytes and key is not None:  # WindowedStreamPartitioner
+            partition = partition_for_key(key[:-window_bytes], output.partitions)
         produce(topic, value, key, partition, None, None, timestamp or FIRST_WRITABLE_MS, record_headers)
     producer.poll(0)
 

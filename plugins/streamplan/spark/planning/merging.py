@@ -1,0 +1,77 @@
+"""Makes one of what two sessions have aggregated, with the results of Spark's own aggregate functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+
+from pyspark.sql.types import DataType, DecimalType
+
+PARTS = {"avg": 2, "min_by": 2, "max_by": 2}
+"""How many parts the state of a function has, where it has more than one: sum and count, or the value and its rank."""
+
+_EXACT = Context(prec=100)
+"""Adds decimals of any type of Spark without rounding."""
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Merges the parts of sessions.
+
+    A record is a session, too. Null is passed over, as in SQL. Of equals ``min_by`` and ``max_by`` keep the first.
+
+    Attributes:
+        functions: The aggregate functions, in the order of their parts.
+        types: The type of each part.
+    """
+
+    functions: tuple[str, ...]
+    types: tuple[DataType, ...]
+
+    def merge(self, one: Sequence[Any], other: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the parts of both sessions together.
+
+        Args:
+            one: The parts of a session.
+            other: Those of another one.
+
+        Raises:
+            ArithmeticError: A sum is too large for its type.
+        """
+        merged: list[Any] = []
+        for function in self.functions:
+            place = len(merged)
+            until = place + PARTS.get(function, 1)
+            left, right = tuple(one[place:until]), tuple(other[place:until])
+            if function in ("sum", "count", "count_if", "avg"):
+                merged += (self._added(*pair, place + n) for n, pair in enumerate(zip(left, right, strict=True)))
+            elif left[-1] is None or right[-1] is None:  # the rank, of min_by and max_by
+                merged += right if left[-1] is None else left
+            elif function.startswith("bool"):
+                merged.append(left[0] and right[0] if function == "bool_and" else left[0] or right[0])
+            else:
+                ranks = _rank(left[-1]), _rank(right[-1])
+                merged += (
+                    right if (ranks[1] > ranks[0] if function.startswith("max") else ranks[1] < ranks[0]) else left
+                )
+        return tuple(merged)
+
+    def _added(self, one: Any, other: Any, place: int) -> Any:
+        if one is None or other is None:
+            return one if other is None else other
+        total = _EXACT.add(one, other) if isinstance(one, Decimal) else one + other
+        of_part = self.types[place]
+        if isinstance(of_part, DecimalType):
+            fits = abs(total) < 10 ** (of_part.precision - of_part.scale)
+        else:
+            fits = isinstance(total, float) or -(1 << 63) <= total < 1 << 63
+        if not fits:
+            raise ArithmeticError(f"the sum {total} of a session does not fit into {of_part.simpleString()}")
+        return total
+
+
+def _rank(value: Any) -> Any:
+    """What values are compared by. NaN is greater than any other number, as in Spark."""
+    return (value != value, value) if isinstance(value, float) else value
