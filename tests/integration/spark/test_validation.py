@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
+from streamplan.model.windows import SessionWindows
 from streamplan.pipelines import PIPELINES
 from streamplan.serdes.json import Json
 from streamplan.spark.planning.validation import resolve_schemas
@@ -80,6 +81,15 @@ def test_types_follow_through_repartition_topics(spark: SparkSession) -> None:
         "shops-repartition": "shop string, double bigint, heavy boolean",
         "again-repartition": "total bigint, any boolean",
     }
+
+
+@pytest.mark.parametrize("call", ["max(split(id, 'x'))", "min_by(id, struct(amount, shop))"])
+def test_what_sessions_cannot_order_is_refused(spark: SparkSession, call: str) -> None:
+    topology = Topology("faulty")
+    sessions = topology.stream("sales", value=SALE).group_by_key().windowed_by(SessionWindows("5 minutes"))
+    sessions.aggregate({"best": call, "total": "sum(amount)"}, store="sessions")
+    with pytest.raises(Refused, match=r"test_validation.py:\d+.*best: (max|min_by) of sessions by values of type"):
+        resolve_schemas(spark, pipeline(topology, "sales"))
 
 
 def test_what_does_not_come_back_from_json_is_refused_before_a_repartition_topic(spark: SparkSession) -> None:
