@@ -333,13 +333,16 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             millis, sessions = library.jvm.java.time.Duration.ofMillis, SESSIONS[word]
             durations = millis(sessions.inactivity_gap_ms), millis(sessions.grace_ms)
             return grouped.windowedBy(library.option("SessionWindows", "ofInactivityGapAndGrace", *durations))
-        case "count", [grouped]:
-            return grouped.count(library.stored(name))
-        case "aggregate", [grouped]:
-            empty = _function("Initializer", "apply", lambda: b"{}")
+        case ("count" | "aggregate") as word, [grouped]:
             of_sessions = "Session" in grouped.getClass().getSimpleName()
+            stored = library.stored(name)
+            if of_sessions:  # in its cache the library still finds sessions that its store has forgotten
+                stored = stored.withCachingDisabled()
+            if word == "count":
+                return grouped.count(stored)
+            empty = _function("Initializer", "apply", lambda: b"{}")
             merger = [_function("Merger", "apply", _merged)] if of_sessions else []
-            return grouped.aggregate(empty, _function("Aggregator", "apply", _added), *merger, library.stored(name))
+            return grouped.aggregate(empty, _function("Aggregator", "apply", _added), *merger, stored)
         case "reduce", [grouped]:
             return grouped.reduce(_function("Reducer", "apply", lambda one, other: raw(other)), library.stored(name))
         case "greatest", [grouped]:
