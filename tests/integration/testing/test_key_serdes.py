@@ -15,12 +15,12 @@ from streamplan.errors import Refused
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, KeySerde, Long, String
 from streamplan.serdes.serde import Undecodable
 from streamplan.spark.planning.keys import key_fault, read_key, write_key
-from streamplan.testing import TopologyTestDriver, WindowedKey
+from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey
 
 from tests.support.kafka_streams import STREAMS, properties
 from tests.support.soak import soak
@@ -111,6 +111,8 @@ def ours(keys: Keys) -> Pipeline:
     topology.stream("b", value=value, key_serde=serde).join(table, {"s": "table.s"}, name="looked-up").to("joined")
     one, other = (topology.stream(topic, value=value, key_serde=serde) for topic in ("c", "d"))
     one.join(other, {"n": "other.n"}, within=JoinWindows("1 minute", grace="1 day"), name="met", store="met").to("met")
+    in_sessions = topology.stream("e", value=value, key_serde=serde).group_by_key()
+    in_sessions.windowed_by(SessionWindows("1 minute", grace="1 day")).count(store="sessions")
     return Pipeline("twin", topology, "", dict.fromkeys((*topology.source_topics, *topology.sink_topics), 1))
 
 
@@ -163,6 +165,9 @@ class TheirKeys:
         stores = option("StreamJoined", "with", serde, library.bytes, library.bytes)
         stores = stores.withName("met").withStoreName("met")
         one.join(other, joiner(lambda record: {"n": fields(record)["n"]}), within, stores).to("met", produced)
+        sessions = option("SessionWindows", "ofInactivityGapAndGrace", millis(60_000), millis(86_400_000))
+        in_sessions = library.builder.stream("e", consumed).groupByKey(grouped).windowedBy(sessions)
+        in_sessions.count(library.stored("sessions"))
         built = library.builder.build()
         self.description = str(built.describe().toString())
         self._serializer = serde.serializer()
@@ -197,6 +202,9 @@ def unnumbered(topic: str, key: bytes | None) -> bytes | None:
 
 
 def in_bytes(topic: str, serde: KeySerde, key: Any) -> bytes | None:
+    if isinstance(key, SessionKey):
+        end, start = (int(at.timestamp() * 1000).to_bytes(8, "big") for at in (key.end, key.start))
+        return serde.write_key(key.key) + end + start
     if isinstance(key, WindowedKey):
         start = int(key.start.timestamp() * 1000).to_bytes(8, "big")
         return serde.write_key(key.key) + start + (bytes(4) if topic.endswith("-changelog") else b"")
@@ -220,7 +228,7 @@ def test_keys_have_the_librarys_bytes_in_every_topic(spark: SparkSession, jvm: A
             assert pipeline.topology.describe() == library.description
             mine: dict[str, set[tuple[bytes | None, bytes | None]]] = {}
             with driver.micro_batch():
-                for topic in "tabcd":
+                for topic in "tabcde":
                     for key in (keys.one, keys.other):
                         other = keys.other if key == keys.one else keys.one
                         value = json.dumps({"s": "row"} if topic == "t" else {"n": field_of.get(other, other)}).encode()
@@ -232,7 +240,7 @@ def test_keys_have_the_librarys_bytes_in_every_topic(spark: SparkSession, jvm: A
                         (in_bytes(topic, keys.serde, each.key), value_in_bytes(each.value)) for each in records
                     }
             assert mine == library.outputs()
-            assert len(mine) >= 9
+            assert len(mine) >= 10
             assert driver.store("own")[keys.one] == 1
             assert driver.dead_letters == []
     finally:

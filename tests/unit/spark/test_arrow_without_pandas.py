@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+from streamplan.spark.submit import import_path
+
 
 def _run(script: str) -> str:
-    return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+    environment = {**os.environ, "PYTHONPATH": import_path(os.environ)}
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment)
+    return ran.stdout.strip()
 
 
 def test_arrow_does_not_load_pandas_with_its_arrays() -> None:
