@@ -47,14 +47,17 @@ if TYPE_CHECKING:
 CHECK_NAMES = {check.name for check in CHECKS}
 
 
+WITHOUT_REPARTITION = ("enriched", "payments", "unpaid_orders", "visits")
+
+
 def check_names(pipeline: Pipeline) -> set[str]:
-    """``enriched``, ``payments`` and ``visits`` have no repartition topic that could be unfit."""
-    return CHECK_NAMES - ({"repartition"} if pipeline.name in ("enriched", "payments", "visits") else set())
+    """Those of :data:`WITHOUT_REPARTITION` have no repartition topic that could be unfit."""
+    return CHECK_NAMES - ({"repartition"} if pipeline.name in WITHOUT_REPARTITION else set())
 
 
 KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition", "redrive")
 DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
-RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews", "trending", "words", "payments", "visits"}
+RECOUNTED_BY_SPARK = {"latest", "enriched", "pageviews", "trending", "words", "payments", "unpaid_orders", "visits"}
 """The others count records by a field or their key, which needs no engine."""
 
 SUPERVISED = {"produce", "aggregate"}

@@ -312,6 +312,77 @@ def recount_payments(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- two streams, of which one is passed without the other
+
+
+def declare_unpaid(library: Library) -> None:
+    def join(order: Any, payment: Any) -> bytes | None:
+        result = {**json.loads(bytes(order)), "paid": payment and json.loads(bytes(payment)).get("amount")}
+        return None if result["paid"] is not None else unpaid(result)
+
+    millis = library.jvm.java.time.Duration.ofMillis
+    windows = library.option("JoinWindows", "ofTimeDifferenceAndGrace", millis(10 * MINUTE_MS), millis(MINUTE_MS))
+    options = library.option("StreamJoined", "with", library.bytes, library.bytes, library.bytes)
+    payments = library.stream("web-payments", amount=int)
+    orders = library.stream("web-orders", id=str, total=int)
+    joiner = Callback(f"{STREAMS}.kstream.ValueJoiner", apply=join)
+    joined = orders.leftJoin(payments, joiner, windows.before(millis(0)), options.withStoreName("unpaid"))
+    is_unpaid = Callback(f"{STREAMS}.kstream.Predicate", test=lambda key, value: value is not None)
+    library.to(joined.filter(is_unpaid), "unpaid-orders")
+
+
+def unpaid(order: Mapping[str, Any]) -> bytes:
+    return json.dumps({"id": order["id"], "total": order["total"]}).encode()
+
+
+def web_orders(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """An hour later there is a record in each partition of both topics, by whose time all others are over."""
+    records = numbered(pipeline, range(3000))
+    records += [
+        Record("web-payments", b"order_9", b"no JSON", START_MS),
+        Record("web-orders", b"order_9", None, START_MS),
+        Record("web-orders", b"late", b'{"id": "late", "total": 1}', START_MS),
+    ]
+    for topic, value in (("web-orders", b'{"id": "end", "total": 0}'), ("web-payments", b'{"amount": 0}')):
+        keys = [b"%b_%d" % (topic.encode(), number) for number in range(100)]
+        by_partition = {partition_of(key, 2): key for key in keys}
+        records += [Record(topic, key, value, START_MS + HOUR_MS) for key in by_partition.values()]
+    return records
+
+
+def recount_unpaid(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    sides: dict[str, list[tuple[Record, dict[str, Any]]]] = {"web-orders": [], "web-payments": []}
+    kinds: dict[str, dict[str, type]] = {"web-orders": {"id": str, "total": int}, "web-payments": {"amount": int}}
+    for record in records:
+        try:
+            if record.value is not None:
+                sides[record.topic].append((record, fields(record.value, **kinds[record.topic])))
+        except ValueError:
+            expected.dead.append(record)
+    changelog = "unpaid-orders-finder-unpaid-%s-join-store-changelog"
+    for topic, name in (("web-orders", "this"), ("web-payments", "outer-other")):
+        expected.last[changelog % name] = {
+            (record.key or b"") + record.timestamp.to_bytes(8, "big") + (1).to_bytes(4, "big"): record.value or b""
+            for record, _ in sides[topic]
+        }
+    found: dict[bytes, list[dict[str, Any]]] = {}
+    waiting: dict[bytes, bytes] = {}
+    for record, order in sides["web-orders"]:
+        key, value = record.key or b"", record.value or b""
+        paid_at = [other.timestamp for other, _ in sides["web-payments"] if other.key == key]
+        if any(0 <= at - record.timestamp <= 10 * MINUTE_MS for at in paid_at):
+            continue
+        if record.timestamp < START_MS + HOUR_MS:
+            found[key] = [json.loads(unpaid(order))]
+        else:
+            stored = (1 + len(value)).to_bytes(4, "big") + b"\1" + value
+            waiting[record.timestamp.to_bytes(8, "big") + b"\1" + key] = b"\1" + (1).to_bytes(4, "big") + stored
+    expected.every["unpaid-orders"] = found
+    expected.last[changelog % "left-shared"] = waiting
+    return expected
+
+
 # -- sessions
 
 
@@ -551,5 +622,6 @@ CASES = {
     "trending": Case(product_views, recount_product_views, declare_trending),
     "payments": Case(order_payments, recount_payments, declare_payments),
     "visits": Case(page_requests, recount_visits, declare_visits),
+    "unpaid_orders": Case(web_orders, recount_unpaid, declare_unpaid),
     "words": Case(text_lines, recount_words, declare_words),
 }

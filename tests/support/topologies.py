@@ -23,6 +23,9 @@ SESSIONS = SessionWindows("1 minute", grace="5 seconds")
 JOINED_WITHIN = JoinWindows("1 minute", grace="5 seconds", after="2 minutes")
 
 
+_OF_TWO = ("join", "left_join", "outer_join", "merge")
+
+
 # -- a topology as data
 
 
@@ -60,7 +63,7 @@ def parse(text: str) -> Steps:
         of, _, word = call.rpartition(".")
         more = dict(pair.split("=") for pair in words if "=" in pair)
         argument = "".join(given for given in words if "=" not in given)
-        topic, other = ("", argument) if word in ("join", "left_join", "merge") else (argument, "")
+        topic, other = ("", argument) if word in _OF_TWO else (argument, "")
         parsed.append(
             Step(
                 word,
@@ -131,8 +134,12 @@ def ours(steps: Steps) -> Topology:
                 return on.join(other, {"count": "other.count"}, within=JOINED_WITHIN, store=store, name=name)
             case "join":
                 return on.join(other, {"count": "table.count"}, name=name)
+            case "left_join" if isinstance(other, KStream):
+                return on.left_join(other, {"count": "other.count"}, within=JOINED_WITHIN, store=store, name=name)
             case "left_join":
                 return on.left_join(other, {"count": "table.count"}, name=name)
+            case "outer_join":
+                return on.outer_join(other, {"count": "other.count"}, within=JOINED_WITHIN, store=store, name=name)
             case "to_stream":
                 return on.to_stream(name=name)
         raise LookupError(step.word)
@@ -206,7 +213,7 @@ def theirs(jvm: Any, steps: Steps) -> str:
                     return on.reduce(_function("Reducer"), *plain, *materialized)
                 merger = [_function("Merger")] if "Session" in on.getClass().getSimpleName() else []
                 return on.aggregate(_function("Initializer"), _function("Aggregator"), *merger, *plain, *materialized)
-            case "join" if "KStream" in other.getClass().getSimpleName():
+            case "join" | "left_join" | "outer_join" if "KStream" in other.getClass().getSimpleName():
                 millis = jvm.java.time.Duration.ofMillis
                 within = JOINED_WITHIN.before_ms, JOINED_WITHIN.grace_ms
                 windows = kstream.JoinWindows.ofTimeDifferenceAndGrace(*map(millis, within))
@@ -214,7 +221,8 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 options = options if step.name is None else options.withName(step.name)
                 options = options if step.store is None else options.withStoreName(step.store)
                 after = windows.after(millis(JOINED_WITHIN.after_ms))
-                return on.join(other, _function("ValueJoiner"), after, options)
+                join = {"join": on.join, "left_join": on.leftJoin, "outer_join": on.outerJoin}[step.word]
+                return join(other, _function("ValueJoiner"), after, options)
             case "join":
                 return on.join(other, _function("ValueJoiner"), *named("Joined", step.name))
             case "left_join":
@@ -350,6 +358,17 @@ CASES = {
     "join keyed name=j store=s; to out",
     "two streams joined behind operations": "stream clicks; filter as=some; stream orders; map_values; peek; "
     "join some; map_values; to out; orders.to copies",
+    "two streams joined, left": "stream clicks; stream orders; left_join clicks; to out",
+    "two streams joined, left, named": "stream clicks; stream orders; left_join clicks name=j; to out",
+    "two streams joined, left, the stores named": "stream clicks; stream orders; left_join clicks store=s",
+    "two streams joined, left, all named": "stream clicks; stream orders; left_join clicks name=j store=s; filter",
+    "two streams joined, left, re-keyed": "stream clicks; stream orders; select_key; left_join clicks; to out",
+    "two streams joined, outer": "stream clicks; stream orders; outer_join clicks; to out",
+    "two streams joined, outer, named": "stream clicks; stream orders; outer_join clicks name=j; to out",
+    "two streams joined, outer, the stores named": "stream clicks; stream orders; outer_join clicks store=s",
+    "two streams joined, outer, all named": "stream clicks; stream orders; outer_join clicks name=j store=s; filter",
+    "two streams joined, outer, both re-keyed": "stream clicks; select_key as=keyed; stream orders; select_key; "
+    "outer_join keyed; group_by_key; count",
     "two streams joined and counted": "stream clicks; stream orders; join clicks; group_by; count; to_stream; to out",
     "a stream joined with itself": "stream orders; join orders; to out",
     "a re-keyed stream joined with itself": "stream orders; select_key as=keyed; join keyed; to out",
@@ -448,7 +467,8 @@ def drawn(seed: int, *, careless: bool = False) -> Steps:
             case "join" | "left_join" if stream and table:
                 add("stream", word, stream, other=table)
             case "stream_join" if stream and (other := pick("stream", plain=True)):
-                add("stream", "join", stream, other=other, store=store())
+                word = chosen.choice(["join", "left_join", "outer_join"])
+                add("stream", word, stream, other=other, store=store())
             case "to_stream" if table:
                 add("stream", word, table)
     return tuple(steps)

@@ -34,6 +34,8 @@ SESSIONS = {
 JOINED_WITHIN = {
     "join_stream": JoinWindows("1 minute", grace="1 day"),
     "join_soon": JoinWindows("30 seconds", grace="10 seconds", after="1 minute"),
+    "left_join_soon": JoinWindows("30 seconds", grace="10 seconds", after="1 minute"),
+    "outer_join_soon": JoinWindows("30 seconds", grace="10 seconds", after="1 minute"),
 }
 
 
@@ -139,7 +141,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.join(table, {"n": "n", "s": "table.s"}, name=name)
         case word, [stream, other] if word in JOINED_WITHIN:
             value = {"n": "10 * n + other.n", "s": "concat(s, other.s)"}
-            return stream.join(other, value, within=JOINED_WITHIN[word], name=name)
+            if word in ("join_stream", "join_soon"):
+                return stream.join(other, value, within=JOINED_WITHIN[word], name=name)
+            join = stream.left_join if word == "left_join_soon" else stream.outer_join
+            value = {"n": "10 * coalesce(n, 0) + coalesce(other.n, 0)", "s": "concat_ws('', s, '-', other.s)"}
+            return join(other, value, within=JOINED_WITHIN[word], name=name)
         case "left_join", [stream, table]:
             return stream.left_join(table, {"n": "n", "s": "table.s"}, name=name)
         case "to_stream", [table]:
@@ -278,6 +284,13 @@ def _met(one: Any, other: Any) -> bytes | None:
     return written({"n": n, "s": s})
 
 
+def _met_or_not(one: Any, other: Any) -> bytes | None:
+    """The record of a left or outer join of two streams, of which either side may be missing."""
+    left, right = read(one) or {}, read(other) or {}
+    s = f"{left.get('s') or ''}-{right.get('s') or ''}"
+    return written({"n": 10 * (left.get("n") or 0) + (right.get("n") or 0), "s": s})
+
+
 def _their_step(library: Library, step: Step, operands: list[Any], name: str) -> Any:
     pair = library.jvm.org.apache.kafka.streams.KeyValue
     bytes_serde = library.bytes
@@ -355,7 +368,10 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 millis(within.before_ms), millis(within.grace_ms)
             ).after(millis(within.after_ms))
             options = library.option("StreamJoined", "with", bytes_serde, bytes_serde, bytes_serde).withName(name)
-            return stream.join(other, _function("ValueJoiner", "apply", _met), windows, options)
+            if word in ("join_stream", "join_soon"):
+                return stream.join(other, _function("ValueJoiner", "apply", _met), windows, options)
+            join = stream.leftJoin if word == "left_join_soon" else stream.outerJoin
+            return join(other, _function("ValueJoiner", "apply", _met_or_not), windows, options)
         case "left_join", [stream, table]:
             return stream.leftJoin(table, _function("ValueJoiner", "apply", _joined), named_join())
         case "to_stream", [table]:

@@ -14,7 +14,6 @@ from streamplan.checks.framework.cluster import Cluster, Offsets, RecordBatch
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.model.topics import ObservedTopic, TopicSpec, explain_changed_counts
-from streamplan.model.windows import without_suffix
 
 NAMED_KEYS = 20
 """So many misplaced keys of a topic get a row each. The others are counted."""
@@ -170,7 +169,7 @@ def _placement(
 
 
 def _is_crc32(spec: TopicSpec, keys: Iterable[tuple[bytes, int]], partitions: int) -> bool:
-    return all(crc32(without_suffix(key, spec.window_bytes)) % partitions == partition for key, partition in keys)
+    return all(crc32(spec.application_key(key)) % partitions == partition for key, partition in keys)
 
 
 def _scan(

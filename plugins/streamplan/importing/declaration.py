@@ -301,14 +301,16 @@ class _Writer:
         asked = "how far apart in time records of {} may be, as in 5 minutes; grace= is how late they may come"
         options: Options = {"within": called("JoinWindows", self.ask.text(node.name, asked, "5 minutes"))}
         self.number += 2
-        store = self._drawn("KSTREAM-JOINTHIS-")
+        both = join.method == "outer_join"
+        store = self._drawn("KSTREAM-OUTERTHIS-" if both else "KSTREAM-JOINTHIS-")
         self.number += 1
         if join.windowed[0].stores[0] != f"{store}-store":
-            options["store"] = literal(join.windowed[0].stores[0].removesuffix("-this-join-store"))
+            suffix = "-outer-this-join-store" if both else "-this-join-store"
+            options["store"] = literal(join.windowed[0].stores[0].removesuffix(suffix))
         if self._drawn(_PREFIXES["merge"]) != node.name:
             options["name"] = literal(node.name.removesuffix("-merge"))
-        variable = _variable(node.name, "join")
-        self._call(Call(node.name, stream, "join", (Result(other), fields), options, variable))
+        variable = _variable(node.name, join.method)
+        self._call(Call(node.name, stream, join.method, (Result(other), fields), options, variable))
 
 
 def _variable(name: str, method: str) -> str:

@@ -42,10 +42,12 @@ class DescribedStreamJoin:
     Attributes:
         windowed: The processors that store the records of this and of the other stream.
         sides: The processors that look up in the store of the other stream.
+        method: The method of the language that makes it.
     """
 
     windowed: tuple[Node, Node]
     sides: tuple[Node, Node]
+    method: str
 
 
 class Recognition:
@@ -241,18 +243,24 @@ class Recognition:
 def _stream_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedStreamJoin]]:
     """Yield the joins of two streams: each side looks up in the store that the other one fills.
 
-    Those of an outer join look up in a third store, too.
+    Those of a left or outer join share a third store, too.
     """
     for node in nodes.values():
         sides = [nodes[name] for name in node.before]
-        if len(sides) != 2 or any(len(side.stores) != 1 or len(side.before) != 1 for side in sides):
+        if len(sides) != 2 or any(len(side.before) != 1 for side in sides):
+            continue
+        shared = set(sides[0].stores) & set(sides[1].stores)
+        looked_up = [tuple(store for store in side.stores if store not in shared) for side in sides]
+        if len(shared) > 1 or any(len(stores) != 1 for stores in looked_up):
             continue
         windowed = [nodes[side.before[0]] for side in sides]
         if any(prefix_of(one.name).startswith("KTABLE-") for one in (node, *sides, *windowed)):
             continue
         if any(len(one.before) != 1 for one in windowed):
             continue
-        if [one.stores for one in windowed] != [side.stores for side in reversed(sides)]:
+        if [one.stores for one in windowed] != looked_up[::-1]:
             continue
         this, other = sorted((0, 1), key=lambda one: "other-join" in sides[one].name or "OTHER-" in sides[one].name)
-        yield node.name, DescribedStreamJoin((windowed[this], windowed[other]), (sides[this], sides[other]))
+        is_outer = "outer-this-join" in sides[this].name or "-OUTERTHIS-" in sides[this].name
+        method = ("outer_join" if is_outer else "left_join") if shared else "join"
+        yield node.name, DescribedStreamJoin((windowed[this], windowed[other]), (sides[this], sides[other]), method)

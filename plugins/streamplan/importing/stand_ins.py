@@ -6,7 +6,7 @@ _FOR_STREAMS = "Put to_stream() before it: filter() and map_values() are for str
 _WITHOUT_STATE = "map_values(), map() and flat_map() may do, where it keeps no state."
 _TWO_TABLES = "Write one table to a topic, read the other one as a stream, and join the stream with the table."
 _A_TABLE = "Write its records to a compacted topic with to(), and read that with Topology.table()."
-_TWO_STREAMS = "a left or outer join of two streams"
+_TWO_STREAMS = "a join of two streams in this form"
 _GLOBAL = "a join with a global table, or with a table that the language does not have"
 
 _OPERATIONS = {

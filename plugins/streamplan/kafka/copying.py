@@ -34,7 +34,7 @@ from streamplan.model.dead_letters import (
 )
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.timestamps import writable_timestamp
-from streamplan.model.windows import without_suffix
+from streamplan.model.topics import TopicSpec
 
 TRANSACTION_RECORDS = 20_000
 TRANSACTION_SECONDS = 60.0
@@ -53,18 +53,20 @@ class PlacedRecord(NamedTuple):
     record: Record
 
 
-def new_partition(key: bytes | None, partition: int, partitions: int, *, window_bytes: int = 0) -> int:
+def new_partition(
+    key: bytes | None, partition: int, partitions: int, application_key: Callable[[bytes], bytes] = bytes
+) -> int:
     """Return the partition of a record in a topic with another number of partitions.
 
     Args:
         key: The record's key.
         partition: The record's partition now. It decides for a record without a key.
         partitions: The number of partitions of the other topic.
-        window_bytes: How many bytes at the end of the key belong to a window and do not count.
+        application_key: Gives the part of a stored key that counts (:meth:`TopicSpec.application_key`).
     """
     if key is None:
         return partition % partitions
-    return partition_for_key(without_suffix(key, window_bytes), partitions)
+    return partition_for_key(application_key(key), partitions)
 
 
 def records_by_time(cluster: KafkaCluster, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
@@ -173,15 +175,14 @@ def write_all(
     return written
 
 
-def last_values(cluster: KafkaCluster, topic: str, partitions: int, window_bytes: int) -> Iterator[PlacedRecord]:
+def last_values(cluster: KafkaCluster, spec: TopicSpec) -> Iterator[PlacedRecord]:
     """Read the last record of each key of a changelog. Deleted keys are left out.
 
     Args:
         cluster: The cluster.
-        topic: The changelog.
-        partitions: The number of partitions of the topic that the records go to.
-        window_bytes: See :func:`new_partition`.
+        spec: The changelog, with the number of partitions of the topic that the records go to.
     """
+    topic, partitions = spec.name, spec.partitions
     for partition, extent in sorted(cluster.offsets(topic).items()):
         last: dict[bytes, Record] = {}
         for batch in cluster.read(topic, {partition: (extent.log_start, extent.last_stable)}):
@@ -192,7 +193,7 @@ def last_values(cluster: KafkaCluster, topic: str, partitions: int, window_bytes
                 if record.value is not None:
                     last[record.key] = record
         for record in last.values():
-            yield PlacedRecord(new_partition(record.key, partition, partitions, window_bytes=window_bytes), record)
+            yield PlacedRecord(new_partition(record.key, partition, partitions, spec.application_key), record)
 
 
 def all_records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:

@@ -295,7 +295,7 @@ class Repartitioner:
     def _rows(self, spec: TopicSpec) -> Iterator[copying.PlacedRecord]:
         cluster = self._cluster()
         if spec.role is TopicRole.CHANGELOG:
-            yield from copying.last_values(cluster, spec.name, spec.partitions, spec.window_bytes)
+            yield from copying.last_values(cluster, spec)
         elif spec.role is TopicRole.DEAD_LETTER:
             moved = {old: new for new, old in self.pipeline.repartition_from.items()}
             yield from copying.relocated_dead_letters(cluster, spec.name, moved, spec.partitions)

@@ -28,8 +28,9 @@ def describe(topology: ProcessorTopology) -> str:
             match entry.node:
                 case Source(name=name, topic=topic):
                     lines += [f"    Source: {name} (topics: [{topic}])", f"      --> {entry.after}"]
-                case Processor(name=name, store=store):
-                    lines += [f"    Processor: {name} (stores: [{store or ''}])", f"      --> {entry.after}"]
+                case Processor(name=name, connected_stores=stores):
+                    listed = ", ".join(hash_order(stores, string_hash))
+                    lines += [f"    Processor: {name} (stores: [{listed}])", f"      --> {entry.after}"]
                     lines += [f"      <-- {entry.before}"]
                 case Sink(name=name, topic=topic):
                     lines += [f"    Sink: {name} (topic: {topic})", f"      <-- {entry.before}"]

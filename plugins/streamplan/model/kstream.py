@@ -33,12 +33,13 @@ from streamplan.model.operations import (
     MapValuesFunction,
     Merge,
     Operation,
+    OuterStreamJoin,
     Peek,
     Reduce,
     StreamJoin,
     ToStream,
 )
-from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph
+from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
@@ -442,18 +443,61 @@ class KStream(_Declared):
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
         if isinstance(other, KStream):
-            return self._join_stream(other, value, within, store, name)
-        if within is not None or store is not None:
-            self.graph.fault("join: a table is joined without within and store", "Leave them out")
+            return self._join_stream(other, value, within, store, name, "join")
+        self._refuse_windows_of_streams("join", within, store)
         return self._join_table(other, value, name, left=False)
 
-    def left_join(self, table: KTable, value: Mapping[str, str] | None = None, *, name: str | None = None) -> KStream:
-        """Join with a table as :meth:`join` does, but pass a record without a match, with the table's fields null."""
-        if isinstance(table, KStream):
-            hint = "Two streams have an inner join: join(stream, {…}, within=JoinWindows('…'))"
-            self.graph.fault("left_join: with a stream, which does not exist here", hint)
-            return replace(self, fields=None)
-        return self._join_table(table, value, name, left=True)
+    def left_join(
+        self,
+        other: KTable | KStream,
+        value: Mapping[str, str] | None = None,
+        *,
+        within: JoinWindows | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Join as :meth:`join` does, but pass a record without a match, too, with the fields of the other side null.
+
+        A record of a stream is passed without a match once, when its window and the grace are over by the newest record
+        of the stream task. It keeps its timestamp.
+
+        Args:
+            other: A table or a stream with the same key.
+            value: As for :meth:`join`.
+            within: As for :meth:`join`.
+            store: For a stream: the names of its three state stores are ``<store>-this-join-store``,
+                ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
+            name: As for :meth:`join`.
+        """
+        if isinstance(other, KStream):
+            return self._join_stream(other, value, within, store, name, "left_join")
+        self._refuse_windows_of_streams("left_join", within, store)
+        return self._join_table(other, value, name, left=True)
+
+    def outer_join(
+        self,
+        other: KStream,
+        value: Mapping[str, str] | None = None,
+        *,
+        within: JoinWindows | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """Join two streams as :meth:`left_join` does, but pass the other stream's records without a match, too.
+
+        Args:
+            other: A stream with the same key.
+            value: As for :meth:`join`.
+            within: As for :meth:`join`.
+            store: The names of its three state stores are ``<store>-outer-this-join-store``,
+                ``<store>-outer-other-join-store`` and ``<store>-outer-shared-join-store``.
+            name: As for :meth:`join`.
+        """
+        return self._join_stream(other, value, within, store, name, "outer_join")
+
+    def _refuse_windows_of_streams(self, operation: str, within: JoinWindows | None, store: str | None) -> None:
+        if within is not None or store is not None:
+            self.graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
 
     def _join_table(self, table: KTable, value: Mapping[str, str] | None, name: str | None, *, left: bool) -> KStream:
         operation = "left_join" if left else "join"
@@ -479,23 +523,25 @@ class KStream(_Declared):
         within: JoinWindows | None,
         store: str | None,
         name: str | None,
+        operation: str,
     ) -> KStream:
         """``KStreamImpl.doJoin`` and ``KStreamImplJoin.join``."""
-        self._refuse_window("join")
-        if not self._can_take(other, KStream, "join", "Join a stream of this topology"):
+        self._refuse_window(operation)
+        if not self._can_take(other, KStream, operation, "Join a stream of this topology"):
             return replace(self, fields=None)
-        windows = self._checked_windows(within)
+        windows = self._checked_windows(within, operation)
         if name is not None and (fault := name_fault(name)):
             self.graph.fault(fault, "Choose a shorter one of legal characters")
             name = None
-        self._refuse_unlike_keys(other, "join", "other stream")
+        self._refuse_unlike_keys(other, operation, "other stream")
         if self.fields is not None and "other" in self.fields:
-            self.graph.fault("join: the stream has a field named other", "Rename it before with map_values")
+            self.graph.fault(f"{operation}: the stream has a field named other", "Rename it before with map_values")
         this = self._repartitioned(self.node.name if name is None else f"{name}-left")
         that = other._repartitioned(other.node.name if name is None else f"{name}-right")
         sources = this.sources | that.sources
         self.graph.copartition_groups.append(sources)
-        columns = self._joined(other, value, "join", "other")
+        columns = self._joined(other, value, operation, "other")
+        outer, both = operation != "join", operation == "outer_join"
 
         def named(suffix: str) -> str | None:
             return None if name is None else f"{name}-{suffix}"
@@ -506,27 +552,30 @@ class KStream(_Declared):
                 self.graph.name(named("this-windowed"), "KSTREAM-WINDOWED-"),
                 self.graph.name(named("other-windowed"), "KSTREAM-WINDOWED-"),
             ),
-            (self.graph.next_name("KSTREAM-JOINTHIS-"), self.graph.next_name("KSTREAM-JOINOTHER-")),
-            (named("this-join"), named("other-join")),
+            (
+                self.graph.next_name("KSTREAM-OUTERTHIS-" if both else "KSTREAM-JOINTHIS-"),
+                self.graph.next_name("KSTREAM-OUTEROTHER-" if outer else "KSTREAM-JOINOTHER-"),
+            ),
+            (named(this_join(both)), named(other_join(outer))),
             self.graph.name(named("merge"), "KSTREAM-MERGE-"),
             store,
-            StreamJoin(windows, columns),
+            OuterStreamJoin(windows, columns, both) if outer else StreamJoin(windows, columns),
         )
         fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
         key = self.key if self.key.name is not None else other.key
         return KStream(self.graph, node, fields, key, sources)
 
-    def _checked_windows(self, within: JoinWindows | None) -> JoinWindows:
+    def _checked_windows(self, within: JoinWindows | None, operation: str) -> JoinWindows:
         example = "For example within=JoinWindows('5 minutes')"
         if not isinstance(within, JoinWindows):
             said = "how far apart in time the records may be is not given" if within is None else f"within={within!r}"
-            self.graph.fault(f"join: {said}", example)
+            self.graph.fault(f"{operation}: {said}", example)
             return JoinWindows("5 minutes")
         for parameter in ("before", "after", "grace"):
             try:
                 getattr(within, f"{parameter}_ms")
             except ValueError as error:
-                self.graph.fault(f"join: within: {parameter}: {error}", example)
+                self.graph.fault(f"{operation}: within: {parameter}: {error}", example)
                 return JoinWindows("5 minutes")
         return within
 

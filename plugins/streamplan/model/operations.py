@@ -196,11 +196,41 @@ class JoinSide:
 
 
 @dataclass(frozen=True)
+class OuterJoinSide:
+    """As :class:`JoinSide`, of a left or outer join.
+
+    Both sides share ``store``. It holds the records that have met none of the other stream so far.
+
+    Attributes:
+        store: The store that both sides share.
+        looked_up: The store of the other side.
+        windows: How far apart in time two records may be.
+        writes: Whether this side stands for both where the shared store is written. It is so for one of them.
+    """
+
+    store: str
+    looked_up: str
+    windows: JoinWindows
+    writes: bool
+
+
+@dataclass(frozen=True)
 class StreamJoin:
     """Passes what both sides of a join of two streams have found, with a new value."""
 
     windows: JoinWindows
     value: Columns
+
+
+@dataclass(frozen=True)
+class OuterStreamJoin(StreamJoin):
+    """Passes the records of this stream without a match, too, when their window is over.
+
+    Attributes:
+        both: Whether those of the other stream pass as well: an outer join, and not a left join.
+    """
+
+    both: bool
 
 
 @dataclass(frozen=True)
@@ -227,6 +257,7 @@ Operation: TypeAlias = (
     | Join
     | StoreForJoin
     | JoinSide
+    | OuterJoinSide
     | StreamJoin
     | ToStream
 )

@@ -12,7 +12,16 @@ from streamplan.errors import Refused
 from streamplan.model.assignment import refuse_large_assignment
 from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partition_counts
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
-from streamplan.model.operations import Aggregate, Count, Join, Operation, StoreForJoin, StreamJoin, TableSource
+from streamplan.model.operations import (
+    Aggregate,
+    Count,
+    Join,
+    Operation,
+    OuterJoinSide,
+    StoreForJoin,
+    StreamJoin,
+    TableSource,
+)
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology, TaskId
 from streamplan.model.start_moment import EARLIEST, FORMS, StartMoment
 from streamplan.model.topics import (
@@ -29,7 +38,7 @@ from streamplan.model.topics import (
     windowed_changelog_configs,
 )
 from streamplan.model.topology import Topology
-from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, SessionWindows
+from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, TIME_AND_SIDE_BYTES, SessionWindows
 from streamplan.serdes.schema_source import SchemaSource
 
 _OF_OTHERS = "a topic of others, for it has no count in topic_partitions"
@@ -354,6 +363,7 @@ class Pipeline:
                 TopicRole.CHANGELOG,
                 self._tasks_of(group, counts),
                 *_changelog_configs(node.operation),
+                prefix_bytes=TIME_AND_SIDE_BYTES if isinstance(node.operation, OuterJoinSide) else 0,
             )
             for group, node in self.stores
             if node.store is not None

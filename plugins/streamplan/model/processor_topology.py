@@ -19,6 +19,7 @@ from streamplan.model.operations import (
     Join,
     JoinSide,
     Operation,
+    OuterJoinSide,
     Reduce,
     StoreForJoin,
     StreamJoin,
@@ -61,11 +62,21 @@ class Processor:
                 return store
             case TableSource(store=store) | StoreForJoin(store=store) | JoinSide(store=store):
                 return store
+            case OuterJoinSide(store=store):
+                return store
         return None
+
+    @property
+    def connected_stores(self) -> tuple[str, ...]:
+        """All state stores that the processor writes or reads."""
+        looked_up = (self.operation.looked_up,) if isinstance(self.operation, OuterJoinSide) else ()
+        return looked_up if self.store is None else (*looked_up, self.store)
 
     @property
     def writes_store(self) -> bool:
         """Whether it writes a state store, and so a changelog. A join only reads one."""
+        if isinstance(self.operation, OuterJoinSide):
+            return self.operation.writes
         return self.store is not None and not isinstance(self.operation, Join | JoinSide)
 
 
@@ -172,6 +183,12 @@ class Subtopology:
         by_name = {node.name: node for node in self.processors}
         return tuple(by_name[self.predecessors[side][0]] for side in self.predecessors[join.name])
 
+    def shared_by(self, join: Processor) -> Processor | None:
+        """The processor that writes the store that both sides of a left or outer join share; None for inner ones."""
+        by_name = {node.name: node for node in self.processors}
+        sides = (by_name[side] for side in self.predecessors[join.name])
+        return next((side for side in sides if side.writes_store), None)
+
     @property
     def table_stores(self) -> dict[str, str]:
         """By the name of a source the state store of its table; a table without a store is left out."""
@@ -248,8 +265,8 @@ class ProcessorTopology:
         for node in self.nodes:
             group_of[node.name] = len(group_of)
             members[group_of[node.name]] = {node.name}
-            if isinstance(node, Processor) and node.store is not None:
-                connections.append((node.name, by_store.setdefault(node.store, node.name)))
+            if isinstance(node, Processor):
+                connections += [(node.name, by_store.setdefault(store, node.name)) for store in node.connected_stores]
         for one, other in connections:
             kept, gone = sorted((group_of[one], group_of[other]))
             if kept != gone:

@@ -22,6 +22,8 @@ from streamplan.model.operations import (
     JoinSide,
     NullKeyFilter,
     Operation,
+    OuterJoinSide,
+    OuterStreamJoin,
     Reduce,
     StoreForJoin,
     StreamJoin,
@@ -206,10 +208,22 @@ class StreamsGraph:
             operation: What the last processor does.
         """
         location = caller_location()
+        outer = isinstance(operation, OuterStreamJoin)
+        both = isinstance(operation, OuterStreamJoin) and operation.both
         stores = [
-            self.store_name(f"{generated[0] if store is None else f'{store}-this-join'}-store", ""),
-            self.store_name(f"{generated[1] if store is None else f'{store}-other-join'}-store", ""),
+            self.store_name(f"{generated[0] if store is None else f'{store}-{this_join(both)}'}-store", ""),
+            self.store_name(f"{generated[1] if store is None else f'{store}-{other_join(outer)}'}-store", ""),
         ]
+        looking_up: tuple[Operation, Operation] = (JoinSide(stores[1]), JoinSide(stores[0]))
+        if outer:
+            number = generated[0][-len("0000000000") :]
+            shared = "outer-shared-join" if both else "left-shared-join"
+            name = f"KSTREAM-OUTERSHARED-{number}" if store is None else f"{store}-{shared}"
+            waiting = self.store_name(f"{name}-store", "")
+            looking_up = (
+                OuterJoinSide(waiting, stores[1], operation.windows, writes=True),
+                OuterJoinSide(waiting, stores[0], operation.windows, writes=False),
+            )
         sides = [given if given is not None else name for given, name in zip(named, generated, strict=True)]
         for given in named:
             if given is not None:
@@ -222,8 +236,8 @@ class StreamsGraph:
 
         def build(before: tuple[str, ...]) -> BuiltNodes:
             return [
-                (Processor(sides[0], JoinSide(stores[1]), location), (windowed[0],)),
-                (Processor(sides[1], JoinSide(stores[0]), location), (windowed[1],)),
+                (Processor(sides[0], looking_up[0], location), (windowed[0],)),
+                (Processor(sides[1], looking_up[1], location), (windowed[1],)),
                 (Processor(merge, operation, location), (sides[0], sides[1])),
             ]
 
@@ -399,6 +413,16 @@ class StreamsGraph:
         return merged
 
 
+def this_join(both: bool) -> str:
+    """The end of the names of this side of a join of two streams; ``both`` for an outer join."""
+    return "outer-this-join" if both else "this-join"
+
+
+def other_join(outer: bool) -> str:
+    """The end of the names of the other side of a join of two streams; ``outer`` for a left or outer join."""
+    return "outer-other-join" if outer else "other-join"
+
+
 def _only(node: Node, before: tuple[str, ...]) -> BuiltNodes:
     return [(node, before)]
 
@@ -429,7 +453,7 @@ def _before_left_joins(nodes: Sequence[Node], predecessors: Mapping[str, tuple[s
 
 
 def _is_left_join(operation: Operation) -> bool:
-    return isinstance(operation, Join) and operation.left
+    return isinstance(operation, OuterStreamJoin) or (isinstance(operation, Join) and operation.left)
 
 
 def _drops_null_keys(operation: Operation) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from streamplan.model import dead_letters
@@ -102,6 +102,8 @@ class TopicSpec:
             (:mod:`streamplan.model.windows`).
         key_type: One of :data:`SERIALIZED_KEY_TYPES`.
         owned: Whether Streamplan creates it. A topic of others is read, and nothing else.
+        prefix_bytes: The bytes before its keys, which do not count for the partition: the time and the side of a record
+            that waits for a match (``TimestampedKeyAndJoinSideSerializer``).
     """
 
     name: str
@@ -111,10 +113,15 @@ class TopicSpec:
     window_bytes: int = 0
     key_type: str = STRING_KEYS
     owned: bool = True
+    prefix_bytes: int = 0
+
+    def application_key(self, key: bytes) -> bytes:
+        """The part of a key that decides its partition."""
+        return without_suffix(key[self.prefix_bytes :], self.window_bytes)
 
     def key_text(self, key: bytes) -> str:
         """A key of this topic as people read it."""
-        raw = without_suffix(key, self.window_bytes)
+        raw = self.application_key(key)
         serde = KEY_SERDES[self.key_type]
         try:
             text = serde.key_text(serde.read_key(raw)) if self.key_type != STRING_KEYS else _quoted(raw)
@@ -126,6 +133,9 @@ class TopicSpec:
         elif self.window_bytes and len(key) > self.window_bytes:
             start = window_start_ms(key[: len(raw) + WINDOW_START_BYTES])
             text += f" of the window at {start}"
+        if self.prefix_bytes and len(key) >= self.prefix_bytes:
+            side = "this side" if key[WINDOW_START_BYTES] else "the other side"
+            text += f" of {side} at {window_start_ms(key[:WINDOW_START_BYTES])}"
         return text
 
 
@@ -141,8 +151,7 @@ def staging_topic(spec: TopicSpec, **configs: str) -> TopicSpec:
         configs: Further configs. The staging topic keeps every record.
     """
     configs = REPARTITION_CONFIGS | configs
-    name = f"{spec.name}{STAGING_SUFFIX}"
-    return TopicSpec(name, spec.role, spec.partitions, configs, spec.window_bytes, spec.key_type)
+    return replace(spec, name=f"{spec.name}{STAGING_SUFFIX}", configs=configs, owned=True)
 
 
 @dataclass(frozen=True)

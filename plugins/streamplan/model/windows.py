@@ -169,6 +169,10 @@ SEQUENCE_NUMBER_BYTES = 4
 STORED_WINDOW_BYTES = WINDOW_START_BYTES + SEQUENCE_NUMBER_BYTES
 """Bytes after the key in the changelog of a windowed store (``WindowKeySchema``)."""
 
+TIME_AND_SIDE_BYTES = 8 + 1
+"""Bytes before the key in the changelog of the store that both sides of a left or outer join share: the time in ms, and
+1 for this side or 0 for the other one (``TimestampedKeyAndJoinSideSerializer``)."""
+
 STORED_SESSION_BYTES = 8 + 8
 """Bytes after the key in the changelog of a session store: the session's end and start in ms (``SessionKeySchema``).
 

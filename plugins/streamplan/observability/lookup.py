@@ -184,13 +184,14 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
         if raw is None:
             continue
         offsets = cluster.offsets(spec.name)
-        partition = application.partition_of(spec, raw + bytes(spec.window_bytes), len(offsets))
+        placed = bytes(spec.prefix_bytes) + raw + bytes(spec.window_bytes)
+        partition = application.partition_of(spec, placed, len(offsets))
         last: dict[bytes, Record] = {}
         ranges = {partition: (offsets[partition].log_start, offsets[partition].last_stable)}
         for batch in cluster.read(spec.name, ranges):
             for record in records_of(batch):
                 stored = record.key or b""
-                if stored.startswith(raw) and len(stored) == len(raw) + spec.window_bytes:
+                if spec.application_key(stored) == raw and len(stored) == len(placed):
                     last[stored] = record
         found += [
             StoredValue(

@@ -11,6 +11,7 @@ from streamplan.pipelines import (
     payments,
     skewed,
     trending,
+    unpaid_orders,
     users,
     visits,
     wide,
@@ -29,4 +30,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     words.PIPELINE,
     payments.PIPELINE,
     visits.PIPELINE,
+    unpaid_orders.PIPELINE,
 )

@@ -14,14 +14,17 @@ from streamplan.model.dead_letters import REASON, TASK, parse_origin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.windows import (
     STORED_SESSION_BYTES,
+    TIME_AND_SIDE_BYTES,
     WINDOW_START_BYTES,
     parse_stored_session,
     window_start_ms,
     without_suffix,
 )
-from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String
+from streamplan.serdes.primitive import FIELD, KEY_SERDES, KeySerde, Primitive, String
 from streamplan.serdes.serde import Serde, Undecodable
+from streamplan.spark.planning.outer_join_state import parse_stored_list
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.stream_stream_join import WAITING
 from streamplan.spark.sink.spec import Headers as WrittenHeaders
 from streamplan.testing.memory_output import DEAD_LETTER, WrittenRecord
 from streamplan.testing.moments import as_datetime, timestamp_ms
@@ -80,6 +83,7 @@ class WrittenTopics:
             for source in group.sources
         }
         self._window_bytes = {name: spec.window_bytes for name, spec in specs.items()}
+        self._waiting = {name: KEY_SERDES[spec.key_type] for name, spec in specs.items() if spec.prefix_bytes}
         self._changelogs = {
             node.store: topology.changelog_topic(node.store) for _, node in pipeline.stores if node.store
         }
@@ -101,7 +105,11 @@ class WrittenTopics:
             return
         assert frame is not None, f"an output of {record.topic} that nobody has planned"
         suffix = self._window_bytes[record.topic] or window_bytes
-        key, value = _key(frame.key_serde, record.key, suffix), _value(frame, record.value)
+        if record.topic in self._waiting:
+            key = _key_of_waiting(self._waiting[record.topic], record.key)
+        else:
+            key = _key(frame.key_serde, record.key, suffix)
+        value = _value(frame, record.value)
         shown = TestRecord(key, value, as_datetime(record.timestamp), _headers(record.headers), record.partition)
         self._new[record.topic].append(shown)
         if record.topic in self._changelogs.values():
@@ -151,6 +159,14 @@ def _plain_key(serde: KeySerde, key: bytes | None) -> PlainKey | None:
     return read
 
 
+def _key_of_waiting(serde: KeySerde, key: bytes | None) -> Key:
+    """Return the key of a record that waits for a match, with its time as the start of a window."""
+    assert key is not None
+    plain = _plain_key(serde, key[TIME_AND_SIDE_BYTES:])
+    assert plain is not None
+    return WindowedKey(plain, as_datetime(window_start_ms(key[:WINDOW_START_BYTES])))
+
+
 def _value(frame: RecordFrame, data: bytes | None) -> Any:
     """Return a value as the bytes say it, with fields that are not declared, too."""
     if data is None:
@@ -158,10 +174,20 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
     encoding = frame.format if frame.value_is_raw else "json"
     if encoding == "count":
         return int.from_bytes(data, "big", signed=True)
+    if encoding == WAITING:
+        return [_value_of_waiting(value[1:]) for value in parse_stored_list(data)]
     if encoding == "json" or frame.serde is None:
         return json.loads(data)
     fields = frame.serde.decode(data)
     return fields[FIELD] if is_primitive(frame.serde) else fields
+
+
+def _value_of_waiting(data: bytes) -> Any:
+    """Return the value of a record that waits for a match; its bytes where they are not JSON."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data
 
 
 def is_primitive(serde: Serde) -> bool:

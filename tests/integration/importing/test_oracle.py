@@ -131,12 +131,6 @@ def table_mapped(jvm: Any, builder: Any) -> None:
     builder.stream("orders").groupByKey().count().mapValues(mapper()).filter(predicate()).toStream().to("counts")
 
 
-def streams_joined(jvm: Any, builder: Any) -> None:
-    windows = jvm.org.apache.kafka.streams.kstream.JoinWindows
-    minute = windows.ofTimeDifferenceWithNoGrace(jvm.java.time.Duration.ofMinutes(1))
-    builder.stream("orders").selectKey(key_mapper()).leftJoin(builder.stream("payments"), joiner(), minute).to("paid")
-
-
 def global_table(jvm: Any, builder: Any) -> None:
     builder.stream("orders").join(builder.globalTable("rates"), key_mapper(), joiner()).to("rated")
 
@@ -180,7 +174,6 @@ SAME = {
 
 OTHER = {
     flat_map_values_by_key: "KSTREAM-FLATMAPVALUES-0000000001: The language does not have flatMapValues()",
-    streams_joined: "KSTREAM-JOINTHIS-0000000008: what stands for it. The language does not have a left or outer join",
     global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
     tables_joined: "KTABLE-JOINTHIS-0000000007: The language does not have a join of tables",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",

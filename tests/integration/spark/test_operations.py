@@ -420,6 +420,47 @@ def test_two_streams_meet_within_a_window(tried: Tried) -> None:
     assert len(tried.read(named("met"))) == before + 1
 
 
+def test_what_meets_no_record_of_the_other_stream_is_passed_when_its_window_is_over(tried: Tried) -> None:
+    """What waits is restored with its value, which an operation has made, and in the order in which it came."""
+    topology, named = tried.topology, tried.named
+    within = JoinWindows("1 minute", after="2 minutes", grace="1 minute")
+    returns = topology.stream(named("returns"), value=Json("amount bigint"))
+    (
+        topology.stream(named("sales"), value=SALE)
+        .map_values({"sold": "amount"})
+        .outer_join(returns, {"sold": "sold", "returned": "other.amount"}, within=within, store="met")
+        .to(named("met"))
+    )
+    tried.create_topics()
+    tried.produce("sales", [("x", sale("a", 1), 0), ("x", sale("a", 2), 0), ("x", sale("a", 3), 100)])
+    tried.drain()
+    shared = topology.changelog_topic("met-outer-shared-join-store")
+    stored = {m.key(): m.value() for m in tried.read(shared)}
+    values = [(length := len(value)).to_bytes(4, "big") + value for value in (b'\1{"sold":1}', b'\1{"sold":2}')]
+    assert length == 11
+    assert stored[EPOCH.to_bytes(8, "big") + b"\1x"] == b"\1" + (2).to_bytes(4, "big") + b"".join(values)
+    tried.produce("returns", [("x", {"amount": 10}, 130), ("x", {"amount": 11}, -130), (None, {"amount": 12}, 130)])
+    tried.drain()
+    assert {m.key(): m.value() for m in tried.read(shared)}[(EPOCH + 100_000).to_bytes(8, "big") + b"\1x"] is None
+    tried.produce("sales", [("x", sale("a", 4), 181)])
+    tried.drain()
+    found = [
+        (m.key(), json.loads(m.value()), (m.timestamp()[1] - EPOCH) // 1000, m.partition())
+        for m in tried.read(named("met"))
+    ]
+    place = partition_for_key(b"x", 2)
+    assert [one[:3] for one in found if one[0] is None] == [(None, {"returned": 12}, 130)]
+    assert [one for one in found if one[0] is not None] == [
+        (b"x", {"sold": 3, "returned": 10}, 130, place),
+        (b"x", {"returned": 11}, -130, place),
+        (b"x", {"sold": 1}, 0, place),
+        (b"x", {"sold": 2}, 0, place),
+    ]
+    waiting = {m.key() for m in tried.read(shared) if m.key()[8:] == b"\1x"}
+    assert {(EPOCH + 1000 * at).to_bytes(8, "big") + b"\1x" for at in (0, 100, 181)} == waiting
+    assert tried.dead_letters() == []
+
+
 @restored
 def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) -> None:
     """``KStreamKTableJoinProcessor.maybeDropRecord`` and ``KStreamAggregate`` pass over a null value."""

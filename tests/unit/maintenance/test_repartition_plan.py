@@ -18,7 +18,7 @@ from streamplan.model.dead_letters import (
 )
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
-from streamplan.model.topics import Difference, TopicRole, explain_differences, staging_topic
+from streamplan.model.topics import Difference, TopicRole, TopicSpec, explain_differences, staging_topic
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, PIPELINE, order
 from streamplan.pipelines.pageviews import PIPELINE as PAGEVIEWS
@@ -30,7 +30,7 @@ def test_a_windowed_key_goes_where_its_raw_key_goes() -> None:
     (changelog,) = [spec for spec in PAGEVIEWS.topics() if spec.role is TopicRole.CHANGELOG]
     keys = [b"%d" % n for n in range(50)]
     window = (60_000).to_bytes(8, "big") + bytes(4)
-    placed = [new_partition(key + window, 0, 7, window_bytes=changelog.window_bytes) for key in keys]
+    placed = [new_partition(key + window, 0, 7, changelog.application_key) for key in keys]
     assert placed == [partition_for_key(key, 7) for key in keys]
     assert len(set(placed)) == 7
     assert staging_topic(changelog).window_bytes == 12
@@ -51,7 +51,7 @@ def test_of_a_changelog_the_last_value_of_each_key_moves() -> None:
     cluster.produce("changelog", b"gone", None)
     cluster.produce("changelog", b"back", None)
     cluster.produce("changelog", b"back", b"again", timestamp=9, headers=(("h", b"x"),))
-    found = list(last_values(cluster, "changelog", 5, 0))
+    found = list(last_values(cluster, TopicSpec("changelog", TopicRole.CHANGELOG, 5, {})))
     assert {one.record.key: one.record.value for one in found} == {b"a": b"2", b"b": b"2", b"back": b"again"}
     assert all(one.partition == partition_for_key(one.record.key or b"", 5) for one in found)
     assert [one.record.headers for one in found if one.record.key == b"back"] == [(("h", b"x"),)]

@@ -14,6 +14,7 @@ from streamplan.model.kstream import KGroupedStream, KStream, KTable
 from streamplan.model.operations import NullKeyFilter
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
+from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
@@ -686,7 +687,11 @@ def payments(topology: Topology) -> KStream:
             "the value has no field 'Paid'",
         ),
         (lambda orders, payments: orders.join(orders, within=JoinWindows("1 day")), "both sides have the fields"),
-        (lambda orders, payments: orders.left_join(payments), "left_join: with a stream, which does not exist here"),
+        (lambda orders, payments: orders.left_join(payments), "left_join: how far apart in time the records may be"),
+        (
+            lambda orders, payments: orders.outer_join(payments, within=JoinWindows("1 day", grace="-")),
+            "outer_join: within: grace: '-' is not a duration",
+        ),
         (
             lambda orders, payments: orders.map_values({"other": "Id"}).join(
                 payments, {"Id": "other"}, within=JoinWindows("1 day")
@@ -711,6 +716,37 @@ def test_two_streams_with_keys_of_unlike_names_are_refused(topology: Topology, p
 def test_a_table_is_joined_without_a_window(topology: Topology, orders: KStream, users: KTable) -> None:
     orders.join(users, ENRICHED, within=JoinWindows("1 day"))
     assert "a table is joined without within and store" in str(only(topology))
+
+
+@pytest.mark.parametrize("join", ["left_join", "outer_join"])
+def test_the_waiting_records_of_a_join_have_a_compacted_changelog(
+    topology: Topology, orders: KStream, payments: KStream, join: str
+) -> None:
+    """Their keys begin with a time and a side, which do not count for the partition."""
+    getattr(orders, join)(payments, {"Id": "Id"}, within=JoinWindows("1 day"), store="s")
+    shared = {"left_join": "left-shared", "outer_join": "outer-shared"}[join]
+    specs = {spec.name: spec for spec in pipeline(topology).topics()}
+    spec = specs[topology.changelog_topic(f"s-{shared}-join-store")]
+    assert spec.configs == CHANGELOG_CONFIGS
+    assert spec.application_key(bytes(8) + b"\1key") == b"key"
+    assert spec.key_text((5).to_bytes(8, "big") + b"\0key") == "'key' of the other side at 5"
+    others = {name: spec.configs["cleanup.policy"] for name, spec in specs.items() if "-join-store" in name}
+    assert sorted(others.values()) == ["compact", "delete", "delete"]
+
+
+@pytest.mark.parametrize("join", ["join", "left_join", "outer_join"])
+def test_records_without_a_key_reach_a_left_or_outer_join_of_streams_through_a_topic(
+    topology: Topology, orders: KStream, payments: KStream, join: str
+) -> None:
+    """``NodesWithRelaxedNullKeyJoinDownstream``: both sides."""
+    this, other = orders.repartition(name="this"), payments.repartition(name="other")
+    getattr(this, join)(other, {"Id": "Id"}, within=JoinWindows("1 day"), name="met")
+    relaxed = {
+        node.operation.relaxed
+        for node in topology.processors.nodes
+        if isinstance(node, Processor) and isinstance(node.operation, NullKeyFilter)
+    }
+    assert relaxed == {join != "join"}
 
 
 @pytest.mark.parametrize(

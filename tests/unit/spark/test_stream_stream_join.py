@@ -3,103 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.types import LongType, StructField, StructType
-from streamplan.model.windows import JoinWindows
-from streamplan.spark.planning.stream_stream_join import _StreamJoin
 
-MINUTE = 60_000
-WINDOWS = JoinWindows("1 minute", grace="1 minute", after="2 minutes")
-
-
-class Arrived(NamedTuple):
-    """A record of this stream (0) or of the other one (1). ``n`` is its offset and its value; None is no value."""
-
-    source: int
-    key: str
-    at: int
-    n: int
-    has_value: bool = True
-
-
-class Variable:
-    """A value state."""
-
-    def __init__(self) -> None:
-        self.content: tuple[Any, ...] | None = None
-
-    def exists(self) -> bool:
-        return self.content is not None
-
-    def get(self) -> tuple[Any, ...] | None:
-        return self.content
-
-    def update(self, content: tuple[Any, ...]) -> None:
-        self.content = content
-
-
-class Map:
-    """A map state."""
-
-    def __init__(self) -> None:
-        self.content: dict[tuple[str], tuple[Any, ...]] = {}
-
-    def containsKey(self, key: tuple[str]) -> bool:
-        return key in self.content
-
-    def getValue(self, key: tuple[str]) -> tuple[Any, ...]:
-        return self.content[key]
-
-    def updateValue(self, key: tuple[str], value: tuple[Any, ...]) -> None:
-        self.content[key] = tuple(list(part) for part in value)
-
-    def removeKey(self, key: tuple[str]) -> None:
-        self.content.pop(key, None)
-
-    def iterator(self) -> Iterator[tuple[tuple[str], tuple[Any, ...]]]:
-        return iter(self.content.items())
-
-
-class Task:
-    """A stream task: the processor with its state."""
-
-    def __init__(self, windows: JoinWindows = WINDOWS) -> None:
-        self.records, self.times = Map(), Variable()
-        fields = StructType([StructField("n", LongType())])
-        self.processor = _StreamJoin([fields, fields], windows)
-        self.processor.init(self)  # type: ignore[arg-type]
-
-    def getMapState(self, *_: Any) -> Map:
-        return self.records
-
-    def getValueState(self, *_: Any) -> Variable:
-        return self.times
-
-    def run(self, records: Iterable[Arrived]) -> list[tuple[int, int, int]]:
-        """Process a micro-batch; return of each two that met their values and the time of both."""
-        newest = [0, 0]
-        rows = []
-        for record in records:
-            newest[record.source] = max(newest[record.source], record.at)
-            place = {"key": record.key, "topic": f"t{record.source}", "offset": record.n, "order": []}
-            fields: dict[str, Any] = {f"f{record.source}": {"n": record.n}, f"f{1 - record.source}": None}
-            rows.append(
-                Row(
-                    source=record.source,
-                    at=record.at,
-                    has_value=record.has_value,
-                    record={**place, "partition_time": newest[record.source]},
-                    **dict(sorted(fields.items())),
-                )
-            )
-        made = list(self.processor.handleInputRows((0,), iter(rows), None))
-        stored = [row for row in made if not row.joined]
-        assert len(stored) == len(rows)
-        return [(row.f0["n"], row.f1["n"], row.at) for row in made if row.joined]
+from tests.support.join_task import MINUTE, Arrived, Task
 
 
 def pairs(records: Sequence[Arrived]) -> list[tuple[int, int, int]]:

@@ -19,7 +19,6 @@ from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.topics import TopicRole, TopicSpec
-from streamplan.model.windows import without_suffix
 from streamplan.serdes.primitive import STRING, KeySerde, String
 from streamplan.serdes.serde import (
     MAX_BYTES,
@@ -171,7 +170,7 @@ class Application:
     def partition_of(self, spec: TopicSpec, key: bytes, partitions: int) -> int:
         """Return the partition in which a record with this key belongs."""
         partitioner = self.partitioners.get(spec.name, partition_for_key)
-        return partitioner(without_suffix(key, spec.window_bytes), partitions)
+        return partitioner(spec.application_key(key), partitions)
 
 
 def application_in(pipeline: Pipeline, cluster: Cluster) -> Application:

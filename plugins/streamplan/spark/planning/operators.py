@@ -29,6 +29,8 @@ from streamplan.model.operations import (
     Merge,
     NullKeyFilter,
     Operation,
+    OuterJoinSide,
+    OuterStreamJoin,
     Peek,
     Reduce,
     StoreForJoin,
@@ -135,7 +137,7 @@ class OperatorPlanner:
         (predecessor,) = self.subtopology.predecessors[side.name]
         frame = self.consume(predecessor)
         assert frame is not None, "a join is planned on records that Spark refused"
-        return self._storable_records(frame)
+        return self._storable_records(side, frame)
 
     def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
         """Write a store's updates into the partition of the task. A window stands in the bytes after the key.
@@ -210,10 +212,10 @@ class OperatorPlanner:
                 joined = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
                 return (joined if left else joined.where("table is not null")).select(value)
             case StoreForJoin():
-                return self._storable_records(frame)
+                return self._storable_records(node, frame)
             case StreamJoin(value=value):  # what is joined is bound instead; see SubtopologyPlan
                 return without_records(*predecessors).select(value)
-            case ToStream() | JoinSide():
+            case ToStream() | JoinSide() | OuterJoinSide():
                 return frame
             case Count() | Aggregate() | Reduce():
                 return self._aggregate_all(node, frame)
@@ -258,13 +260,19 @@ class OperatorPlanner:
         windowed = isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
         return frame.accepted() if windowed else frame.accepted().with_value()
 
-    def _storable_records(self, frame: RecordFrame) -> RecordFrame:
-        """The records that a join of two streams can store. One without a key meets no other, and is left out."""
+    def _storable_records(self, side: Processor, frame: RecordFrame) -> RecordFrame:
+        """The records that a side of a join of two streams can store.
+
+        One without a key meets no other. An inner join leaves it out. A left or outer join passes it without a match.
+        """
         frame = rejecting_binary_keys(frame)
         if not frame.as_in_internal_topic:
             frame = frame.rejecting(_too_large(frame, with_headers=False), too_large(MAX_BYTES))
         self.write(dead_letter_rows(frame.rejected()))
         frame = frame.accepted()
+        after = [node for node in self.subtopology.processors if side.name in self.subtopology.predecessors[node.name]]
+        if any(isinstance(node.operation, OuterJoinSide) for node in after):
+            return frame
         return replace(frame, data=frame.data.where("record.key is not null"), key_not_null=True)
 
     def _values_are_stored(self, grouped: str) -> bool:
@@ -341,7 +349,7 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
 
 def _takes_null_keys(operation: Operation) -> bool:
     match operation:
-        case Join(left=True) | NullKeyFilter(relaxed=True):
+        case Join(left=True) | NullKeyFilter(relaxed=True) | OuterStreamJoin():
             return True
         case _:
             return False

@@ -39,7 +39,13 @@ from streamplan.spark.planning.compiled_plan import batch_template
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.session_windows import aggregate_sessions, restore_sessions, session_ends
-from streamplan.spark.planning.stream_stream_join import join_streams, joined_records, restore_join, stored_records
+from streamplan.spark.planning.stream_stream_join import (
+    join_streams,
+    joined_records,
+    restore_join,
+    shared_changes,
+    stored_records,
+)
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
 from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
@@ -187,7 +193,9 @@ def plan_restore(
         planner = OperatorPlanner(subtopology, output_numbers(subtopology))
         sides = subtopology.sides_of(join)
         join_inputs = _plan_join_inputs(subtopology, planner, sides, frames)
-        return restore_join(join_inputs, [stored(side) for side in sides], join.operation.windows)
+        shared = subtopology.shared_by(join)
+        waiting = stored(shared) if shared is not None else None
+        return restore_join(join_inputs, [stored(side) for side in sides], waiting, join.operation)
     raw = {name: stored(store_writers[stores[name]]) if name in stores else no_records for name in names}
     return join_tables(_read_sources(subtopology, schemas, raw), stores)
 
@@ -305,11 +313,13 @@ def _cut_at_stream_join(
     assert isinstance(join.operation, StreamJoin)
     sides = subtopology.sides_of(join)
     inputs = _plan_join_inputs(subtopology, planner, sides, _read_sources(subtopology, schemas, raw))
-    streaming, batch, joined = _behind_state(join_streams(inputs, join.operation.windows), planner)
+    streaming, batch, joined = _behind_state(join_streams(inputs, join.operation), planner)
     for number, side in enumerate(sides):
         stored = stored_records(number, joined, inputs[number])
         planner.write_changelog(side, stored)
         planner.bind(side.name, stored)
+    if (shared := subtopology.shared_by(join)) is not None:
+        planner.write_changelog(shared, shared_changes(joined))
     planner.bind(join.name, joined_records(joined, inputs).select(join.operation.value))
     return _Cut(streaming, True, batch, divided=True)
 

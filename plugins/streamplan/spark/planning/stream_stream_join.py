@@ -11,69 +11,108 @@ micro-batch can be committed in parts, and the same micro-batch gives the same r
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import cast
 
-from pyspark.sql import Column, DataFrame, Row
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StructField, StructType
 
-from streamplan.model.windows import JoinWindows
+from streamplan.model.operations import OuterStreamJoin, StreamJoin
+from streamplan.model.windows import TIME_AND_SIDE_BYTES
+from streamplan.serdes.primitive import STRING, KeySerde, String
 from streamplan.spark.planning.aggregation import refusing_unreadable, stored_key
+from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
+from streamplan.spark.planning.keys import read_key
+from streamplan.spark.planning.outer_join_state import OuterJoinState, RestoredOuterJoinState, parse_stored_list
 from streamplan.spark.planning.records import RecordFrame, read_stored
+from streamplan.spark.planning.stream_join_state import StreamJoinState
+from streamplan.spark.sources import RAW
 
-_BEFORE_ALL_TIME = -(1 << 63)
-
-_LEAST_SWEEP_MS = 60_000
-"""How much time passes at least before the state is searched for keys that are too old, as for the library's segments
-(``Stores.persistentWindowStore``)."""
-
-_at = itemgetter(0)
+WAITING = "waiting"
+"""The format of the values of the store that both sides of a left or outer join share."""
 
 
-def join_streams(inputs: Sequence[RecordFrame], windows: JoinWindows) -> DataFrame:
+def join_streams(inputs: Sequence[RecordFrame], join: StreamJoin) -> DataFrame:
     """Join the records of two streams.
 
     Args:
-        inputs: The records of this and of the other stream. All have a key, and none is rejected.
-        windows: How far apart in time two records may be.
+        inputs: The records of this and of the other stream. None is rejected. Only a left or outer join is given
+            records without a key.
+        join: The join.
 
     Returns:
         One row for each record, whose fields stand in ``f0`` or ``f1``, with its number among the stored records of its
         key and time. And a row with ``joined`` for each two records that meet; it belongs to the later one of them,
         ``place`` is its place among the rows of that one, and ``at`` the greater time of both in ms.
+
+        A left or outer join has such a row for each record without a match, too. It belongs to the record by whose time
+        it is known that none comes. A row with ``shared_key`` is a change of the store that both sides share.
     """
-    return _joined(inputs, _types(inputs), windows)
+    return _joined([_rows(number, frame) for number, frame in enumerate(inputs)], _types(inputs), join)
 
 
-def restore_join(inputs: Sequence[RecordFrame], stored: Sequence[DataFrame], windows: JoinWindows) -> DataFrame:
+def restore_join(
+    inputs: Sequence[RecordFrame], stored: Sequence[DataFrame], waiting: DataFrame | None, join: StreamJoin
+) -> DataFrame:
     """Join what the stores held, which leaves the state that :func:`join_streams` goes on with.
 
     Args:
         inputs: As for :func:`join_streams`; only their types are used.
         stored: The records of the changelogs of this and of the other stream, in the columns
             :data:`streamplan.spark.sources.RAW`.
-        windows: As for :func:`join_streams`.
+        waiting: Those of the store that both sides share, the last one of each key; None for an inner join.
+        join: As for :func:`join_streams`.
     """
-    key, start = stored_key(windows)
-    frames = []
-    for frame, rows in zip(inputs, stored, strict=True):
-        raw = rows.withColumns({"timestamp": start, "key": key.cast("binary")})
-        frames.append(refusing_unreadable(read_stored(raw, frame.schema, frame.key_serde)))
-    return _joined(frames, _types(inputs), windows)
+    key, start = stored_key(join.windows)
+    rows = []
+    for number, (frame, records) in enumerate(zip(inputs, stored, strict=True)):
+        raw = records.withColumns({"timestamp": start, "key": key.cast("binary")})
+        rows.append(_rows(number, refusing_unreadable(read_stored(raw, frame.schema, frame.key_serde))))
+    if waiting is None:
+        return _joined(rows, _types(inputs), join)
+    rows = [each.withColumn("waiting", F.lit(False)) for each in rows]
+    for number, frame in enumerate(inputs):
+        raw = map_in_arrow(waiting, _waiting_records(number), RAW)
+        restored = _rows(number, refusing_unreadable(read_stored(raw, frame.schema, frame.key_serde)))
+        rows.append(restored.withColumn("waiting", F.lit(True)))
+    return _joined(rows, _types(inputs), join)
+
+
+def _waiting_records(number: int) -> ArrowFunction:
+    """Give the records of a stream that the shared store holds, each with its place in the list as its offset."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            records = []
+            for row in batch.to_pylist():
+                at, is_this = int.from_bytes(row["key"][:8], "big"), row["key"][8]
+                if is_this == 1 - number:
+                    records += [
+                        row
+                        | {"key": row["key"][TIME_AND_SIDE_BYTES:], "value": value[1:], "offset": place}
+                        | {"timestamp": _EPOCH + timedelta(milliseconds=at)}
+                        for place, value in enumerate(parse_stored_list(row["value"]))
+                    ]
+            yield pa.RecordBatch.from_pylist(records, batch.schema)
+
+    return read
+
+
+def shared_changes(batch: DataFrame) -> RecordFrame:
+    """Return the changes of the store that both sides of a left or outer join share. The key is in bytes.
+
+    Args:
+        batch: What :func:`join_streams` gave.
+    """
+    record = _ordered(_record(STRING)).withField("key", F.col("shared_key")).withField("value", F.col("shared_value"))
+    data = batch.where("shared_key is not null").select(record.alias("record"))
+    return RecordFrame(data, value_is_raw=True, no_rejects=True, key_not_null=True, format=WAITING)
 
 
 def stored_records(number: int, batch: DataFrame, frame: RecordFrame) -> RecordFrame:
@@ -84,9 +123,10 @@ def stored_records(number: int, batch: DataFrame, frame: RecordFrame) -> RecordF
         batch: What :func:`join_streams` gave.
         frame: The records of the stream; only what is known of them is used.
     """
-    rows = batch.where(~F.col("joined") & (F.col("source") == number))
+    rows = batch.where(~F.col("joined") & (F.col("source") == number) & F.col("number").isNotNull())
     window = F.struct(F.timestamp_millis("at").alias("start"), F.timestamp_millis("at").alias("end"))
-    record = _record().withField("window", window).withField("sequence_number", F.col("number"))
+    record = _record(frame.key_serde).withField("window", window).withField("sequence_number", F.col("number"))
+    record = record.withField("value", F.coalesce("value", "record.value"))
     return replace(frame, data=rows.select(*_fields(number, frame), record.alias("record")))
 
 
@@ -98,10 +138,10 @@ def joined_records(batch: DataFrame, inputs: Sequence[RecordFrame]) -> RecordFra
         inputs: As for :func:`join_streams`; only what is known of them is used.
     """
     rows = batch.where("joined")
-    order = F.concat(F.col("record.order"), F.array(F.col("place")))
     other = F.struct(*_fields(1, inputs[1])).alias("other")
-    data = rows.select(*_fields(0, inputs[0]), other, _record().withField("order", order).alias("record"))
-    return replace(inputs[0], data=data, value_is_raw=False, serde=None, no_rejects=True, key_not_null=True)
+    data = rows.select(*_fields(0, inputs[0]), other, _ordered(_record(inputs[0].key_serde)).alias("record"))
+    key_not_null = all(frame.key_not_null for frame in inputs)
+    return replace(inputs[0], data=data, value_is_raw=False, serde=None, no_rejects=True, key_not_null=key_not_null)
 
 
 def without_records(this: RecordFrame, other: RecordFrame) -> RecordFrame:
@@ -116,17 +156,32 @@ def without_records(this: RecordFrame, other: RecordFrame) -> RecordFrame:
     return replace(this, data=data, value_is_raw=False, serde=None, no_rejects=True)
 
 
+_ADDED = [
+    StructField("joined", BooleanType()),
+    StructField("place", IntegerType()),
+    StructField("number", IntegerType()),
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_ADDED_BY_OUTER = [StructField("shared_key", BinaryType()), StructField("shared_value", BinaryType())]
+
+
 def _types(inputs: Sequence[RecordFrame]) -> list[StructType]:
     frames = enumerate(inputs)
     return [cast(StructType, _rows(number, frame).schema[f"f{number}"].dataType) for number, frame in frames]
 
 
-def _joined(inputs: Sequence[RecordFrame], types: Sequence[StructType], windows: JoinWindows) -> DataFrame:
-    this, other = (_rows(number, frame) for number, frame in enumerate(inputs))
-    rows = this.unionByName(other, allowMissingColumns=True)
-    added = [("joined", BooleanType()), ("place", IntegerType()), ("number", IntegerType())]
-    schema = StructType([*rows.schema.fields, *(StructField(name, of_type) for name, of_type in added)])
-    return rows.groupBy("partition").transformWithState(_StreamJoin(types, windows), schema, "Update", "none")
+def _joined(inputs: Sequence[DataFrame], types: Sequence[StructType], join: StreamJoin) -> DataFrame:
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), inputs)
+    fields = [*rows.schema.fields, *_ADDED]
+    key_type = cast(StructType, rows.schema["record"].dataType)["key"].dataType
+    state = StreamJoinState(types, key_type, join.windows)
+    if isinstance(join, OuterStreamJoin):
+        fields += _ADDED_BY_OUTER
+        restores = "waiting" in rows.columns
+        state = (RestoredOuterJoinState if restores else OuterJoinState)(types, key_type, join.windows, join.both)
+    return rows.groupBy("partition").transformWithState(state, StructType(fields), "Update", "none")
 
 
 def _rows(number: int, frame: RecordFrame) -> DataFrame:
@@ -141,13 +196,29 @@ def _rows(number: int, frame: RecordFrame) -> DataFrame:
         F.lit(number).alias("source"),
         F.unix_millis("record.timestamp").alias("at"),
         frame.has_value.alias("has_value"),
-        F.col("record").dropFields("timestamp").alias("record"),  # ``at`` has it in ms
+        # A value that an operation has made stands beside the record, which keeps the value that was read.
+        (F.lit(None).cast("binary") if frame.value_is_raw else frame.value).alias("value"),
+        _with_key(frame).dropFields("timestamp").alias("record"),  # ``at`` has it in ms
         fields.alias(f"f{number}"),
     )
 
 
-def _record() -> Column:
-    return F.col("record").withField("timestamp", F.timestamp_millis("at"))
+def _with_key(frame: RecordFrame) -> Column:
+    """``record`` with the key as the state has it: a text, and a key of another serde in bytes."""
+    record = F.col("record")
+    return record if isinstance(frame.key_serde, String) else record.withField("key", frame.key)
+
+
+def _record(key_serde: KeySerde) -> Column:
+    """``record`` as it was before :func:`_with_key`, with the time ``at``."""
+    record = F.col("record").withField("timestamp", F.timestamp_millis("at"))
+    is_text = isinstance(key_serde, String)
+    return record if is_text else record.withField("key", read_key(key_serde, F.col("record.key")))
+
+
+def _ordered(record: Column) -> Column:
+    """``record`` with its place among the rows that one record gives."""
+    return record.withField("order", F.concat(F.col("record.order"), F.array(F.col("place"))))
 
 
 def _fields(number: int, frame: RecordFrame) -> list[Column]:
@@ -155,172 +226,3 @@ def _fields(number: int, frame: RecordFrame) -> list[Column]:
         from_state(F.col(f"f{number}.`{state_name(name, place)}`"), of_field).alias(name)
         for place, (name, of_field) in enumerate(declared_fields(frame.data).items())
     ]
-
-
-class _StreamJoin(StatefulProcessor):
-    """Joins the records of one stream task.
-
-    Args:
-        types: The fields of this and of the other stream.
-        windows: How far apart in time two records may be.
-    """
-
-    def __init__(self, types: Sequence[StructType], windows: JoinWindows) -> None:
-        self._types = types
-        self._reach = ((windows.before_ms, windows.after_ms), (windows.after_ms, windows.before_ms))
-        self._retention_ms = windows.retention_ms
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        versions = [StructType([StructField("at", LongType()), StructField("row", of_type)]) for of_type in self._types]
-        stored = StructType([StructField(f"r{number}", ArrayType(of_type)) for number, of_type in enumerate(versions)])
-        self._records = handle.getMapState("records", StructType([StructField("key", StringType())]), stored)
-        times = ("newest_0", "newest_1", "limit_0", "limit_1", "swept")
-        self._times = handle.getValueState("times", StructType([StructField(name, LongType()) for name in times]))
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        ordered = sorted(rows, key=_in_order)
-        times = _Times(*(self._times.get() or ())) if self._times.exists() else _Times()
-        times.begin({row.source for row in ordered if row.has_value})
-        buffers: dict[str, _Buffer] = {}
-        for row in ordered:
-            name = str(row.record["key"])  # a number, too, is told by its text
-            if name not in buffers:
-                known = self._records.containsKey((name,))  # Spark warns of a value that is not there
-                buffers[name] = _Buffer.of(self._records.getValue((name,)) if known else None)
-            buffer = buffers[name]
-            values = row.asDict() | {"joined": False, "place": None, "number": buffer.next_number(row.source, row.at)}
-            if row.has_value:
-                for place, (at, found) in enumerate(self._matches(row.source, row.at, buffer, times)):
-                    fields = {f"f{1 - row.source}": self._by_name(1 - row.source, found)}
-                    yield Row(**values | fields | {"at": max(at, row.at), "joined": True, "place": place})
-                fields = row[f"f{row.source}"]
-                row_values = tuple(fields[name] for name in self._types[row.source].names)
-                buffer.put(row.source, row.at, row_values)
-                times.note(row.source, row.at)
-            yield Row(**values)
-        self._store(buffers, times)
-
-    def close(self) -> None:
-        pass
-
-    def _matches(self, source: int, at: int, buffer: _Buffer, times: _Times) -> Sequence[tuple[int, Any]]:
-        """The records of the other stream that a record meets, in the order of their times."""
-        before, after = self._reach[source]
-        oldest = times.limit(1 - source, at) - self._retention_ms + 1
-        return buffer.between(1 - source, max(0, at - before, oldest), max(0, at + after))
-
-    def _by_name(self, source: int, row: Any) -> dict[str, Any]:
-        return dict(zip(self._types[source].names, row, strict=True))
-
-    def _store(self, buffers: dict[str, _Buffer], times: _Times) -> None:
-        for source in times.present:
-            times.limit(source, times.newest[source])
-        oldest = [limit - self._retention_ms + 1 for limit in times.limits]
-        for key, buffer in buffers.items():
-            self._put(key, buffer, oldest)
-        if times.swept + max(self._retention_ms // 2, _LEAST_SWEEP_MS) < max(times.limits):
-            times.swept = max(times.limits)
-            for (key,), value in list(self._records.iterator()):
-                if key not in buffers:
-                    self._put(key, _Buffer.of(value), oldest)
-        self._times.update((*times.newest, *times.limits, times.swept))
-
-    def _put(self, key: str, buffer: _Buffer, oldest: Sequence[int]) -> None:
-        buffer.forget(oldest)
-        if not any(buffer.records):
-            self._records.removeKey((key,))
-        elif buffer.changed:
-            self._records.updateValue((key,), tuple(buffer.records))
-
-
-def _in_order(row: Row) -> tuple[Any, ...]:
-    """As a task takes records: by the partition's time. Both sides may have the same record."""
-    record = row.record
-    return record["partition_time"] or 0, record["topic"] or "", record["offset"], record["order"], row.source
-
-
-@dataclass
-class _Times:
-    """How far a stream task has come in both streams, in ms.
-
-    The library's store forgets by the newest record of its own stream alone, because a task takes the records of both
-    streams in the order of their times. A micro-batch takes a share of each topic. So it may reach further in one of
-    them. Where it has records of both, what the slower one may still meet is not forgotten.
-
-    Attributes:
-        newest_0: The newest time of this stream's stored records.
-        newest_1: The same of the other stream.
-        limit_0: The time by which this stream's records are forgotten.
-        limit_1: The same of the other stream.
-        swept: The time at which all keys were searched for records that are forgotten.
-    """
-
-    newest_0: int = _BEFORE_ALL_TIME
-    newest_1: int = _BEFORE_ALL_TIME
-    limit_0: int = _BEFORE_ALL_TIME
-    limit_1: int = _BEFORE_ALL_TIME
-    swept: int = _BEFORE_ALL_TIME
-    present: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.newest = [self.newest_0, self.newest_1]
-        self.limits = [self.limit_0, self.limit_1]
-
-    def begin(self, present: Iterable[int]) -> None:
-        """Begin a micro-batch with records of the streams ``present``."""
-        self.present = set(present)
-
-    def note(self, source: int, at: int) -> None:
-        """Note that a record of a stream was stored."""
-        self.newest[source] = max(self.newest[source], at)
-        self.limit(source, at)
-
-    def limit(self, source: int, at: int) -> int:
-        """Return the time by which a stream's records are forgotten, when a record of time ``at`` is processed."""
-        newest = self.newest[source]
-        if len(self.present) > 1:
-            newest = min(self.newest)
-        else:
-            newest = min(newest, max(at, *(self.newest[one] for one in self.present)))
-        self.limits[source] = max(self.limits[source], newest)
-        return self.limits[source]
-
-
-@dataclass
-class _Buffer:
-    """The stored records of one key: of each stream the times and the fields, by time.
-
-    Attributes:
-        records: Of this and of the other stream.
-        changed: Whether they differ from what the state has.
-    """
-
-    records: tuple[list[tuple[int, Any]], list[tuple[int, Any]]]
-    changed: bool = False
-
-    @classmethod
-    def of(cls, state: Any) -> _Buffer:
-        """Return the records that a row of the state holds; None stands for a key without a row."""
-        this, other = state if state is not None else ((), ())
-        return cls(([(each[0], each[1]) for each in this], [(each[0], each[1]) for each in other]))
-
-    def between(self, source: int, first: int, last: int) -> list[tuple[int, Any]]:
-        """Return the records of a stream between two times."""
-        records = self.records[source]
-        return records[bisect_left(records, first, key=_at) : bisect_right(records, last, key=_at)]
-
-    def next_number(self, source: int, at: int) -> int:
-        """Return the number of the next record of a stream and a time, from 1."""
-        return len(self.between(source, at, at)) + 1
-
-    def put(self, source: int, at: int, row: Any) -> None:
-        """Add a record of a stream."""
-        insort_right(self.records[source], (at, row), key=_at)
-        self.changed = True
-
-    def forget(self, oldest: Sequence[int]) -> None:
-        """Remove the records before the times ``oldest`` of both streams."""
-        for records, first in zip(self.records, oldest, strict=True):
-            if forgotten := bisect_left(records, first, key=_at):
-                del records[:forgotten]
-                self.changed = True

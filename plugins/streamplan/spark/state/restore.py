@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.model.operations import Reduce
+from streamplan.model.operations import Aggregate, Count, OuterJoinSide, Reduce
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.status import Restoration
@@ -169,24 +169,31 @@ def _copy_changelogs(
     """Copy the records that the state is built from to Parquet files; returns the directory of these files.
 
     A join needs every record of a table: a record of the stream is joined with the row of its own time. A join of two
-    streams needs every record of both. An aggregation only needs the last record of each key. The last ones of each
-    slice are copied, which bounds what is written. A key may be in several slices, so they are not yet the last ones of
-    the changelog.
+    streams needs every record of both. An aggregation only needs the last record of each key, and so does a left or
+    outer join of those that wait for a match. The last ones of each slice are copied, which bounds what is written. A
+    key may be in several slices, so they are not yet the last ones of the changelog.
     """
-    last_only = bool(subtopology.aggregations)
+    last_only = [node.store for node in subtopology.processors if _needs_last_only(node)]
     copied = f"{directory}/read"
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
     spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
     for part in slices:
         require_latest()
         records = _read_slice(spark, brokers, part)
-        (_last_of_each_key(records) if last_only else records).write.mode("append").parquet(copied)
+        (_last_of_each_key(records) if part.store in last_only else records).write.mode("append").parquet(copied)
         progress.add(part.offsets)
     if not last_only:
         return copied
     merged = f"{directory}/last"
-    _last_of_each_key(spark.read.schema(_STORED).parquet(copied)).write.mode("overwrite").parquet(merged)
+    records = spark.read.schema(_STORED).parquet(copied)
+    is_last_only = F.col("store").isin(last_only)
+    last = _last_of_each_key(records.where(is_last_only))
+    last.unionByName(records.where(~is_last_only)).write.mode("overwrite").parquet(merged)
     return merged
+
+
+def _needs_last_only(node: Processor) -> bool:
+    return node.writes_store and isinstance(node.operation, Count | Aggregate | Reduce | OuterJoinSide)
 
 
 def _run_restoring_query(
@@ -203,7 +210,7 @@ def _run_restoring_query(
     def stored(node: Processor) -> DataFrame:
         rows = read(node)
         columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
-        if not subtopology.joins:
+        if not subtopology.joins:  # of an aggregation, and of what waits for a match, only the last records are read
             rows = rows.where("value is not null")  # a null value deletes the key
         if subtopology.aggregations:
             columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
