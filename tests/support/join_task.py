@@ -17,13 +17,17 @@ FIELDS = [StructType([StructField("n", LongType())])] * 2
 
 
 class Arrived(NamedTuple):
-    """A record of this stream (0) or of the other one (1). ``n`` is its offset and its value; None is no value."""
+    """A record of this stream (0) or of the other one (1). ``n`` is its offset and its field; None is no value.
+
+    ``value`` has its bytes, where they matter.
+    """
 
     source: int
     key: str | None
     at: int
     n: int
     has_value: bool = True
+    value: bytes | None = None
 
 
 class Variable:
@@ -107,7 +111,11 @@ class Task:
                     at=record.at,
                     has_value=record.has_value,
                     value=None,
-                    record={**place, "value": b"%d" % record.n, "partition_time": newest[record.source]},
+                    record={
+                        **place,
+                        "value": record.value or b"%d" % record.n,
+                        "partition_time": newest[record.source],
+                    },
                     **dict(sorted(fields.items())),
                 )
             )

@@ -200,14 +200,15 @@ def _print_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -
     """Print the stores' last values as their changelogs have them. They are not verified here."""
     for _, node in pipeline.stores:
         topic = pipeline.topology.changelog_topic(node.store or "")
-        windowed = next(spec.window_bytes for spec in pipeline.topics() if spec.name == topic) > 0
+        spec = next(spec for spec in pipeline.topics() if spec.name == topic)
         values: dict[str, str] = {}
         ranges = {
             partition: (offsets.log_start, offsets.last_stable) for partition, offsets in cluster.offsets(topic).items()
         }
         for batch in cluster.read(topic, ranges):
             for record in records_of(batch):
-                key = read_key(record.key or b"", windowed=windowed)
+                stored = record.key or b""
+                key = spec.key_text(stored) if spec.prefix_bytes else read_key(stored, windowed=spec.window_bytes > 0)
                 if record.value is None:
                     values.pop(key, None)
                 else:

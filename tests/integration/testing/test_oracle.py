@@ -12,18 +12,30 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StringType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
-from streamplan.spark.planning.outer_join_state import parse_stored_list
+from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey
 
+from tests.support.join_task import FIELDS, Arrived, Task
 from tests.support.kafka_streams import properties
 from tests.support.soak import seeds
 from tests.support.streams_library import Library, java_with_callbacks, raw
-from tests.support.twin_topologies import SESSIONS, Program, drawn, is_ordered_by_time, ours, program, theirs
+from tests.support.twin_topologies import (
+    JOINED_WITHIN,
+    SESSIONS,
+    Program,
+    drawn,
+    is_ordered_by_time,
+    ours,
+    program,
+    theirs,
+)
 
 APPLICATION = "twin"
 BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
@@ -53,8 +65,10 @@ class LibraryDriver:
         built = library.builder.build()
         self.description = str(built.describe().toString())
         bytes_serde = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"
+        self._state = TemporaryDirectory()  # another run of these tests may be at work on this machine
         config = {
             "application.id": APPLICATION,
+            "state.dir": self._state.name,
             "bootstrap.servers": "localhost:1",
             "default.key.serde": bytes_serde,
             "default.value.serde": bytes_serde,
@@ -76,19 +90,25 @@ class LibraryDriver:
 
     def outputs(self) -> dict[str, list[tuple[Any, Any, int]]]:
         """What was written since the last call: key, value and time in ms, by topic."""
-        found: dict[str, list[tuple[Any, Any, int]]] = {}
+        return {
+            topic: [(unnumbered(topic, key), value_of(value), at) for key, value, at in records]
+            for topic, records in self.raw_outputs().items()
+        }
+
+    def raw_outputs(self) -> dict[str, list[tuple[bytes | None, bytes | None, int]]]:
+        """The same in bytes."""
+        found: dict[str, list[tuple[bytes | None, bytes | None, int]]] = {}
         for topic in self._driver.producedTopicNames():
             if topic not in self._outputs:
                 deserializer = self._bytes.deserializer()
                 self._outputs[topic] = self._driver.createOutputTopic(topic, deserializer, deserializer)
             records = self._outputs[topic].readRecordsToList()
-            found[topic] = [
-                (unnumbered(topic, raw(r.getKey())), value_of(raw(r.getValue())), int(r.timestamp())) for r in records
-            ]
+            found[topic] = [(raw(r.getKey()), raw(r.getValue()), int(r.timestamp())) for r in records]
         return {topic: without_repeated_deletions(records) for topic, records in found.items() if records}
 
     def close(self) -> None:
         self._driver.close()
+        self._state.cleanup()
 
 
 def unnumbered(topic: str, key: bytes | None) -> bytes | None:
@@ -99,7 +119,9 @@ def unnumbered(topic: str, key: bytes | None) -> bytes | None:
     return key[:-4] + bytes(4) if key is not None and is_numbered else key
 
 
-def without_repeated_deletions(records: list[tuple[Any, Any, int]]) -> list[tuple[Any, Any, int]]:
+def without_repeated_deletions(
+    records: list[tuple[bytes | None, bytes | None, int]],
+) -> list[tuple[bytes | None, bytes | None, int]]:
     """Of records that wait at one place, the library deletes the place once for each, where its keys are bytes.
 
     It compares the keys with ``equals``, and two arrays of bytes are never equal.
@@ -186,6 +208,14 @@ def late_records(seed: int, steps: Program, count: int) -> list[Piped]:
     return records
 
 
+def joined_record(row: Row) -> tuple[bytes | None, Any, int]:
+    """What the twin topologies make of two records, of which either may be missing."""
+    key, texts = row.record["key"], ["" if fields is None else "x" for fields in (row.f0, row.f1)]
+    numbers = [0 if fields is None else fields["n"] for fields in (row.f0, row.f1)]
+    value = {"n": 10 * numbers[0] + numbers[1], "s": "-".join(texts)}
+    return None if key is None else key.encode(), value, row.at
+
+
 @contextmanager
 def both(spark: SparkSession, jvm: Any, steps: Program) -> Iterator[tuple[TopologyTestDriver, LibraryDriver]]:
     """Our driver and the library's, of one topology with one partition for each topic, as the library has it."""
@@ -267,6 +297,32 @@ def test_two_streams_meet_as_in_the_library(spark: SparkSession, jvm: Any, text:
     """With late, early and equal timestamps, also beyond the grace, and with nulls as keys and values."""
     steps = program(text)
     assert compare(spark, jvm, steps, late_records(seed, steps, 14 if seed == 0 else 60)) > 0
+
+
+@pytest.mark.parametrize("seed", seeds(3, 100))
+@pytest.mark.parametrize("word", ["left_join_soon", "outer_join_soon"])
+def test_what_waits_for_a_match_has_the_bytes_and_the_moments_of_the_library(jvm: Any, word: str, seed: int) -> None:
+    """Record by record, with the order of all that one record gives. The state alone, without Spark."""
+    steps = program(f"stream b; stream a; {word} 0; to joined")
+    task = Task(OuterJoinState(FIELDS, StringType(), JOINED_WITHIN[word], both=word == "outer_join_soon"))
+    library, passed = LibraryDriver(jvm, steps), 0
+    try:
+        for record in late_records(seed, steps, 60):
+            if record.value == b"no JSON":
+                continue
+            library.pipe(record)
+            its = library.raw_outputs()
+            n = 0 if record.value is None else json.loads(record.value)["n"]
+            source = "ab".index(record.topic)
+            made = task.process([Arrived(source, record.key, record.at, n, record.value is not None, record.value)])
+            joined = [(key, json.loads(value or b""), at) for key, value, at in its.get("joined", [])]
+            shared = [row for topic, rows in its.items() if "-OUTERSHARED-" in topic for row in rows]
+            assert [joined_record(row) for row in made if row.joined] == joined
+            assert [(row.shared_key, row.shared_value, row.at) for row in made if row.shared_key] == shared
+            passed += len(joined)
+    finally:
+        library.close()
+    assert passed > 10
 
 
 SESSIONS_IN_ALL_WAYS = (
