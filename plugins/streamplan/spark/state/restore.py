@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.model.operations import Aggregate, Count, OuterJoinSide, Reduce
+from streamplan.model.operations import OuterJoinSide, Reduce
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.status import Restoration
@@ -173,7 +173,8 @@ def _copy_changelogs(
     outer join of those that wait for a match. The last ones of each slice are copied, which bounds what is written. A
     key may be in several slices, so they are not yet the last ones of the changelog.
     """
-    last_only = [node.store for node in subtopology.processors if _needs_last_only(node)]
+    waiting = [node.store for node in subtopology.processors if isinstance(node.operation, OuterJoinSide)]
+    last_only = subtopology.stores if subtopology.aggregations else waiting
     copied = f"{directory}/read"
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
     spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
@@ -186,14 +187,10 @@ def _copy_changelogs(
         return copied
     merged = f"{directory}/last"
     records = spark.read.schema(_STORED).parquet(copied)
-    is_last_only = F.col("store").isin(last_only)
+    is_last_only = F.col("store").isin(list(last_only))
     last = _last_of_each_key(records.where(is_last_only))
     last.unionByName(records.where(~is_last_only)).write.mode("overwrite").parquet(merged)
     return merged
-
-
-def _needs_last_only(node: Processor) -> bool:
-    return node.writes_store and isinstance(node.operation, Count | Aggregate | Reduce | OuterJoinSide)
 
 
 def _run_restoring_query(
