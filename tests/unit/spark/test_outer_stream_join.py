@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import StringType
-from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list, stored_list
+from streamplan.spark.planning.outer_join_state import (
+    OuterJoinState,
+    RestoredOuterJoinState,
+    parse_stored_list,
+    stored_list,
+)
 
 from tests.support.join_task import FIELDS, MINUTE, WINDOWS, Arrived, Task
 
@@ -25,6 +31,11 @@ def alone(rows: Iterable[Row]) -> list[tuple[int | None, int | None, int]]:
     """The values of what was passed without a match, and its time."""
     found = [(row.f0 and row.f0["n"], row.f1 and row.f1["n"], row.at) for row in rows if row.joined]
     return [(this, other, at) for this, other, at in found if this is None or other is None]
+
+
+def passed(rows: Iterable[Row]) -> list[tuple[Any, Any, int]]:
+    """The values of all that was passed, and its time."""
+    return [(row.f0, row.f1, row.at) for row in rows if row.joined]
 
 
 def without_match(records: Sequence[Arrived]) -> list[tuple[int | None, int | None, int]]:
@@ -72,6 +83,54 @@ def test_a_record_without_a_match_is_passed_once_in_whatever_micro_batches_they_
     assert {row.at for row in made if row.joined and row.f0 and row.f1} != set()
     assert store_of(made) == {}
     assert task.maps["waiting"].content == {}
+
+
+def restored(made: Iterable[Row]) -> Task:
+    """A task whose state is made of what another one has written to its changelogs."""
+    made = list(made)
+    rows = [
+        Row(source=row.source, at=row.at, value=None, record=row.record, f0=row.f0, f1=row.f1, waiting=False)
+        for row in made
+        if row.number is not None and row.has_value
+    ]
+    for key, value in store_of(made).items():
+        for place, stored in enumerate(parse_stored_list(value)):
+            fields: list[dict[str, int] | None] = [None, None]
+            fields[1 - key[8]] = {"n": int(stored[1:])}
+            record = {"key": key[9:].decode(), "topic": None, "offset": place, "order": [], "partition_time": None}
+            record["value"] = stored[1:]
+            at = int.from_bytes(key[:8], "big")
+            rows.append(
+                Row(source=1 - key[8], at=at, value=None, record=record, f0=fields[0], f1=fields[1], waiting=True)
+            )
+    rows = [Row(**row.asDict(), has_value=True) for row in rows]
+    task = Task(RestoredOuterJoinState(FIELDS, StringType(), WINDOWS, both=True))
+    assert list(task.processor.handleInputRows((0,), iter(rows), None)) == []
+    task.processor = OuterJoinState(FIELDS, StringType(), WINDOWS, both=True)
+    task.processor.init(task)  # type: ignore[arg-type]
+    return task
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_restored_task_goes_on_as_the_one_that_was_lost(seed: int) -> None:
+    chosen = random.Random(seed)
+    records, now = [], BEGIN
+    for n in range(200):
+        now += chosen.choice([0, 0, 1000, 10_000])
+        late = chosen.choice([0, 0, 0, 1, MINUTE // 2])
+        records.append(Arrived(chosen.randrange(2), chosen.choice("abcdefghijklmnopqrstuvw"), now - late, n))
+    ends = [Arrived(side, "end", now + many * OVER, 1000 + many) for many in (2, 4, 6) for side in (0, 1)]
+    task, first = outer_task(), []
+    for record in records[:100]:
+        first += task.process([record])
+    assert store_of(first)
+    lost, again = [], []
+    after = restored(first)
+    for record in [*records[100:], *ends]:
+        lost += task.process([record])
+        again += after.process([record])
+    assert sorted(map(repr, passed(again))) == sorted(map(repr, passed(lost)))
+    assert store_of([*first, *again]) == store_of([*first, *lost]) == {}
 
 
 def test_a_left_join_passes_this_stream_alone() -> None:
