@@ -442,7 +442,7 @@ def test_what_meets_no_record_of_the_other_stream_is_passed_when_its_window_is_o
     tried.produce("returns", [("x", {"amount": 10}, 130), ("x", {"amount": 11}, -130), (None, {"amount": 12}, 130)])
     tried.drain()
     assert {m.key(): m.value() for m in tried.read(shared)}[(EPOCH + 100_000).to_bytes(8, "big") + b"\1x"] is None
-    tried.produce("sales", [("x", sale("a", 4), 181)])
+    tried.produce("sales", [("x", sale("a", 4), 300)])
     tried.drain()
     found = [
         (m.key(), json.loads(m.value()), (m.timestamp()[1] - EPOCH) // 1000, m.partition())
@@ -457,7 +457,7 @@ def test_what_meets_no_record_of_the_other_stream_is_passed_when_its_window_is_o
         (b"x", {"sold": 2}, 0, place),
     ]
     waiting = {m.key() for m in tried.read(shared) if m.key()[8:] == b"\1x"}
-    assert {(EPOCH + 1000 * at).to_bytes(8, "big") + b"\1x" for at in (0, 100, 181)} == waiting
+    assert {(EPOCH + 1000 * at).to_bytes(8, "big") + b"\1x" for at in (0, 100, 300)} == waiting
     assert tried.dead_letters() == []
 
 
