@@ -111,6 +111,9 @@ def ours(keys: Keys) -> Pipeline:
     topology.stream("b", value=value, key_serde=serde).join(table, {"s": "table.s"}, name="looked-up").to("joined")
     one, other = (topology.stream(topic, value=value, key_serde=serde) for topic in ("c", "d"))
     one.join(other, {"n": "other.n"}, within=JoinWindows("1 minute", grace="1 day"), name="met", store="met").to("met")
+    first, second = (topology.stream(topic, value=value, key_serde=serde) for topic in ("f", "g"))
+    within = JoinWindows("1 minute", grace="1 day")
+    first.left_join(second, {"n": "other.n"}, within=within, name="waited", store="waited").to("waited")
     in_sessions = topology.stream("e", value=value, key_serde=serde).group_by_key()
     in_sessions.windowed_by(SessionWindows("1 minute", grace="1 day")).count(store="sessions")
     return Pipeline("twin", topology, "", dict.fromkeys((*topology.source_topics, *topology.sink_topics), 1))
@@ -165,6 +168,10 @@ class TheirKeys:
         stores = option("StreamJoined", "with", serde, library.bytes, library.bytes)
         stores = stores.withName("met").withStoreName("met")
         one.join(other, joiner(lambda record: {"n": fields(record)["n"]}), within, stores).to("met", produced)
+        first, second = (library.builder.stream(topic, consumed) for topic in ("f", "g"))
+        stores = option("StreamJoined", "with", serde, library.bytes, library.bytes)
+        stores = stores.withName("waited").withStoreName("waited")
+        first.leftJoin(second, joiner(lambda record: {"n": fields(record)["n"]}), within, stores).to("waited", produced)
         sessions = option("SessionWindows", "ofInactivityGapAndGrace", millis(60_000), millis(86_400_000))
         in_sessions = library.builder.stream("e", consumed).groupByKey(grouped).windowedBy(sessions)
         in_sessions.count(library.stored("sessions"))
@@ -190,6 +197,8 @@ class TheirKeys:
             reader = self._bytes.deserializer()
             records = self._driver.createOutputTopic(topic, reader, reader).readRecordsToList()
             found[topic] = {(unnumbered(topic, raw(each.getKey())), raw(each.getValue())) for each in records}
+            if "shared" in topic:  # a list of one record, before which stand its lengths and its side
+                found[topic] = {(key, value and value[10:]) for key, value in found[topic]}
         return {topic: records for topic, records in found.items() if records}
 
     def close(self) -> None:
@@ -198,20 +207,27 @@ class TheirKeys:
 
 def unnumbered(topic: str, key: bytes | None) -> bytes | None:
     """A key without the number that tells records of one key and time apart: the library's counts all of a task."""
-    return key[:-4] + bytes(4) if key is not None and topic.startswith("twin-met-") else key
+    is_numbered = topic.startswith(("twin-met-", "twin-waited-")) and "shared" not in topic
+    return key[:-4] + bytes(4) if key is not None and is_numbered else key
 
 
 def in_bytes(topic: str, serde: KeySerde, key: Any) -> bytes | None:
     if isinstance(key, SessionKey):
         end, start = (int(at.timestamp() * 1000).to_bytes(8, "big") for at in (key.end, key.start))
         return serde.write_key(key.key) + end + start
+    if isinstance(key, WindowedKey) and "shared" in topic:
+        return int(key.start.timestamp() * 1000).to_bytes(8, "big") + b"\1" + serde.write_key(key.key)
     if isinstance(key, WindowedKey):
         start = int(key.start.timestamp() * 1000).to_bytes(8, "big")
         return serde.write_key(key.key) + start + (bytes(4) if topic.endswith("-changelog") else b"")
     return None if key is None else serde.write_key(key)
 
 
-def value_in_bytes(value: Any) -> bytes:
+def value_in_bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, list):  # one record waits
+        (value,) = value
     return value.to_bytes(8, "big") if isinstance(value, int) else json.dumps(value).encode()
 
 
@@ -228,7 +244,7 @@ def test_keys_have_the_librarys_bytes_in_every_topic(spark: SparkSession, jvm: A
             assert pipeline.topology.describe() == library.description
             mine: dict[str, set[tuple[bytes | None, bytes | None]]] = {}
             with driver.micro_batch():
-                for topic in "tabcde":
+                for topic in "tabcdefg":
                     for key in (keys.one, keys.other):
                         other = keys.other if key == keys.one else keys.one
                         value = json.dumps({"s": "row"} if topic == "t" else {"n": field_of.get(other, other)}).encode()
@@ -240,7 +256,7 @@ def test_keys_have_the_librarys_bytes_in_every_topic(spark: SparkSession, jvm: A
                         (in_bytes(topic, keys.serde, each.key), value_in_bytes(each.value)) for each in records
                     }
             assert mine == library.outputs()
-            assert len(mine) >= 10
+            assert len(mine) >= 14
             assert driver.store("own")[keys.one] == 1
             assert driver.dead_letters == []
     finally:
