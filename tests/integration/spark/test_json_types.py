@@ -17,6 +17,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.functions import PythonFunction
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import STRING
 from streamplan.spark.planning.python_functions import map_by
 from streamplan.spark.planning.records import RecordFrame, read_external
 from streamplan.spark.recount.recount import recount
@@ -53,7 +54,7 @@ WRITTEN = [
 def read(spark: SparkSession, values: list[bytes]) -> RecordFrame:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(None, bytearray(value), "topic", 0, place, now, None) for place, value in enumerate(values)]
-    return read_external(spark.createDataFrame(rows, RAW), VALUE)
+    return read_external(spark.createDataFrame(rows, RAW), VALUE, STRING)
 
 
 @pytest.mark.parametrize("time_zone", ["America/New_York", *soak(["UTC"])])
