@@ -207,8 +207,7 @@ def _print_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -
         }
         for batch in cluster.read(topic, ranges):
             for record in records_of(batch):
-                stored = record.key or b""
-                key = spec.key_text(stored) if spec.prefix_bytes else read_key(stored, windowed=spec.window_bytes > 0)
+                key = read_key(record.key or b"", spec)
                 if record.value is None:
                     values.pop(key, None)
                 else:

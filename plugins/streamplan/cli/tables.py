@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from rich import box
@@ -11,8 +12,8 @@ from rich.text import Text
 
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.checks.recount.totals import Totals
-from streamplan.model.topics import ObservedTopic, TopicSpec
-from streamplan.model.windows import parse_stored_window
+from streamplan.model.topics import STRING_KEYS, ObservedTopic, TopicSpec
+from streamplan.model.windows import STORED_SESSION_BYTES, parse_stored_session, parse_stored_window
 
 _MAX_ROWS = 12
 _COLOURS = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.COULD_NOT_LOOK: "yellow"}
@@ -45,15 +46,27 @@ def store_table(store: str, values: Mapping[str, str]) -> Table:
     return table
 
 
-def read_key(key: bytes, *, windowed: bool) -> str:
-    """Return a changelog's key as text. A windowed key is shown with the window's start."""
-    if not windowed:
-        return key.decode("utf-8", "backslashreplace")
-    window = parse_stored_window(key)
-    if window is None:
-        return repr(key)
-    start = datetime.fromtimestamp(window.start_ms / 1000, UTC)
-    return f"{window.key.decode('utf-8', 'backslashreplace')} at {start:%Y-%m-%d %H:%M:%S}"
+def read_key(key: bytes, spec: TopicSpec) -> str:
+    """Return a changelog's key as text. A windowed key is shown with its start, and that of a session with both ends.
+
+    Args:
+        key: The key in bytes.
+        spec: The changelog topic.
+    """
+    if spec.prefix_bytes:
+        return spec.key_text(key)
+    plain = spec.application_key(key)
+    is_text = spec.key_type == STRING_KEYS
+    text = plain.decode("utf-8", "backslashreplace") if is_text else replace(spec, window_bytes=0).key_text(plain)
+    session = parse_stored_session(key) if spec.window_bytes == STORED_SESSION_BYTES else None
+    if session is not None:
+        return f"{text} from {_moment(session.start_ms)} to {_moment(session.end_ms)}"
+    window = parse_stored_window(key) if spec.window_bytes else None
+    return text if window is None else f"{text} at {_moment(window.start_ms)}"
+
+
+def _moment(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def read_value(value: bytes, *, count: bool) -> str:
