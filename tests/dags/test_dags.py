@@ -51,7 +51,7 @@ WITHOUT_REPARTITION = ("enriched", "payments", "unpaid_orders", "visits")
 
 
 def check_names(pipeline: Pipeline) -> set[str]:
-    """Those of :data:`WITHOUT_REPARTITION` have no repartition topic that could be unfit."""
+    """The checks of a pipeline. One without a repartition topic does not have the check of that topic."""
     return CHECK_NAMES - ({"repartition"} if pipeline.name in WITHOUT_REPARTITION else set())
 
 

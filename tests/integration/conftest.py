@@ -17,7 +17,7 @@ from streamplan.kafka.topics import apply_topics
 from streamplan.local.brokers import LocalKafka
 from streamplan.local.jars import SPARK, require
 from streamplan.spark.session import generate_code, open_session
-from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs, submit_environment
+from streamplan.spark.submit import LOCAL_MASTER, SHORT_RUN_OPTIONS, spark_submit_configs, submit_environment
 
 from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, local_kafka
@@ -26,10 +26,7 @@ from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.support.wheel import CLONE, Environment, build_wheel, requirements
 
-# Of brokers and Spark. Tests process few records, for which Java's optimizing compiler costs more than it gains.
-# Without it the JVM reserves 48 MB for compiled code. Spark fills them in minutes: then the JVM drops code and compiles
-# it again, all the time.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join(SHORT_RUN_OPTIONS))  # of brokers and Spark
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from rich import box
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from streamplan.checks.framework.check import CheckResult, Outcome
 from streamplan.checks.recount.totals import Totals
-from streamplan.model.topics import STRING_KEYS, ObservedTopic, TopicSpec
+from streamplan.model.topics import ObservedTopic, TopicSpec
 from streamplan.model.windows import STORED_SESSION_BYTES, parse_stored_session, parse_stored_window
 
 _MAX_ROWS = 12
@@ -55,9 +54,7 @@ def read_key(key: bytes, spec: TopicSpec) -> str:
     """
     if spec.prefix_bytes:
         return spec.key_text(key)
-    plain = spec.application_key(key)
-    is_text = spec.key_type == STRING_KEYS
-    text = plain.decode("utf-8", "backslashreplace") if is_text else replace(spec, window_bytes=0).key_text(plain)
+    text = spec.application_key_text(key)
     session = parse_stored_session(key) if spec.window_bytes == STORED_SESSION_BYTES else None
     if session is not None:
         return f"{text} from {_moment(session.start_ms)} to {_moment(session.end_ms)}"

@@ -442,10 +442,7 @@ class KStream(_Declared):
         Returns:
             The joined stream. The key stays. If a stream's key has changed, that stream is repartitioned first.
         """
-        if isinstance(other, KStream):
-            return self._join_stream(other, value, within, store, name, "join")
-        self._refuse_windows_of_streams("join", within, store)
-        return self._join_table(other, value, name, left=False)
+        return self._join(other, value, within, store, name, "join")
 
     def left_join(
         self,
@@ -469,10 +466,7 @@ class KStream(_Declared):
                 ``<store>-outer-other-join-store`` and ``<store>-left-shared-join-store``.
             name: As for :meth:`join`.
         """
-        if isinstance(other, KStream):
-            return self._join_stream(other, value, within, store, name, "left_join")
-        self._refuse_windows_of_streams("left_join", within, store)
-        return self._join_table(other, value, name, left=True)
+        return self._join(other, value, within, store, name, "left_join")
 
     def outer_join(
         self,
@@ -495,12 +489,23 @@ class KStream(_Declared):
         """
         return self._join_stream(other, value, within, store, name, "outer_join")
 
-    def _refuse_windows_of_streams(self, operation: str, within: JoinWindows | None, store: str | None) -> None:
+    def _join(
+        self,
+        other: KTable | KStream,
+        value: Mapping[str, str] | None,
+        within: JoinWindows | None,
+        store: str | None,
+        name: str | None,
+        operation: str,
+    ) -> KStream:
+        if isinstance(other, KStream):
+            return self._join_stream(other, value, within, store, name, operation)
         if within is not None or store is not None:
             self.graph.fault(f"{operation}: a table is joined without within and store", "Leave them out")
+        return self._join_table(other, value, name, operation)
 
-    def _join_table(self, table: KTable, value: Mapping[str, str] | None, name: str | None, *, left: bool) -> KStream:
-        operation = "left_join" if left else "join"
+    def _join_table(self, table: KTable, value: Mapping[str, str] | None, name: str | None, operation: str) -> KStream:
+        left = operation == "left_join"
         self._refuse_window(operation)
         hint = "Join a stream with a table, Topology.table(), or with a stream"
         if not self._can_take(table, KTable, operation, hint):

@@ -60,9 +60,9 @@ class Processor:
         match self.operation:
             case Count(store=store) | Aggregate(store=store) | Reduce(store=store) | Join(store=store):
                 return store
-            case TableSource(store=store) | StoreForJoin(store=store) | JoinSide(store=store):
+            case TableSource(store=store) | StoreForJoin(store=store):
                 return store
-            case OuterJoinSide(store=store):
+            case JoinSide(store=store) | OuterJoinSide(store=store):
                 return store
         return None
 

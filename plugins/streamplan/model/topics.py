@@ -119,14 +119,22 @@ class TopicSpec:
         """The part of a key that decides its partition."""
         return without_suffix(key[self.prefix_bytes :], self.window_bytes)
 
-    def key_text(self, key: bytes) -> str:
-        """A key of this topic as people read it."""
-        raw = self.application_key(key)
-        serde = KEY_SERDES[self.key_type]
+    def application_key_text(self, key: bytes) -> str:
+        """The part of a key that decides its partition, as people read it. A text has no quotes."""
+        raw, serde = self.application_key(key), KEY_SERDES[self.key_type]
+        text = raw.decode("utf-8", "backslashreplace")
+        if self.key_type == STRING_KEYS:
+            return text
         try:
-            text = serde.key_text(serde.read_key(raw)) if self.key_type != STRING_KEYS else _quoted(raw)
+            return serde.key_text(serde.read_key(raw))
         except Undecodable:
-            text = _quoted(raw)
+            return repr(text)
+
+    def key_text(self, key: bytes) -> str:
+        """A key of this topic as people read it. A text is quoted."""
+        raw, text = self.application_key(key), self.application_key_text(key)
+        if self.key_type == STRING_KEYS:
+            text = repr(text)
         session = parse_stored_session(key) if self.window_bytes == STORED_SESSION_BYTES else None
         if session is not None:
             text += f" of the session from {session.start_ms} to {session.end_ms}"
@@ -137,10 +145,6 @@ class TopicSpec:
             side = "this side" if key[WINDOW_START_BYTES] else "the other side"
             text += f" of {side} at {window_start_ms(key[:WINDOW_START_BYTES])}"
         return text
-
-
-def _quoted(key: bytes) -> str:
-    return repr(key.decode("utf-8", "backslashreplace"))
 
 
 def staging_topic(spec: TopicSpec, **configs: str) -> TopicSpec:

@@ -25,8 +25,29 @@ def duration_ms(text: str) -> int:
     return int(duration[1]) * _UNITS_MS[duration[2]]
 
 
+class _Windows:
+    """What windows of all kinds have in common."""
+
+    grace: str
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace in ms. Raises ValueError where it is no duration."""
+        return duration_ms(self.grace)
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of a store in ms."""
+        raise NotImplementedError
+
+    @property
+    def changelog_retention_ms(self) -> int:
+        """``retention.ms`` of a store's changelog topic (``WindowedChangelogTopicConfig``)."""
+        return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
+
+
 @dataclass(frozen=True, repr=False)
-class TimeWindows:
+class TimeWindows(_Windows):
     """Windows of one size, aligned to the epoch.
 
     Tumbling windows follow each other. Hopping windows begin after each ``advance`` and overlap, so that a record is in
@@ -55,11 +76,6 @@ class TimeWindows:
         return duration_ms(self.size)
 
     @property
-    def grace_ms(self) -> int:
-        """The grace in ms. Raises ValueError where it is no duration."""
-        return duration_ms(self.grace)
-
-    @property
     def advance_ms(self) -> int:
         """How much later the next window begins, in ms. Raises ValueError where it is no duration."""
         return self.size_ms if self.advance is None else duration_ms(self.advance)
@@ -69,14 +85,9 @@ class TimeWindows:
         """The retention of the window store in ms (``WindowStoreMaterializer.retentionPeriod``)."""
         return self.size_ms + self.grace_ms
 
-    @property
-    def changelog_retention_ms(self) -> int:
-        """``retention.ms`` of the store's changelog topic (``WindowedChangelogTopicConfig``)."""
-        return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
-
 
 @dataclass(frozen=True)
-class SessionWindows:
+class SessionWindows(_Windows):
     """Sessions: a key's records that follow each other without a gap (``SessionWindows.ofInactivityGapAndGrace``).
 
     A session is from the time of its first record to that of its last one. A record that is at most
@@ -97,23 +108,13 @@ class SessionWindows:
         return duration_ms(self.inactivity_gap)
 
     @property
-    def grace_ms(self) -> int:
-        """The grace in ms. Raises ValueError where it is no duration."""
-        return duration_ms(self.grace)
-
-    @property
     def retention_ms(self) -> int:
         """The retention of the session store in ms (``SessionStoreMaterializer.retentionPeriod``)."""
         return self.inactivity_gap_ms + self.grace_ms
 
-    @property
-    def changelog_retention_ms(self) -> int:
-        """``retention.ms`` of the store's changelog topic (``WindowedChangelogTopicConfig``)."""
-        return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
-
 
 @dataclass(frozen=True)
-class JoinWindows:
+class JoinWindows(_Windows):
     """How far apart in time two records may be that are joined (``org.apache.kafka.streams.kstream.JoinWindows``).
 
     A record of the time ``t`` is joined with the records of the other stream from ``t - before`` to ``t + after``.
@@ -143,19 +144,9 @@ class JoinWindows:
         return duration_ms(self.difference if self.after is None else self.after)
 
     @property
-    def grace_ms(self) -> int:
-        """The grace in ms. Raises ValueError where it is no duration."""
-        return duration_ms(self.grace)
-
-    @property
     def retention_ms(self) -> int:
         """The retention of both window stores in ms (``StreamJoinedStoreFactory.retentionPeriod``)."""
         return self.before_ms + self.after_ms + self.grace_ms
-
-    @property
-    def changelog_retention_ms(self) -> int:
-        """``retention.ms`` of the stores' changelog topics (``WindowedChangelogTopicConfig``)."""
-        return self.retention_ms + WINDOWED_CHANGELOG_ADDITIONAL_RETENTION_MS
 
 
 # -- the bytes of a key with a window

@@ -31,6 +31,13 @@ JVM_OPTIONS = (
     "-Darrow.enable_null_check_for_get=false",
 )
 
+SHORT_RUN_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""For tests, in which the optimizing compiler costs more than it gains.
+
+Without it the JVM reserves 48 MB for compiled code, which Spark fills in minutes: then the JVM drops code and compiles
+it again, all the time.
+"""
+
 QUIET_CLASS_DATA = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 """The JVM does not log that an archive does not fit, nor which classes cannot be archived: it goes on without."""
 

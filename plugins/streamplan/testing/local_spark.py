@@ -20,7 +20,7 @@ from streamplan.serdes.serde import Serde
 from streamplan.spark.aggregator import in_flow_order
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.session import SPARK_CONFIGS, keep_checkpoints_cheaply
-from streamplan.spark.submit import spark_submit_configs, submit_environment
+from streamplan.spark.submit import SHORT_RUN_OPTIONS, spark_submit_configs, submit_environment
 from streamplan.testing.declared_schemas import DeclaredSchemas
 from streamplan.testing.memory_query import MemoryQuery
 
@@ -114,9 +114,7 @@ def as_tested(pipeline: Pipeline) -> Pipeline:
 
 def _start() -> SparkSession:
     configs: dict[str, bool | float | int | str | None] = {**spark_submit_configs(_MASTER)}
-    # The optimizing compiler costs more than it gains in the few seconds of a test. Without it the JVM reserves 48 MB
-    # for compiled code, which Spark fills in minutes: then the JVM drops code and compiles it again, all the time.
-    options = (configs["spark.driver.extraJavaOptions"], "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+    options = (configs["spark.driver.extraJavaOptions"], *SHORT_RUN_OPTIONS)
     configs |= {
         "spark.driver.extraJavaOptions": " ".join(map(str, options)),
         "spark.driver.memory": "1g",

@@ -27,11 +27,11 @@ from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
 from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_WINDOW_BYTES, WINDOW_START_BYTES, JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
 from streamplan.spark.planning.field_types import declared_fields
-from streamplan.spark.planning.keys import read_key
+from streamplan.spark.planning.keys import big_endian, number_in_key, read_key
 from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.sources import HEADERS
 
@@ -102,7 +102,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
     match operation:
         case Count():
             fields = [F.col(f"s{number}_count").alias("count")]
-            value, encoding = F.unhex(F.lpad(F.hex(f"s{number}_count"), 16, "0")), "count"
+            value, encoding = big_endian(F.col(f"s{number}_count")), "count"
         case Aggregate(columns=columns):
             fields = [F.col(f"s{number}_{column.name}").alias(column.name) for column in columns]
             stored = declared_fields(data.select(*fields))
@@ -256,9 +256,8 @@ def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:
     if windows is None:
         return [F.col("key").cast("string").alias("key")]
     key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_WINDOW_BYTES})")
-    start = F.expr(f"substring(key, octet_length(key) - {STORED_WINDOW_BYTES - 1}, {WINDOW_START_BYTES})")
-    start_ms = F.conv(F.hex(start), 16, -10).cast("bigint")  # to a negative base: signed
-    return [key.cast("string").alias("key"), F.timestamp_millis(start_ms).alias(WINDOW_START)]
+    start = F.timestamp_millis(number_in_key(STORED_WINDOW_BYTES))
+    return [key.cast("string").alias("key"), start.alias(WINDOW_START)]
 
 
 def node_arguments(number: int, node: Processor, frame: RecordFrame) -> list[Argument]:

@@ -37,12 +37,12 @@ def read_key(serde: KeySerde, data: Column) -> Column:
     """
     match serde:
         case Integer():
-            unsigned = _number(data)
+            unsigned = number_of(data)
             return _if_fits(serde, data, F.shiftright(F.shiftleft(unsigned, 32), 32).cast("int"))
         case Long():
-            return _if_fits(serde, data, _number(data))
+            return _if_fits(serde, data, number_of(data))
         case Double():
-            number = F.java_method(F.lit("java.lang.Double"), F.lit("longBitsToDouble"), _number(data)).cast("double")
+            number = F.java_method(F.lit("java.lang.Double"), F.lit("longBitsToDouble"), number_of(data)).cast("double")
             return _if_fits(serde, data, number)
         case UUID():
             return F.lower(data.cast("string"))
@@ -62,10 +62,10 @@ def write_key(serde: KeySerde, key: Column) -> Column:
         case Integer():
             return F.unhex(F.right(F.lpad(F.hex(key), 16, "0"), F.lit(8)))
         case Long():
-            return F.unhex(F.lpad(F.hex(key), 16, "0"))
+            return big_endian(key)
         case Double():
             bits = F.java_method(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), key).cast("bigint")
-            return F.when(key.isNotNull(), F.unhex(F.lpad(F.hex(bits), 16, "0")))
+            return F.when(key.isNotNull(), big_endian(bits))
     return key.cast("binary")
 
 
@@ -126,9 +126,19 @@ def new_key(serde: KeySerde, data: DataFrame, expression: str) -> tuple[Column, 
     return read_key(serde, written), key_fault(serde, written)
 
 
-def _number(data: Column) -> Column:
-    """The number that bytes hold, big-endian; a negative one only where there are eight."""
+def big_endian(number: Column) -> Column:
+    """Return a whole number in 8 bytes, as Java writes it."""
+    return F.unhex(F.lpad(F.hex(number), 16, "0"))
+
+
+def number_of(data: Column) -> Column:
+    """Return the number that bytes hold, big-endian; a negative one only where there are eight."""
     return F.conv(F.hex(data), 16, -10).cast("bigint")  # to a negative base: signed
+
+
+def number_in_key(bytes_before_end: int) -> Column:
+    """Return the number of 8 bytes in the column ``key`` that begins so many bytes before its end."""
+    return number_of(F.expr(f"substring(key, octet_length(key) - {bytes_before_end - 1}, 8)"))
 
 
 def _if_fits(serde: KeySerde, data: Column, key: Column) -> Column:

@@ -42,6 +42,7 @@ from streamplan.model.processor_topology import Node, Processor, Sink, Source, S
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
+from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.python_functions import filter_by, flat_map_by, map_by
 from streamplan.spark.planning.records import (
@@ -137,7 +138,7 @@ class OperatorPlanner:
         (predecessor,) = self.subtopology.predecessors[side.name]
         frame = self.consume(predecessor)
         assert frame is not None, "a join is planned on records that Spark refused"
-        return self._storable_records(side, frame)
+        return self._storable_records(frame)
 
     def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
         """Write a store's updates into the partition of the task. A window stands in the bytes after the key.
@@ -151,8 +152,8 @@ class OperatorPlanner:
             start = F.unix_millis("record.window.start")
             number = F.lit(bytes(SEQUENCE_NUMBER_BYTES))
             if frame.keeps_duplicates:
-                number = F.substring(_big_endian(F.col("record.sequence_number")), -SEQUENCE_NUMBER_BYTES, 4)
-            key = F.concat(key, _big_endian(start), number)  # WindowKeySchema
+                number = F.substring(big_endian(F.col("record.sequence_number")), -SEQUENCE_NUMBER_BYTES, 4)
+            key = F.concat(key, big_endian(start), number)  # WindowKeySchema
         frame = frame.with_record(F.col("record").withField("headers", F.lit(None).cast(HEADERS)))
         self.written[self._outputs[node.name]] = frame
         self.write(output_rows(frame, self._outputs[node.name], key, F.col("record.value")))
@@ -212,7 +213,7 @@ class OperatorPlanner:
                 joined = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
                 return (joined if left else joined.where("table is not null")).select(value)
             case StoreForJoin():
-                return self._storable_records(node, frame)
+                return self._storable_records(frame)
             case StreamJoin(value=value):  # what is joined is bound instead; see SubtopologyPlan
                 return without_records(*predecessors).select(value)
             case ToStream() | JoinSide() | OuterJoinSide():
@@ -260,7 +261,7 @@ class OperatorPlanner:
         windowed = isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
         return frame.accepted() if windowed else frame.accepted().with_value()
 
-    def _storable_records(self, side: Processor, frame: RecordFrame) -> RecordFrame:
+    def _storable_records(self, frame: RecordFrame) -> RecordFrame:
         """The records that a side of a join of two streams can store.
 
         One without a key meets no other. An inner join leaves it out. A left or outer join passes it without a match.
@@ -270,8 +271,7 @@ class OperatorPlanner:
             frame = frame.rejecting(_too_large(frame, with_headers=False), too_large(MAX_BYTES))
         self.write(dead_letter_rows(frame.rejected()))
         frame = frame.accepted()
-        after = [node for node in self.subtopology.processors if side.name in self.subtopology.predecessors[node.name]]
-        if any(isinstance(node.operation, OuterJoinSide) for node in after):
+        if any(isinstance(join.operation, OuterStreamJoin) for join in self.subtopology.stream_joins):
             return frame
         return replace(frame, data=frame.data.where("record.key is not null"), key_not_null=True)
 
@@ -296,7 +296,7 @@ class OperatorPlanner:
         if frame.is_of_sessions:
             key = _session_key(key)
         elif frame.windowed:
-            key = F.concat(key, _big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
+            key = F.concat(key, big_endian(F.unix_millis("record.window.start")))  # TimeWindowedSerializer
         self.written[self._outputs[sink.name]] = frame
         self.write(output_rows(frame, self._outputs[sink.name], key, frame.value))
         return replace(frame, data=frame.data.limit(0), no_rejects=True)
@@ -377,11 +377,7 @@ def _too_large(frame: RecordFrame, *, with_headers: bool) -> Column:
 def _session_key(key: Column) -> Column:
     """The key with its session, in a changelog (``SessionKeySchema``) as in a topic (``SessionWindowedSerializer``)."""
     moments = (F.unix_millis(f"record.window.{name}") for name in ("end", "start"))
-    return F.concat(key, *map(_big_endian, moments))
-
-
-def _big_endian(number: Column) -> Column:
-    return F.unhex(F.lpad(F.hex(number), 16, "0"))
+    return F.concat(key, *map(big_endian, moments))
 
 
 def _sentence(error: PySparkException | Refused) -> str:

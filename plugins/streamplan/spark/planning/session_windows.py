@@ -42,11 +42,10 @@ from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows
 from streamplan.spark.planning.aggregation import Argument, node_arguments, stored_value
 from streamplan.spark.planning.field_types import as_state, declared_type, from_state
 from streamplan.spark.planning.key_sessions import KeySessions
+from streamplan.spark.planning.keys import number_in_key
 from streamplan.spark.planning.merging import PARTS, Merging
 from streamplan.spark.planning.records import RecordFrame
-
-_LEAST_SWEEP_MS = 60_000
-"""How much time passes at least before the state is searched for sessions that are over."""
+from streamplan.spark.planning.task_state import record_place, sweep_is_due, task_order
 
 _ORDERED = (BooleanType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType, TimestampType)
 """The types whose values Python orders as Spark does."""
@@ -71,7 +70,7 @@ def aggregate_sessions(node: Processor, records: RecordFrame) -> DataFrame:
     at = F.unix_millis("record.timestamp")
     rows = records.data.select(
         F.col("record.partition").alias("partition"),
-        F.struct(*(F.col(f"record.{name}") for name in ("partition_time", "topic", "offset", "order"))).alias("place"),
+        record_place().alias("place"),
         records.key.alias("key"),
         at.alias("start"),
         at.alias("end"),
@@ -97,9 +96,17 @@ def restore_sessions(node: Processor, records: RecordFrame, stored: DataFrame) -
     return _aggregated(node, parts, rows, restored=True)
 
 
+def sessions_of(node: Processor) -> SessionWindows:
+    """Return the windows of an aggregation of sessions."""
+    assert isinstance(node.operation, Count | Aggregate)
+    windows = node.operation.window
+    assert isinstance(windows, SessionWindows), f"{node.name} aggregates no sessions"
+    return windows
+
+
 def stored_session() -> list[Column]:
     """Return the key of a changelog record, and its session, which the key's last bytes hold (``SessionKeySchema``)."""
-    end, start = (F.timestamp_millis(_number(STORED_SESSION_BYTES - 8 * place)) for place in range(2))
+    end, start = (F.timestamp_millis(number_in_key(STORED_SESSION_BYTES - 8 * place)) for place in range(2))
     key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_SESSION_BYTES})").cast("string")
     return [key.alias("key"), F.struct(start.alias("start"), end.alias("end")).alias("window")]
 
@@ -184,9 +191,6 @@ class _Parts:
 
 
 def _aggregated(node: Processor, parts: _Parts, rows: DataFrame, *, restored: bool) -> DataFrame:
-    assert isinstance(node.operation, Count | Aggregate)
-    windows = node.operation.window
-    assert isinstance(windows, SessionWindows), f"{node.name} aggregates no sessions"
     of_parts = rows.schema["parts"].dataType
     assert isinstance(of_parts, StructType)
     schema = StructType(
@@ -201,19 +205,13 @@ def _aggregated(node: Processor, parts: _Parts, rows: DataFrame, *, restored: bo
         ]
     )
     merging = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
-    processor = _SessionAggregate(windows, merging, of_parts, restored=restored)
+    processor = _SessionAggregate(sessions_of(node), merging, of_parts, restored=restored)
     changed = rows.groupBy("partition").transformWithState(processor, schema, "Update", "none")
     window = F.struct(F.timestamp_millis("start").alias("start"), F.timestamp_millis("end").alias("end"))
     at = F.timestamp_millis("at").alias("timestamp")
     key = F.col("key").cast("string")  # as of other aggregates: a string that holds the key's bytes as they are
     columns = changed.select("partition", key.alias("key"), window.alias("window"), at, "deleted", *parts.from_struct())
     return columns.select("partition", "key", "window", "timestamp", "deleted", *parts.stored_columns())
-
-
-def _number(bytes_before_end: int) -> Column:
-    """A number of 8 bytes in a key, which begins so many bytes before the key's end."""
-    number = F.expr(f"substring(key, octet_length(key) - {bytes_before_end - 1}, 8)")
-    return F.conv(F.hex(number), 16, -10).cast("bigint")  # to a negative base: signed
 
 
 class _SessionAggregate(StatefulProcessor):
@@ -245,12 +243,12 @@ class _SessionAggregate(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         newest, swept = (self._times.get() if self._times.exists() else None) or (-1, -1)
         touched: dict[bytes, KeySessions] = {}
-        for row in rows if self._restored else sorted(rows, key=_in_order):
+        for row in rows if self._restored else sorted(rows, key=lambda row: task_order(row.place)):
             name = bytes(row.key)
             if name not in touched:
                 known = self._sessions.containsKey((name,))  # Spark warns of a value that is not there
                 touched[name] = KeySessions.of(self._sessions.getValue((name,)) if known else None)
-            sessions, parts = touched[name], tuple(row.parts[name] for name in self._parts.names)
+            sessions, parts = touched[name], tuple(row.parts[part] for part in self._parts.names)
             if self._restored:
                 sessions.restore(row.start, row.end, parts)
             else:
@@ -271,7 +269,7 @@ class _SessionAggregate(StatefulProcessor):
         over = newest - self._retention_ms
         for key, sessions in touched.items():
             self._put(key, sessions, over)
-        if swept + max(self._retention_ms // 2, _LEAST_SWEEP_MS) < newest:
+        if sweep_is_due(swept, newest, self._retention_ms):
             swept = newest
             for (key,), value in list(self._sessions.iterator()):
                 if bytes(key) not in touched:
@@ -284,9 +282,3 @@ class _SessionAggregate(StatefulProcessor):
             self._sessions.removeKey((key,))
         elif sessions.changed:
             self._sessions.updateValue((key,), (sessions.sessions,))
-
-
-def _in_order(row: Row) -> tuple[Any, ...]:
-    """As a task takes records: by the partition's time, and those of one topic by their offsets."""
-    place = row.place
-    return place["partition_time"] or 0, place["topic"] or "", place["offset"], place["order"]

@@ -13,15 +13,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from streamplan.model.windows import JoinWindows
+from streamplan.spark.planning.task_state import sweep_is_due, task_order
 
 StateKey: TypeAlias = str | bytes
 """The key of records as the state has it: a text, or the bytes that another serde writes."""
 
 BEFORE_ALL_TIME = -(1 << 63)
-
-_LEAST_SWEEP_MS = 60_000
-"""How much time passes at least before the state is searched for keys that are too old, as for the library's segments
-(``Stores.persistentWindowStore``)."""
 
 _at = itemgetter(0)
 
@@ -104,7 +101,7 @@ class StreamJoinState(StatefulProcessor):
         oldest = [limit - self._retention_ms + 1 for limit in times.limits]
         for key, buffer in buffers.items():
             self._put(key, buffer, oldest)
-        if times.swept + max(self._retention_ms // 2, _LEAST_SWEEP_MS) < max(times.limits):
+        if sweep_is_due(times.swept, max(times.limits), self._retention_ms):
             times.swept = max(times.limits)
             for (stored,), value in list(self._records.iterator()):
                 if (key := hashable(stored)) not in buffers:
@@ -130,9 +127,8 @@ def hashable(key: str | bytes | bytearray) -> StateKey:
 
 
 def in_order(row: Row) -> tuple[Any, ...]:
-    """As a task takes records: by the partition's time. Both sides may have the same record."""
-    record = row.record
-    return record["partition_time"] or 0, record["topic"] or "", record["offset"], record["order"], row.source
+    """As a task takes records. Both sides may have the same one."""
+    return *task_order(row.record), row.source
 
 
 @dataclass

@@ -7,7 +7,7 @@ and a wrong output is found in the sub-topology that wrote it. :mod:`streamplan.
 
 What a join wrote depends on when a table's row came, and cannot be computed afterwards. In a sub-topology with joins
 only the tables and the dead letters are compared. What a join of two streams wrote depends on which records came too
-late. Of it nothing is compared, and the dead letters are. Of sessions those keys are compared of which each record came
+late. Its outputs are not compared, and its dead letters are. Sessions are compared for each key whose records all came
 in time (:mod:`streamplan.spark.recount.sessions`).
 """
 
@@ -201,7 +201,7 @@ class _Recount:
         numbers, outputs = number_outputs(self.pipeline, self.subtopology)
         letters = self._letters().persist()
         rows, late = self._expected(numbers)
-        expected = self._in_turns(rows, letters).persist()
+        expected = self._with_turns(rows, letters).persist()
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
@@ -368,7 +368,7 @@ class _Recount:
         planner.plan(subtopology.nodes)
         return reduce(DataFrame.unionByName, planner.take_output_rows().rows), late
 
-    def _in_turns(self, expected: DataFrame, letters: DataFrame) -> DataFrame:
+    def _with_turns(self, expected: DataFrame, letters: DataFrame) -> DataFrame:
         """Add the column ``turn``: 0, and for what a re-drive has made of a record the offset of its mark.
 
         So the rows of one partition of a source are written in the order of turn, offset and order.

@@ -11,11 +11,12 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from streamplan.model.operations import Aggregate, Count
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows
 from streamplan.spark.planning.aggregation import node_aggregates, node_arguments
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.session_windows import sessions_of
+from streamplan.spark.planning.task_state import record_place
 from streamplan.spark.recount.written import WrittenTopic
 
 
@@ -33,7 +34,7 @@ def recounted_sessions(node: Processor, inputs: RecordFrame, late: DataFrame) ->
     """
     arguments = [argument.from_record.alias(argument.name) for argument in node_arguments(0, node, inputs)]
     records = inputs.data.select(*_columns(inputs), *arguments).join(late, ["partition", "key"], "left_anti")
-    records = with_sessions(records, _windows(node))
+    records = with_sessions(records, sessions_of(node))
     aggregates = [column.alias(name) for name, column in node_aggregates(0, node, records.schema)]
     timestamp = F.max_by("timestamp", "place").alias("timestamp")
     return records.groupBy("partition", "key", "window").agg(*aggregates, timestamp)
@@ -49,7 +50,7 @@ def late_keys(node: Processor, inputs: RecordFrame) -> DataFrame:
     before = Window.partitionBy("partition").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
     records = inputs.data.select(*_columns(inputs))
     at = F.unix_millis("timestamp")
-    records = records.withColumn("late", at <= F.max(at).over(before) - _windows(node).grace_ms)
+    records = records.withColumn("late", at <= F.max(at).over(before) - sessions_of(node).grace_ms)
     return records.where("late").select("partition", "key").distinct()
 
 
@@ -85,13 +86,5 @@ def without_late_keys(written: WrittenTopic, late: DataFrame) -> WrittenTopic:
 
 
 def _columns(inputs: RecordFrame) -> list[Column]:
-    place = F.struct(*(F.col(f"record.{name}") for name in ("partition_time", "topic", "offset", "order")))
     columns = [F.col(f"record.{name}").alias(name) for name in ("partition", "timestamp")]
-    return [*columns, inputs.key.cast("string").alias("key"), place.alias("place")]
-
-
-def _windows(node: Processor) -> SessionWindows:
-    assert isinstance(node.operation, Count | Aggregate)
-    windows = node.operation.window
-    assert isinstance(windows, SessionWindows), f"{node.name} aggregates no sessions"
-    return windows
+    return [*columns, inputs.key.cast("string").alias("key"), record_place().alias("place")]
