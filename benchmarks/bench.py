@@ -48,7 +48,7 @@ from applications import (
     spark_job,
     wait_until,
 )
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from meters import Meter, Totals, percentile
 from streamplan.errors import BrokersUnavailable, CouldNotLook, StreamplanError
@@ -213,11 +213,16 @@ def delete_application(bootstrap_servers: str, application_id: str) -> None:
         lambda: not set(topics) & set(admin.list_topics(timeout=30).topics),
         60,
     )
-    for future in admin.delete_consumer_groups([application_id]).values():
+
+    def is_gone() -> bool:
+        """A member that was stopped while it joined is in the group until its session ends."""
         try:
-            future.result(60)
+            admin.delete_consumer_groups([application_id])[application_id].result(60)
         except KafkaException as error:
-            report(f"group {application_id}: {error}")
+            return bool(error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
+        return True
+
+    wait_until(f"the group {application_id} is gone", is_gone, 120)
 
 
 def measure(name: str, bootstrap_servers: str, home: Path, number: int, orders: int, options: Options) -> Round:

@@ -7,17 +7,18 @@ import threading
 import time
 from collections import Counter
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from streamplan.pipelines.orders import order
 
 from tests.support.aggregator_process import CHANGELOG, ORDERS, REPARTITION, Aggregator, await_condition
 from tests.support.brokers import retried
 from tests.support.records import read_committed
+from tests.support.soak import soak
 
-KILLS = 2
 
-
-def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, bootstrap_servers: str) -> None:
+@pytest.mark.parametrize("kills", [1, *soak([4])])
+def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, bootstrap_servers: str, kills: int) -> None:
     stop = threading.Event()
     produced = 0
 
@@ -45,7 +46,7 @@ def test_totals_are_exact_after_kills_in_the_middle(aggregator: Aggregator, boot
     orders = threading.Thread(target=produce)
     orders.start()
     try:
-        for kill in range(KILLS):
+        for kill in range(kills):
             before = counted()
             aggregator.start("--max-offsets", "2000", "--trigger-interval-ms", "0")
             # Micro-batches follow each other without a pause: the kill lands wherever it lands in them.

@@ -360,6 +360,7 @@ def test_joins_with_two_tables_at_the_time_of_each_record(tried: Tried) -> None:
     assert tried.records("large")[-1] == ("x", {"shop": "x", "amount": 600, "city": "Gent"})
 
 
+@pytest.mark.soak
 def test_two_streams_meet_within_a_window(tried: Tried) -> None:
     """Each two records of a key that are near in time, once, whichever comes first and in whichever micro-batch."""
     topology, named = tried.topology, tried.named
