@@ -38,6 +38,7 @@ from applications import (
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.settings import Settings
+from streamplan.spark.submit import LOCAL_MASTER
 
 from tests.support.spark_cluster import DEFAULT_PORTS, EmbeddedSpark
 
@@ -139,6 +140,25 @@ class Bench:
 
         self.measure("ours, the driver is killed and started again at once", positions, kill_and_restart, settled)
 
+    def local(self) -> None:
+        """Measure our aggregator with Spark in one JVM."""
+        home = self.home / "local"
+        home.mkdir()
+        job = aggregator(self.bootstrap_servers, home, LOCAL_MASTER)
+        positions = Positions(self.bootstrap_servers, ORDERS.topology.application_id)
+
+        def kill_and_restart() -> None:
+            job.signal(signal.SIGKILL)
+            job.start()
+
+        try:
+            with Flow(self.bootstrap_servers, self.rate):
+                job.start()
+                self.measure(f"ours, {LOCAL_MASTER}, nothing is killed", positions, lambda: None)
+                self.measure(f"ours, {LOCAL_MASTER}, killed and started again at once", positions, kill_and_restart)
+        finally:
+            job.signal(signal.SIGKILL)
+
     # -- the JVM library
 
     def library(self) -> None:
@@ -178,7 +198,7 @@ class Bench:
                 instance.signal(signal.SIGTERM)
 
 
-CASES = ("2", "4", "driver", "jvm", "jvm-short")
+CASES = ("local", "2", "4", "driver", "jvm", "jvm-short")
 
 
 def main() -> None:
@@ -196,6 +216,8 @@ def main() -> None:
         apply_topics(Brokers(bootstrap_servers), ORDERS)
         bench = Bench(Path(home), bootstrap_servers, options.rounds, options.rate, options.cases)
         try:
+            if "local" in options.cases:
+                bench.local()
             if {"2", "4", "driver"} & {*options.cases}:
                 bench.ours()
             if {"jvm", "jvm-short"} & {*options.cases}:

@@ -31,6 +31,9 @@ JOIN_SECONDS = 60.0
 
 _POLL_SECONDS = 0.2
 
+_LOOK_SECONDS = 0.5
+"""How often a member that waits to join looks at the others."""
+
 
 class GroupMember:
     """Joins the group on entry and leaves it on exit. Nothing is fetched: what it is assigned is paused.
@@ -79,11 +82,13 @@ class GroupMember:
         """
         return [member for member in self.others() if member.instance is None]
 
-    def await_join(self, report: Callable[[str], None]) -> None:
-        """Wait until the brokers have accepted this member.
+    def await_join(self, report: Callable[[str], None], *, with_ours: bool = False) -> None:
+        """Wait until the brokers have accepted this member, and have forgotten those that died.
 
         Args:
             report: Is told when it takes longer than a moment.
+            with_ours: Do not wait for other members that are aggregators. The brokers list a member from its request to
+                join on, and from then on refuse commits by everybody who is not in the group.
 
         Raises:
             Refused: The group belongs to another kind of members, for instance a Kafka Streams application.
@@ -91,7 +96,9 @@ class GroupMember:
         """
         deadline = time.monotonic() + JOIN_SECONDS
         told = False
-        while not self._joined.wait(1.0):
+        while not self._joined.wait(_LOOK_SECONDS):
+            if with_ours and self._is_among_ours():
+                return
             if self._error is not None and self._error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
                 raise foreign_member_error(self._group, self.others())
             if time.monotonic() > deadline or not self._thread.is_alive():
@@ -107,6 +114,13 @@ class GroupMember:
                     f"joining consumer group {self._group}" + (f", which has the members {others}" if others else "")
                 )
                 told = True
+
+    def _is_among_ours(self) -> bool:
+        """Whether the brokers list this member, and with it none of another program."""
+        listed = members(self._brokers, self._group)
+        return any(member.client_id == self.client_id for member in listed) and all(
+            member.instance is not None for member in listed
+        )
 
     def take_rebalance(self) -> bool:
         """Whether the group has been rebalanced since the last call: a member came or went."""
@@ -143,8 +157,7 @@ class GroupMember:
             consumer.assign(partitions)
         consumer.pause(partitions)
         self._error = None
-        if self._joined.is_set():
-            self._rebalanced.set()
+        self._rebalanced.set()
         self._joined.set()
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

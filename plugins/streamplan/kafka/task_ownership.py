@@ -113,7 +113,7 @@ class TaskOwnership:
             StopRequested: Somebody has asked the application to stop since this start was asked for.
             StreamplanError: Another aggregator was being started each time.
         """
-        self._member.await_join(self.report)
+        self._member.await_join(self.report, with_ours=True)
         self._await_no_foreign_member()
         for _ in range(_MAX_ATTEMPTS):
             try:

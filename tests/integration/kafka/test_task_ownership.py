@@ -189,6 +189,41 @@ def test_a_member_of_another_program_that_comes_later_is_named(bootstrap_servers
             other.close()
 
 
+def test_an_aggregator_that_died_is_not_waited_for(
+    bootstrap_servers: str, pipeline: Pipeline, brokers: Brokers
+) -> None:
+    """The brokers list it until its session ends, and nobody from outside can commit meanwhile."""
+    group, (orders,) = pipeline.topology.application_id, pipeline.topology.source_topics
+    session = {} if brokers.properties else {"session.timeout.ms": 300_000, "max.poll.interval.ms": 300_000}
+    dead = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "client.id": "streamplan:a-host:1:dead",
+            "group.protocol": "consumer" if brokers.properties else "classic",
+            **session,
+            **({} if brokers.properties else {"partition.assignment.strategy": "roundrobin"}),
+        }
+    )
+    joined: list[Any] = []
+    dead.subscribe([orders], on_assign=lambda consumer, assigned: joined.append(assigned))
+
+    def has_joined() -> bool:
+        dead.poll(0.1)
+        return bool(joined)
+
+    try:
+        eventually(has_joined, "the other one has joined")
+        with TaskOwnership(pipeline, brokers) as ownership:
+            ownership.claim({0: False, 1: False})
+            listed = {member.client_id for member in members(brokers, group)}
+            assert listed == {"streamplan:a-host:1:dead", f"streamplan:{ownership._generation.instance}"}
+            with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
+                commit(bootstrap_servers, group, orders, 7)
+    finally:
+        dead.close()
+
+
 class Killed(BaseException):
     """The process ends here."""
 
