@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamplan.model.pipeline import Limits, Pipeline, TestData
     from streamplan.model.topology import Topology
-    from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+    from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
@@ -32,6 +32,7 @@ __all__ = [
     "Json",
     "Limits",
     "Long",
+    "OnWindowClose",
     "Pipeline",
     "Serde",
     "SessionWindows",
@@ -52,6 +53,7 @@ _MODULES = {
     "Json": "streamplan.serdes.json",
     "Limits": "streamplan.model.pipeline",
     "Long": "streamplan.serdes.primitive",
+    "OnWindowClose": "streamplan.model.windows",
     "Pipeline": "streamplan.model.pipeline",
     "Serde": "streamplan.serdes.serde",
     "SessionWindows": "streamplan.model.windows",

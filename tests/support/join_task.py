@@ -68,23 +68,30 @@ class Map:
         return iter(self.content.items())
 
 
-class Task:
-    """A stream task: the processor with its state."""
+class Variables:
+    """The state variables of a processor, by their names."""
 
-    def __init__(self, processor: StreamJoinState | None = None) -> None:
+    def __init__(self) -> None:
         self.maps, self.variables = defaultdict[str, Map](Map), defaultdict[str, Variable](Variable)
-        self.processor = processor or StreamJoinState(FIELDS, StringType(), WINDOWS)
-        self.processor.init(self)  # type: ignore[arg-type]
-
-    @property
-    def records(self) -> Map:
-        return self.maps["records"]
 
     def getMapState(self, name: str, *_: Any) -> Map:
         return self.maps[name]
 
     def getValueState(self, name: str, *_: Any) -> Variable:
         return self.variables[name]
+
+
+class Task(Variables):
+    """A stream task: the processor with its state."""
+
+    def __init__(self, processor: StreamJoinState | None = None) -> None:
+        super().__init__()
+        self.processor = processor or StreamJoinState(FIELDS, StringType(), WINDOWS)
+        self.processor.init(self)  # type: ignore[arg-type]
+
+    @property
+    def records(self) -> Map:
+        return self.maps["records"]
 
     def run(self, records: Iterable[Arrived]) -> list[tuple[int, int, int]]:
         """Process a micro-batch; return of each two that met their values and the time of both."""

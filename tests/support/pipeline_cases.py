@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from streamplan.model.pipeline import Pipeline
@@ -433,6 +434,95 @@ def recount_visits(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- final results
+
+
+MOST_CELSIUS = 90
+
+
+def declare_alerts(library: Library) -> None:
+    duration, pair = library.jvm.java.time.Duration, library.jvm.org.apache.kafka.streams.KeyValue
+    minutes = library.option("TimeWindows", "ofSizeAndGrace", duration.ofMinutes(1), duration.ofSeconds(10))
+    readings = library.stream("sensor-temperatures", id=str, celsius=int)
+    grouped = readings.groupByKey(library.option("Grouped", "with", library.bytes, library.bytes))
+    windowed = grouped.windowedBy(minutes).emitStrategy(library.option("EmitStrategy", "onWindowClose"))
+
+    def added(key: Any, value: Any, stored: Any) -> bytes:
+        mean = json.loads(bytes(stored))["mean"]
+        celsius = None if value is None else json.loads(bytes(value)).get("celsius")
+        if celsius is not None:
+            mean = {"sum": mean.get("sum", 0) + celsius, "count": mean["count"] + 1}
+        return stored_mean(mean)
+
+    def is_hot(key: Any, value: Any) -> bool:
+        mean = json.loads(bytes(value))["mean"]
+        return "sum" in mean and mean["sum"] / mean["count"] >= MOST_CELSIUS
+
+    def alert(key: Any, value: Any) -> Any:
+        return pair(raw(key.key()), alert_of(key.window().start(), json.loads(bytes(value))["mean"]))
+
+    means = windowed.aggregate(
+        Callback(f"{STREAMS}.kstream.Initializer", apply=lambda: b'{"mean": {"count": 0}}'),
+        Callback(f"{STREAMS}.kstream.Aggregator", apply=added),
+        library.stored("mean-temperatures"),
+    )
+    hot = means.toStream().filter(Callback(f"{STREAMS}.kstream.Predicate", test=is_hot))
+    library.to(hot.map(Callback(f"{STREAMS}.kstream.KeyValueMapper", apply=alert)), "temperature-alerts")
+
+
+def stored_mean(mean: Mapping[str, int]) -> bytes:
+    return json.dumps({"mean": mean}, separators=(",", ":")).encode()
+
+
+def alert_of(start_ms: int, mean: Mapping[str, int]) -> bytes:
+    minute = datetime.fromtimestamp(start_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    return json.dumps({"minute": minute, "mean": mean["sum"] / mean["count"]}, separators=(",", ":")).encode()
+
+
+def temperatures(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """One each 100 ms. Every fiftieth comes nine seconds late, which the grace allows, and one comes too late."""
+    readings = [
+        record._replace(timestamp=record.timestamp - 9_000 * (n % 50 == 49))
+        for n, record in enumerate(numbered(pipeline, range(3000)))
+    ]
+    sensor, value = b"sensor_0", b'{"id": "late", "celsius": 1000}'
+    others = [
+        Record("sensor-temperatures", sensor, value, START_MS),
+        Record("sensor-temperatures", sensor, b"no JSON", START_MS + STEP_MS * 3000),
+        Record("sensor-temperatures", None, value, START_MS + STEP_MS * 3000),
+    ]
+    return [*readings, *others]
+
+
+def recount_temperatures(records: Sequence[Record]) -> Expected:
+    """The last record that is late is the only one that is too late, and only one partition has it."""
+    expected = Expected()
+    sums: dict[tuple[bytes, int], dict[str, int]] = {}
+    newest = {record.key: record.timestamp for record in sorted(records, key=lambda one: one.timestamp) if record.key}
+    for record in records:
+        try:
+            celsius = fields(record.value, id=str, celsius=int)["celsius"]
+            key = text(None if record.key is None else record.key.decode())
+        except ValueError:
+            expected.dead.append(record)
+            continue
+        if celsius == 1000:
+            continue
+        start = record.timestamp // MINUTE_MS * MINUTE_MS
+        total = sums.setdefault((key, start), {"sum": 0, "count": 0})
+        total["sum"] += celsius
+        total["count"] += 1
+    until = max(newest.values()) - 10_000
+    changelog, alerts = {}, {}
+    for (key, start), mean in sorted(sums.items()):
+        changelog[key + start.to_bytes(8, "big") + bytes(4)] = stored_mean(mean)
+        if start + MINUTE_MS <= until and mean["sum"] / mean["count"] >= MOST_CELSIUS:
+            alerts.setdefault(key, []).append(json.loads(alert_of(start, mean)))
+    expected.last["temperature-alerts-mean-temperatures-changelog"] = changelog
+    expected.every["temperature-alerts"] = alerts
+    return expected
+
+
 # -- others
 
 
@@ -622,6 +712,7 @@ CASES = {
     "trending": Case(product_views, recount_product_views, declare_trending),
     "payments": Case(order_payments, recount_payments, declare_payments),
     "visits": Case(page_requests, recount_visits, declare_visits),
+    "alerts": Case(temperatures, recount_temperatures, declare_alerts),
     "unpaid_orders": Case(web_orders, recount_unpaid, declare_unpaid),
     "words": Case(text_lines, recount_words, declare_words),
 }

@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from streamplan.model.kstream import KStream
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS
@@ -124,6 +124,8 @@ def ours(steps: Steps) -> Topology:
                 return on.group_by_key(name=name)
             case "windowed_by":
                 return on.windowed_by(SESSIONS if step.topic == "sessions" else WINDOWS)
+            case "emit_strategy":
+                return on.emit_strategy(OnWindowClose())
             case "count":
                 return on.count(store=store, name=name)
             case "aggregate":
@@ -204,6 +206,8 @@ def theirs(jvm: Any, steps: Steps) -> str:
                     return on.windowedBy(kstream.SessionWindows.ofInactivityGapAndGrace(gap, grace))
                 size, grace = millis(WINDOWS.size_ms), millis(WINDOWS.grace_ms)
                 return on.windowedBy(kstream.TimeWindows.ofSizeAndGrace(size, grace))
+            case "emit_strategy":
+                return on.emitStrategy(kstream.EmitStrategy.onWindowClose())
             case "count":
                 return on.count(*plain, *materialized)
             case "aggregate" | "reduce":
@@ -304,6 +308,11 @@ CASES = {
     "sessions aggregated, all named": "stream orders; group_by name=x; windowed_by sessions; "
     "aggregate name=folder store=totals; to_stream; filter; to out",
     "sessions re-keyed and counted": "stream orders; group_by; windowed_by sessions; count; to_stream; group_by; count",
+    # final results
+    "windows counted, final results": "stream orders; group_by; windowed_by; emit_strategy; count; to_stream; to out",
+    "windows aggregated, final results, all named": "stream orders; group_by name=x; windowed_by; emit_strategy; "
+    "aggregate name=folder store=totals; to_stream; filter; to out",
+    "sessions counted, final results": "stream orders; group_by; windowed_by sessions; emit_strategy; count; to_stream",
     # repartition topics
     "repartitioned": "stream orders; repartition; group_by_key; count",
     "repartitioned, named": "stream orders; repartition name=wide; group_by_key; count",

@@ -15,7 +15,7 @@ from typing import Any
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection
@@ -26,10 +26,13 @@ WINDOWS = {
     "windowed_by": TimeWindows("1 minute", grace="1 day"),
     "short_windows": TimeWindows("1 minute", grace="10 seconds"),
     "hopping_windows": TimeWindows("2 minutes", grace="1 day", advance="1 minute"),
+    "strict_windows": TimeWindows("1 minute", grace="0 seconds"),
+    "short_hops": TimeWindows("1 minute", grace="10 seconds", advance="20 seconds"),
 }
 SESSIONS = {
     "sessions": SessionWindows("30 seconds", grace="1 day"),
     "short_sessions": SessionWindows("30 seconds", grace="10 seconds"),
+    "brief_sessions": SessionWindows("3 seconds", grace="2 seconds"),
 }
 JOINED_WITHIN = {
     "join_stream": JoinWindows("1 minute", grace="1 day"),
@@ -129,6 +132,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.group_by_key(name=name)
         case word, [grouped] if word in WINDOWS or word in SESSIONS:
             return grouped.windowed_by((WINDOWS | SESSIONS)[word])
+        case "on_close", [windowed]:
+            return windowed.emit_strategy(OnWindowClose())
         case "count", [grouped]:
             return grouped.count(store=name)
         case "aggregate", [grouped]:
@@ -346,6 +351,8 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             millis, sessions = library.jvm.java.time.Duration.ofMillis, SESSIONS[word]
             durations = millis(sessions.inactivity_gap_ms), millis(sessions.grace_ms)
             return grouped.windowedBy(library.option("SessionWindows", "ofInactivityGapAndGrace", *durations))
+        case "on_close", [windowed]:
+            return windowed.emitStrategy(library.option("EmitStrategy", "onWindowClose"))
         case ("count" | "aggregate") as word, [grouped]:
             of_sessions = "Session" in grouped.getClass().getSimpleName()
             stored = library.stored(name)

@@ -30,7 +30,7 @@ _OPERATIONS = {
     "KTABLE-MAPVALUES-": ("mapValues() of a table", _FOR_STREAMS),
     "KTABLE-TRANSFORMVALUES-": ("transformValues() of a table", _WITHOUT_STATE),
     "KTABLE-TOSTREAM-": ("what the operations of a table before it compute", ""),
-    "KTABLE-SUPPRESS-": ("suppress()", "All updates are passed. The last one of a window is the final one."),
+    "KTABLE-SUPPRESS-": ("suppress()", "Of windows emit_strategy(OnWindowClose()) passes the final results."),
     "KTABLE-SELECT-": ("groupBy() of a table", "Behind to_stream() each update of a row is a record of its own."),
     "KTABLE-AGGREGATE-": ("the aggregate of a table", ""),
     "KTABLE-REDUCE-": ("the aggregate of a table", ""),

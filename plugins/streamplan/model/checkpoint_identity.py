@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from streamplan.model.operations import stored_by
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.start_point import STORE
@@ -28,6 +29,7 @@ def checkpoint_identity(pipeline: Pipeline, subtopology: Subtopology, topic_ids:
             f"{topic} ({pipeline.partition_counts[topic]} partitions, {topic_ids[topic]})"
             for topic in pipeline.source_topics(subtopology)
         ),
+        **({"emit strategy": "on window close"} if subtopology.final_aggregations else {}),
         **{f"{STORE}{store}": content for store, content in stores.items()},
     }
 
@@ -40,4 +42,5 @@ def store_content(subtopology: Subtopology, node: Processor) -> str:
         node: A processor that writes a store.
     """
     serde = subtopology.key_serde_of(node.name)
-    return str(node.operation) if serde.key_type == STRING_KEYS else f"{node.operation} with keys of {serde.name}"
+    operation = stored_by(node.operation)
+    return str(operation) if serde.key_type == STRING_KEYS else f"{operation} with keys of {serde.name}"

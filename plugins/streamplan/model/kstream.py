@@ -24,6 +24,8 @@ from streamplan.model.operations import (
     Count,
     Filter,
     FilterFunction,
+    FinalAggregate,
+    FinalCount,
     FlatMap,
     FlatMapFunction,
     Join,
@@ -40,7 +42,7 @@ from streamplan.model.operations import (
     ToStream,
 )
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
-from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.serde import Serde
@@ -717,11 +719,13 @@ class _Grouped(_Declared):
     Attributes:
         repartition_required: The key has changed, so that an aggregation needs a repartition topic.
         name: Names the repartition topic; None for a name that follows from the store.
+        final: Whether the result of each window is passed once, when the window closes.
     """
 
     repartition_required: bool = False
     name: str | None = None
     _repartition: list[Repartition] = field(default_factory=list)
+    final: bool = False
 
     def _aggregate(
         self, prefix: str, name: str | None, store: str, operation: Operation, fields: tuple[str, ...] | None
@@ -736,11 +740,12 @@ class _Grouped(_Declared):
             self.graph.add_repartition(self._repartition[0], self.node)
             parent, sources = self._repartition[0].node, frozenset({self._repartition[0].source})
         node = self.graph.processor(processor_name, operation, parent)
-        return KTable(self.graph, node, fields, self.key, sources, self.window, store)
+        return KTable(self.graph, node, fields, self.key, sources, self.window, store, final=self.final)
 
     def _count(self, store: str | None, name: str | None) -> KTable:
         store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, Count(store_name, self.window), ("count",))
+        operation = (FinalCount if self.final else Count)(store_name, self.window)
+        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, ("count",))
 
     def _fold(self, value: Mapping[str, str], store: str | None, name: str | None) -> KTable:
         columns = []
@@ -754,7 +759,7 @@ class _Grouped(_Declared):
             except ValueError as error:
                 self.graph.fault(f"aggregate, {column}: {error}", "Fold with those; compute on with map_values")
         store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        operation = Aggregate(store_name, tuple(columns), self.window)
+        operation = (FinalAggregate if self.final else Aggregate)(store_name, tuple(columns), self.window)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
 
 
@@ -875,6 +880,19 @@ class KGroupedStream(_Grouped):
 class WindowedKStream(_Grouped):
     """A grouped stream that is aggregated anew in each window (``TimeWindowedKStream``, ``SessionWindowedKStream``)."""
 
+    def emit_strategy(self, strategy: OnWindowClose) -> WindowedKStream:
+        """Say when the results of windows are passed. Without it every update is.
+
+        Args:
+            strategy: ``OnWindowClose()``: the result of each window is passed once, when the window closes.
+        """
+        if not isinstance(strategy, OnWindowClose):
+            self.graph.fault(
+                f"emit_strategy: {strategy!r} is no emit strategy",
+                "Write emit_strategy(OnWindowClose()), or nothing: every update is passed then",
+            )
+        return replace(self, final=True)
+
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Count as :meth:`KGroupedStream.count` does, for each key and window."""
         return self._count(store, name)
@@ -890,11 +908,13 @@ class KTable(_Declared):
 
     Attributes:
         store: The name of its state store.
+        final: Whether it has the result of each window once, when the window closes.
     """
 
     store: str = ""
     materialize: Callable[[], None] = lambda: None
     """Called when a join looks up in the table. A table from a topic has a state store only then."""
+    final: bool = False
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """The updates of the table as a stream.
@@ -908,14 +928,21 @@ class KTable(_Declared):
     def suppress(self, suppressed: object = None, *, name: str | None = None) -> KTable:
         """Refused: a query has one stateful operator, and the aggregate takes it.
 
+        The emit strategy of a windowed aggregate gives what ``suppress(untilWindowCloses(…))`` gives.
+
         Args:
             suppressed: What the library's ``suppress`` takes.
             name: The name of the processor (``Suppressed.withName``).
         """
-        self.graph.fault(
-            "suppress: final results alone do not exist here",
-            "All updates are passed; the last one of a window is the final one",
-        )
+        hint = "Every update of a table is passed. Final results exist of windows: windowed_by(…)"
+        if self.final:
+            hint = "Leave it out: emit_strategy(OnWindowClose()) passes the result of each window once"
+        elif self.window is not None:
+            hint = (
+                "The emit strategy passes the result of each window once, when it closes. Write it before the "
+                f"aggregate: .windowed_by({self.window!r}).emit_strategy(OnWindowClose())"
+            )
+        self.graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
         return self
 
 

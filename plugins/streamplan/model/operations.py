@@ -153,6 +153,16 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class FinalCount(Count):
+    """A count that passes the result of each window once, when the window closes (``EmitStrategy.onWindowClose``)."""
+
+
+@dataclass(frozen=True)
+class FinalAggregate(Aggregate):
+    """An aggregate that passes the result of each window once, when the window closes."""
+
+
+@dataclass(frozen=True)
 class Reduce:
     """Keeps the value of one record of each key: of the greatest ``by``, or of the least, and of equals the latest."""
 
@@ -268,6 +278,16 @@ SETS_KEY = (KeySelect, Map, FlatMap, FlatMapFunction)
 
 LEAVES_OUT = (Filter, FilterFunction, FlatMap, FlatMapFunction)
 """The operations that may give no record for a record."""
+
+
+def stored_by(operation: Operation) -> Operation:
+    """Return an operation by what its store holds: whether it passes updates or final results makes no difference."""
+    match operation:
+        case FinalCount(store=store, window=window):
+            return Count(store, window)
+        case FinalAggregate(store=store, columns=columns, window=window):
+            return Aggregate(store, columns, window)
+    return operation
 
 
 def function_of(operation: Operation) -> PythonFunction | None:

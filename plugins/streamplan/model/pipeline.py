@@ -393,7 +393,7 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """The operations whose state depends on other state of the same sub-topology.
 
     A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
-    of joins. A join of two streams has one for itself, and so has an aggregation of sessions.
+    of joins. A join of two streams has one for itself, and so has an aggregation of sessions, or of final results.
     """
     names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins)}
     reached = subtopology.downstream_of(names)
@@ -409,6 +409,8 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
             operation = type(node.operation).__name__.lower()
             if isinstance(node.operation, StreamJoin):
                 operation = "a join of two streams"
+            elif node in subtopology.final_aggregations:
+                operation = f"{operation.removeprefix('final')} of final results"
             elif node in subtopology.session_aggregations:
                 operation += " of sessions"
             yield Diagnostic(
@@ -434,8 +436,8 @@ def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
             return node is not subtopology.stream_joins[0]
         case Join():
             return bool(subtopology.stream_joins)
-    sessions = subtopology.session_aggregations
-    return bool(subtopology.joins or subtopology.stream_joins or (sessions and node is not sessions[0]))
+    alone = subtopology.task_aggregations
+    return bool(subtopology.joins or subtopology.stream_joins or (alone and node is not alone[0]))
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:

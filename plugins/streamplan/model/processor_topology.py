@@ -16,6 +16,8 @@ from streamplan.model.operations import (
     SETS_KEY,
     Aggregate,
     Count,
+    FinalAggregate,
+    FinalCount,
     Join,
     JoinSide,
     Operation,
@@ -167,6 +169,17 @@ class Subtopology:
             for node in self.processors
             if isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
         )
+
+    @property
+    def final_aggregations(self) -> tuple[Processor, ...]:
+        """The processors that pass the result of each window once, when it closes."""
+        return tuple(node for node in self.processors if isinstance(node.operation, FinalCount | FinalAggregate))
+
+    @property
+    def task_aggregations(self) -> tuple[Processor, ...]:
+        """The processors that aggregate by the time of the stream task, and have Spark's operator for themselves."""
+        alone = (*self.session_aggregations, *self.final_aggregations)
+        return tuple(node for node in self.aggregations if node in alone)
 
     @property
     def joins(self) -> tuple[Processor, ...]:

@@ -136,8 +136,8 @@ def _another(query: str, found: Mapping[str, str], own: Mapping[str, str]) -> st
     """
     stores = {name for name in (*found, *own) if name.startswith(STORE)}
     _refuse_other_stores(query, found, own, sorted(stores & found.keys() & own.keys()))
-    for name, expected in own.items():
-        observed = found.get(name, "none")
+    for name in {**own, **found}:
+        expected, observed = own.get(name, "none"), found.get(name, "none")
         if name not in stores and observed != expected:
             return f"of {name} {observed}, not {expected}"
     _refuse_other_stores(query, found, own, sorted(stores))

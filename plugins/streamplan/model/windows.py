@@ -80,6 +80,11 @@ class TimeWindows(_Windows):
         """How much later the next window begins, in ms. Raises ValueError where it is no duration."""
         return self.size_ms if self.advance is None else duration_ms(self.advance)
 
+    def starts_of(self, at_ms: int) -> range:
+        """The starts in ms of the windows that a time lies in (``TimeWindows.windowsFor``)."""
+        first = max(0, at_ms - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        return range(first, at_ms + 1, self.advance_ms)
+
     @property
     def retention_ms(self) -> int:
         """The retention of the window store in ms (``WindowStoreMaterializer.retentionPeriod``)."""
@@ -111,6 +116,15 @@ class SessionWindows(_Windows):
     def retention_ms(self) -> int:
         """The retention of the session store in ms (``SessionStoreMaterializer.retentionPeriod``)."""
         return self.inactivity_gap_ms + self.grace_ms
+
+
+@dataclass(frozen=True)
+class OnWindowClose:
+    """The emit strategy that passes the result of each window once, when it closes (``EmitStrategy.onWindowClose``).
+
+    A time window closes when a record of its stream task is at least ``grace`` later than the window's end. A session
+    closes when a record is more than the gap and ``grace`` later than the session's end.
+    """
 
 
 @dataclass(frozen=True)

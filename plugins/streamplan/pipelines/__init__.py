@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import (
+    alerts,
     enriched,
     latest,
     orders,
@@ -31,4 +32,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     payments.PIPELINE,
     visits.PIPELINE,
     unpaid_orders.PIPELINE,
+    alerts.PIPELINE,
 )

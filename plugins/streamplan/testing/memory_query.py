@@ -100,7 +100,7 @@ class MemoryQuery:
     @property
     def _transforms(self) -> bool:
         """Whether the plan has ``transformWithState``."""
-        return bool(self.subtopology.joins or self.subtopology.stream_joins or self.subtopology.session_aggregations)
+        return bool(self.subtopology.joins or self.subtopology.stream_joins or self.subtopology.task_aggregations)
 
     def start(self, directory: Path) -> None:
         """Start the query without state.

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.partitioner import partition_for_key
-from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.spark.state import restore
 
@@ -301,6 +301,66 @@ def test_sessions(tried: Tried) -> None:
     tried.run_last_again(0)
     sell(("x", 1, 591))
     assert len(tried.read(tried.named("out"))) == before + 2
+
+
+def big_endian_times(*seconds: int) -> bytes:
+    return b"".join((EPOCH + 1000 * second).to_bytes(8, "big") for second in seconds)
+
+
+@both_ways
+def test_final_results_are_passed_once(tried: Tried) -> None:
+    """A window closes with the micro-batch after its last record, and one that closes is not opened by a late record.
+
+    The micro-batch that closes windows runs again as after a crash, and the state is restored before each one.
+    """
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    windows = sales.windowed_by(TimeWindows("1 minute", grace="10 seconds")).emit_strategy(OnWindowClose())
+    means = windows.aggregate({"mean": "avg(amount)", "best": "max_by(weight, amount)"}, store="means")
+    means.to_stream().to(tried.named("out"))
+    tried.create_topics()
+
+    def sell(*sold: tuple[str, int, int]) -> list[tuple[bytes, Any, int]]:
+        tried.produce("sales", [(key, sale("shop", amount, weight=amount / 2), at) for key, amount, at in sold])
+        tried.drain()
+        written = [m for m in tried.read(tried.named("out")) if m.partition() == partition_for_key(b"x", 2)]
+        return [(m.key(), json.loads(m.value()), m.timestamp()[1] - EPOCH) for m in written]
+
+    first = (b"x" + big_endian_times(0), {"mean": 2.0, "best": 1.5}, 59_000)
+    second = (b"x" + big_endian_times(60), {"mean": 6.0, "best": 3.5}, 70_000)
+    assert sell(("x", 1, 0), ("x", 3, 59)) == []
+    assert sell(("x", 5, 69)) == []  # the first window ends at 60 s, and takes records until one is of 70 s
+    assert sell(("x", 2, 30), ("x", 7, 70), ("x", 100, 31)) == [first]  # it takes the one before, not the one behind
+    tried.run_last_again(0)
+    assert sell(("x", 200, 32)) == [first]
+    assert sell(("x", 8, 190)) == [first, second]
+    assert sell(("x", 300, 33), ("x", 300, 90), ("x", 9, 191)) == [first, second]
+    changelog = {m.key(): json.loads(m.value()) for m in tried.read(tried.topology.changelog_topic("means"))}
+    assert {key: value["mean"] for key, value in changelog.items()} == {
+        b"x" + big_endian_times(0) + bytes(4): {"sum": 6, "count": 3},
+        b"x" + big_endian_times(60) + bytes(4): {"sum": 12, "count": 2},
+        b"x" + big_endian_times(180) + bytes(4): {"sum": 17, "count": 2},
+    }
+
+
+@both_ways
+def test_final_sessions_are_passed_once(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
+    sessions = sales.windowed_by(SessionWindows("1 minute", grace="10 seconds")).emit_strategy(OnWindowClose())
+    sessions.count(store="visits").to_stream().to(tried.named("out"))
+    tried.create_topics()
+
+    def sell(*seconds: int) -> list[tuple[bytes, int]]:
+        tried.produce("sales", [("x", sale("shop", 1), second) for second in seconds])
+        tried.drain()
+        return [(m.key(), int.from_bytes(m.value(), "big")) for m in tried.read(tried.named("out"))]
+
+    first = (b"x" + big_endian_times(65, 0), 3)
+    assert sell(0, 65) == []
+    assert sell(30, 135) == []  # both become one, which closes when a record is later than 65 + 60 + 10 s
+    assert sell(136) == [first]
+    tried.run_last_again(0)
+    assert sell(137, 60) == [first]  # the one at 60 s is too late
+    assert sell(300) == [first, (b"x" + big_endian_times(137, 135), 3)]
 
 
 @restored

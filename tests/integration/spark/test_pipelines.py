@@ -207,6 +207,7 @@ def at_work(library: Library, built: Any, bootstrap_servers: str, state: Path) -
         "auto.offset.reset": "earliest",
         "max.task.idle.ms": "2000",
         "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": "0",  # and not once in a second
+        "__emit.interval.ms.kstreams.windowed.aggregation__": "0",
         "repartition.purge.interval.ms": str(HOUR_MS),  # what went through is compared
         "default.key.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",
         "default.value.serde": "org.apache.kafka.common.serialization.Serdes$ByteArraySerde",

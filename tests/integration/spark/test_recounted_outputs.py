@@ -24,7 +24,7 @@ from streamplan.maintenance.reset import apply_reset, observe_reset
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets, read_sink_offsets
 from streamplan.serdes.json import Json
 from streamplan.settings import Settings
@@ -332,6 +332,37 @@ def test_sessions_of_keys_without_late_records_are_compared(declared: Declare) -
     assert sum("since a record of them came later than the grace" in row.subject for row in rows) == 2
     write(b"a", AT + 1, AT + MINUTE, 3)
     assert f"{changelog}: key a" in app.wrong()
+
+
+# -- final results
+
+
+def per_final_minute(topology: Topology, source: str, sink: str) -> None:
+    minutes = topology.stream(source, value=Json("n int, by int")).group_by_key()
+    windowed = minutes.windowed_by(TimeWindows("1 minute", grace="1 minute")).emit_strategy(OnWindowClose())
+    windowed.count(store="counts").to_stream().to(sink)
+
+
+def test_final_results_are_compared_one_by_one_and_in_their_order(declared: Declare) -> None:
+    """A record that came when its window was closed is left out. The last window is open."""
+    app = declared(per_final_minute)
+    seconds = (0, 59, 60, 119, 120, 30, 239)  # that of 30 s is late: the first window takes records before 120 s
+    app.write(app.source, *((b"a", b'{"n": 1}', AT + 1000 * second) for second in seconds))
+    partition, changelog = partition_for_key(b"a", 2), app.pipeline.topology.changelog_topic("counts")
+
+    def write(topic: str, suffix: bytes, second: int, count: int, newest: int) -> None:
+        key = b"a" + (AT + 1000 * second).to_bytes(8, "big") + suffix
+        app.write(topic, (key, count.to_bytes(8, "big"), AT + 1000 * newest), partition=partition)
+
+    for second, count, newest in ((0, 2, 59), (60, 2, 119), (120, 1, 120), (180, 1, 239)):
+        write(changelog, bytes(4), second, count, newest)
+    write(app.sink, b"", 0, 2, 59)
+    assert f"{app.sink}: records as the input demands, in its order: 2, 1" in app.wrong()
+    write(app.sink, b"", 60, 2, 119)
+    assert app.wrong() == ""
+    write(app.sink, b"", 120, 1, 120)
+    with pytest.raises(CouldNotLook, match="1 records that the input does not demand"):
+        app.rows()
 
 
 # -- stores

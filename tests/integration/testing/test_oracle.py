@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from tests.support.streams_library import Library, java_with_callbacks, raw
 from tests.support.twin_topologies import (
     JOINED_WITHIN,
     SESSIONS,
+    WINDOWS,
     Program,
     drawn,
     is_ordered_by_time,
@@ -36,6 +38,7 @@ from tests.support.twin_topologies import (
     program,
     theirs,
 )
+from tests.support.window_task import WindowTask
 
 APPLICATION = "twin"
 BEGIN = 1_767_268_800_000  # 2026-01-01T12:00:00Z
@@ -59,7 +62,7 @@ def jvm() -> Iterator[Any]:
 class LibraryDriver:
     """``org.apache.kafka.streams.TopologyTestDriver``."""
 
-    def __init__(self, jvm: Any, steps: Program) -> None:
+    def __init__(self, jvm: Any, steps: Program, settings: Mapping[str, str] | None = None) -> None:
         library = Library(jvm, APPLICATION)
         theirs(steps, library)
         built = library.builder.build()
@@ -73,7 +76,9 @@ class LibraryDriver:
             "default.key.serde": bytes_serde,
             "default.value.serde": bytes_serde,
             "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": "0",
+            "__emit.interval.ms.kstreams.windowed.aggregation__": "0",
             "deserialization.exception.handler": "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler",
+            **(settings or {}),
         }
         self._jvm, self._bytes = jvm, library.bytes
         self._driver = jvm.org.apache.kafka.streams.TopologyTestDriver(built, properties(jvm, config))
@@ -233,8 +238,11 @@ def pipe(driver: TopologyTestDriver, record: Piped) -> None:
     driver.pipe(record.topic, record.value, key=record.key, at=record.at)
 
 
-def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Piped]) -> int:
-    """Both drivers process the records one by one; returns how many records both wrote."""
+def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Piped], *ordered: str) -> int:
+    """Both drivers process the records one by one; returns how many records both wrote.
+
+    What a record gives to the topics ``ordered`` has the library's order.
+    """
     pipeline = ours(steps, APPLICATION, 1)
     others = {*pipeline.topology.source_topics, pipeline.topology.dead_letter_topic}
     topics = [spec.name for spec in pipeline.topics() if spec.name not in others]
@@ -247,6 +255,7 @@ def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Pip
             if any(step.word in SESSIONS for step in steps):
                 its = last_of_each_key(its)
             assert in_order(mine) == in_order(its), f"record {number}: {record} in {steps}"
+            assert all(mine.get(topic) == its.get(topic) for topic in ordered), f"record {number}: {record} in {steps}"
             written += sum(map(len, its.values()))
     return written
 
@@ -369,6 +378,92 @@ def test_sessions_of_random_records_are_those_of_the_library(
     assert compare(spark, jvm, steps, late_records(seed, steps, 60)) > 0
 
 
+# -- final results
+
+FINAL = "stream a; group_by_key; %s; on_close; aggregate; to_stream; windows; to w"
+FINAL_SESSIONS = "stream a; group_by_key; %s; on_close; aggregate; to_stream; session_values; to w"
+
+
+def test_final_results_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    """With late, early and equal timestamps, also beyond the grace, and with nulls as keys and values."""
+    steps = program(FINAL % "short_hops")
+    assert compare(spark, jvm, steps, late_records(2, steps, 14), "w") > 20
+    steps = program(FINAL_SESSIONS % "brief_sessions")
+    assert compare(spark, jvm, steps, within_a_segment(1)[:10], "w") > 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("word", ["strict_windows", "short_windows", "short_hops", "hopping_windows"])
+def test_final_results_of_random_records_are_those_of_the_library(
+    spark: SparkSession, jvm: Any, word: str, seed: int
+) -> None:
+    steps = program(FINAL % word)
+    assert compare(spark, jvm, steps, late_records(seed, steps, 60), "w") > 0
+
+
+@pytest.mark.parametrize("seed", seeds(1, 200))
+@pytest.mark.parametrize("word", ["strict_windows", "short_windows", "short_hops", "brief_sessions"])
+def test_windows_close_at_the_moments_of_the_library_and_in_its_order(jvm: Any, word: str, seed: int) -> None:
+    """Record by record, with the order of all that one record gives. The state alone, without Spark."""
+    records = within_a_segment(seed) if word in SESSIONS else late_records(seed, program(FINAL % word), 40)
+    assert compare_states(jvm, word, records) > 5
+
+
+def within_a_segment(seed: int) -> list[Piped]:
+    """Records of a minute and five seconds, which are gap and grace of the sessions.
+
+    With a later record the library's store drops what ended in the minute. It drops a session that closes then before
+    it is passed.
+    """
+    chosen = random.Random(seed)
+    records, now = list[Piped](), 0
+    while now < 65_000:
+        at = max(0, now - chosen.choice([0, 0, 0, 1, 1000, 5000, 9000]))
+        records.append(Piped("a", chosen.choice("klm"), b"{}", BEGIN + at))
+        now += chosen.choice([0, 1, 500, 500, 1000, 3000, 3001])
+    return records
+
+
+def compare_states(jvm: Any, word: str, records: Sequence[Piped]) -> int:
+    """Compare the changes of the store, and the results that are passed, with those of the library."""
+    counted = "session_counts" if word in SESSIONS else "window_counts"
+    task = WindowTask((WINDOWS | SESSIONS)[word])
+    library = LibraryDriver(
+        jvm, program(f"stream a; group_by_key; {word}; on_close; count; to_stream; {counted}; to w")
+    )
+    passed = 0
+    try:
+        for record in records:
+            if record.value == b"no JSON" or record.key is None:
+                continue
+            library.pipe(record)
+            its = last_of_each_key(library.outputs())
+            made = task.process([(record.key, record.at)])
+            closed = [(shown(row, word), row.parts["p0"], row.at) for row in made if row.place is not None]
+            assert closed == [(key, value["n"], at) for key, value, at in its.get("w", [])], record
+            stored = {
+                (stored_key(row, word), row.parts and row.parts["p0"], row.at) for row in made if row.place is None
+            }
+            changelogs = [rows for topic, rows in its.items() if topic.endswith("-changelog")]
+            assert stored == {*chain.from_iterable(changelogs)}, record
+            passed += len(closed)
+    finally:
+        library.close()
+    return passed
+
+
+def shown(row: Row, word: str) -> bytes:
+    """A key with its window, as the twin topologies show it."""
+    return b"%b@%d-%d" % (row.key, row.start, row.end) if word in SESSIONS else b"%b@%d" % (row.key, row.start)
+
+
+def stored_key(row: Row, word: str) -> bytes:
+    """The key of a window in the changelog."""
+    start, end = row.start.to_bytes(8, "big"), row.end.to_bytes(8, "big")
+    return bytes(row.key) + (end + start if word in SESSIONS else start + bytes(4))
+
+
 # -- where they differ, as docs/language.md says
 
 
@@ -406,3 +501,33 @@ def test_a_row_of_a_later_time_is_met_by_arrival_or_by_time(spark: SparkSession,
         mine, its = our_outputs(driver, ["joined"])["joined"], library.outputs()["joined"]
     assert [value for _, value, _ in mine] == [{"n": 1}, {"n": 2, "s": "row"}]
     assert [value for _, value, _ in its] == [{"n": 1, "s": "row"}, {"n": 2, "s": "row"}]
+
+
+def test_the_library_loses_a_session_that_closes_with_the_segment_of_its_store(jvm: Any) -> None:
+    """It ends at 59 s, in the first minute of its store. The record at 101 s closes it, and drops that minute."""
+    library = LibraryDriver(jvm, program(FINAL_SESSIONS % "short_sessions"))
+    try:
+        for second in (30, 59, 101):
+            library.pipe(one("a", second))
+        assert "w" not in library.outputs()
+    finally:
+        library.close()
+    task = WindowTask(SESSIONS["short_sessions"])
+    rows = [row for second in (30, 59, 101) for row in task.process([("k", BEGIN + 1000 * second)])]
+    (closed,) = [row for row in rows if row.place is not None]
+    assert (closed.start, closed.end, closed.parts["p0"]) == (BEGIN + 30_000, BEGIN + 59_000, 2)
+
+
+def test_the_library_without_its_cache_loses_a_window_that_a_much_later_record_closes(jvm: Any) -> None:
+    steps = program(FINAL % "strict_windows")
+    for cache, number in (("10485760", 1), ("0", 0)):
+        library = LibraryDriver(jvm, steps, {"statestore.cache.max.bytes": cache})
+        try:
+            for second in (5, 700):
+                library.pipe(one("a", second))
+            assert len(library.outputs().get("w", [])) == number
+        finally:
+            library.close()
+    task = WindowTask(WINDOWS["strict_windows"])
+    rows = [row for second in (5, 700) for row in task.process([("k", BEGIN + 1000 * second)])]
+    assert [row.start for row in rows if row.place is not None] == [BEGIN]

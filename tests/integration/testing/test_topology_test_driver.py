@@ -18,6 +18,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.model.windows import TimeWindows
 from streamplan.pipelines import PIPELINES
+from streamplan.pipelines.alerts import PIPELINE as ALERTS
 from streamplan.pipelines.enriched import PIPELINE as ENRICHED
 from streamplan.pipelines.orders import PIPELINE as ORDERS
 from streamplan.serdes.json import Json
@@ -185,6 +186,21 @@ def test_two_drivers_of_one_pipeline_share_nothing(drive: Drive) -> None:
             for _ in range(count):
                 driver.pipe("orders", {"Id": "order_0", "ProductType": 0}, key="order_0")
     assert (one.store("orders-products-quantities")["0"], other.store("orders-products-quantities")["0"]) == (4, 2)
+
+
+def test_a_result_is_passed_when_a_record_closes_its_window(drive: Drive) -> None:
+    """Time that passes without a record closes nothing."""
+    driver = drive(ALERTS)
+    for celsius in (90, 101):
+        driver.pipe("sensor-temperatures", {"id": "1", "celsius": celsius}, key="oven", at="12:00:30")
+    driver.advance("1 hour")
+    assert driver.output("temperature-alerts") == []
+    driver.pipe("sensor-temperatures", {"id": "2", "celsius": 20}, key="oven")
+    (alert,) = driver.output("temperature-alerts")
+    found = alert.key, alert.value["mean"], alert.timestamp
+    assert found == ("oven", 95.5, datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC))
+    driver.pipe("sensor-temperatures", {"id": "3", "celsius": 500}, key="oven", at="12:00:31")
+    assert driver.output("temperature-alerts") == []
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)

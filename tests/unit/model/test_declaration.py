@@ -16,7 +16,7 @@ from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 ORDER = Json("Id string, UserId string, Amount bigint")
@@ -358,9 +358,30 @@ def test_sessions_of_different_gaps_are_not_merged(topology: Topology, orders: K
     assert only(topology).message == "merge: one of the streams has a windowed key"
 
 
-def test_final_results_alone_are_refused_by_name(topology: Topology, grouped: KGroupedStream) -> None:
-    grouped.windowed_by(SessionWindows("5 minutes")).count().suppress().to_stream().to("final")
-    assert only(topology).message == "suppress: final results alone do not exist here"
+def test_suppress_is_refused_and_names_the_emit_strategy(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(TimeWindows("1 minute", grace="5 seconds")).count().suppress().to_stream().to("final")
+    fault = only(topology)
+    assert fault.message == "suppress: it would be a second operation with state in one sub-topology"
+    written = ".windowed_by(TimeWindows(size='1 minute', grace='5 seconds')).emit_strategy(OnWindowClose())"
+    assert fault.hint.endswith(f"Write it before the aggregate: {written}")
+
+
+def test_suppress_behind_final_results_is_left_out(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(SessionWindows("5 minutes")).emit_strategy(OnWindowClose()).count().suppress()
+    assert only(topology).hint.startswith("Leave it out")
+
+
+def test_an_emit_strategy_is_on_window_close(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(TimeWindows("1 minute")).emit_strategy("on_window_close").count()  # type: ignore[arg-type]
+    assert only(topology).message == "emit_strategy: 'on_window_close' is no emit strategy"
+
+
+def test_an_aggregate_of_final_results_stands_alone(topology: Topology, orders: KStream) -> None:
+    grouped = orders.group_by("UserId", name="by-user")
+    grouped.windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose()).count(store="final")
+    grouped.windowed_by(TimeWindows("1 hour")).count(store="updates")
+    with pytest.raises(Refused, match="count shares its sub-topology with another stateful operation"):
+        Pipeline("sample", topology, "", {"orders": 2}, TestData(("orders",), lambda n: ("orders", b"", b""), "n"))
 
 
 def test_the_identity_of_tumbling_windows_is_what_it_was_before_windows_could_hop() -> None:

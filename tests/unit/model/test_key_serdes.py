@@ -9,7 +9,7 @@ from streamplan.model.checkpoint_identity import checkpoint_identity
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.model.topology import Topology
-from streamplan.model.windows import JoinWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, TimeWindows
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, Long, String
 
@@ -91,6 +91,18 @@ def identity(**declared: Any) -> dict[str, str]:
     topology.stream("a", value=VALUE, **declared).group_by_key().count(store="counts")
     pipeline = Pipeline("app", topology, "", {"a": 2})
     return checkpoint_identity(pipeline, topology.subtopologies[0], {"a": "id"})
+
+
+def test_final_results_have_the_store_of_updates_and_another_state() -> None:
+    identities = []
+    for final in (False, True):
+        topology = Topology("app")
+        windowed = topology.stream("a", value=VALUE).group_by_key().windowed_by(TimeWindows("1 minute"))
+        (windowed.emit_strategy(OnWindowClose()) if final else windowed).count(store="counts")
+        pipeline = Pipeline("app", topology, "", {"a": 2})
+        identities.append(checkpoint_identity(pipeline, topology.subtopologies[0], {"a": "id"}))
+    updates, results = identities
+    assert results == {**updates, "emit strategy": "on window close"}
 
 
 def test_a_checkpoint_names_the_serde_of_keys_that_are_no_text() -> None:

@@ -103,6 +103,12 @@ def test_after_a_sub_topology_was_added_in_front_the_state_is_restored() -> None
     assert decision == StartDecision(StartFrom.RESTORE, reason)
 
 
+def test_with_another_emit_strategy_the_state_is_restored() -> None:
+    decision = decide(replace(FITS, identity={**OWN, "emit strategy": "on window close"}))
+    reason = "its checkpoint is another's: of emit strategy on window close, not none"
+    assert decision == StartDecision(StartFrom.RESTORE, reason)
+
+
 def test_records_of_finished_micro_batches_may_be_gone() -> None:
     done = {(T, 0): 15, (T, 1): 20}
     finished = replace(FITS, committed=done, planned=done)

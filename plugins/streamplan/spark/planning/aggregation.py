@@ -92,7 +92,8 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
     Args:
         number: The number of the node among those that were aggregated together.
         node: An aggregation.
-        batch: What :func:`aggregate` gave, or ``aggregate_sessions``, whose ``deleted`` rows have a null value.
+        batch: What :func:`aggregate` gave, or ``aggregate_windows``, whose ``deleted`` rows have a null value, and
+            whose rows with a ``place`` are written in the order of that.
         inputs: The records that the node aggregated; only what is known of them is used.
     """
     operation = node.operation
@@ -125,7 +126,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         F.col("key").cast("binary").alias("original_key"),
         value.alias("value"),
         F.lit(None).cast("string").alias("reason"),
-        F.array().cast("array<int>").alias("order"),
+        (F.array("place") if "place" in data.columns else F.array()).cast("array<int>").alias("order"),
         F.lit(None).cast("bigint").alias("partition_time"),
     ]
     if _windows(node):

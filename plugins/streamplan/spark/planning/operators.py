@@ -52,8 +52,8 @@ from streamplan.spark.planning.records import (
     read_internal_keys,
     rejecting_binary_keys,
 )
-from streamplan.spark.planning.session_windows import aggregate_sessions, session_ends
 from streamplan.spark.planning.stream_stream_join import without_records
+from streamplan.spark.planning.task_windows import aggregate_windows, final_results, session_ends
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
 
@@ -225,10 +225,13 @@ class OperatorPlanner:
     def _aggregate_all(self, node: Processor, frame: RecordFrame) -> RecordFrame:
         """Aggregate a DataFrame that holds all records that there are, and so needs no state."""
         frame = self._grouped_records(node, frame)
-        if node in self.subtopology.session_aggregations:
-            stored = store_rows(0, node, aggregate_sessions(node, frame), frame)
-            self.write_changelog(node, stored)
-            return store_result(node, session_ends(stored))
+        if node in self.subtopology.task_aggregations:
+            changed = passed = aggregate_windows(node, frame)
+            if node in self.subtopology.final_aggregations:
+                changed, passed = final_results(changed)
+            self.write_changelog(node, store_rows(0, node, changed, frame))
+            results = store_rows(0, node, passed, frame)
+            return store_result(node, session_ends(results) if results.is_of_sessions else results)
         aggregated = aggregate([node], {node.name: frame}, merged=len(self.subtopology.sources) > 1)
         stored = store_rows(0, node, aggregated, frame)
         self.write_changelog(node, stored)
@@ -242,7 +245,7 @@ class OperatorPlanner:
         if isinstance(node.operation, Aggregate):  # so that Spark's error quotes the expression as it was declared
             columns = node.operation.columns
             frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
-        if node in self.subtopology.session_aggregations:
+        if node in self.subtopology.task_aggregations:
             frame = rejecting_binary_keys(frame)
         (predecessor,) = self.subtopology.predecessors[node.name]
         faults: list[tuple[Column, str]] = []

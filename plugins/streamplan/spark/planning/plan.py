@@ -11,7 +11,9 @@ branches.
     aggregations    sources, operations, one groupBy         | changelogs, every operation after them, outputs
     joins           sources, look-up of the record's key     | changelogs, every operation, outputs
     two streams     sources, operations, join                | changelogs, every operation after it, outputs
-    sessions        sources, operations, sessions            | changelog, every operation after it, outputs
+    windows         sources, operations, windows             | changelog, every operation after it, outputs
+
+Windows by the time of the stream task are those of sessions, and those of final results.
 
 Several aggregations side by side share the groupBy; the column ``node`` tells them apart. Several joins share the
 look-up: the key of a joined record is the one it was read with, since a changed key goes through a repartition topic
@@ -38,7 +40,6 @@ from streamplan.spark.planning.aggregation import aggregate, restore_aggregation
 from streamplan.spark.planning.compiled_plan import batch_template
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.records import RecordFrame
-from streamplan.spark.planning.session_windows import aggregate_sessions, restore_sessions, session_ends
 from streamplan.spark.planning.stream_stream_join import (
     join_streams,
     joined_records,
@@ -47,6 +48,7 @@ from streamplan.spark.planning.stream_stream_join import (
     stored_records,
 )
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
+from streamplan.spark.planning.task_windows import aggregate_windows, final_results, restore_windows, session_ends
 from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
 
@@ -128,8 +130,8 @@ def plan_subtopology(
         rekeyed = RecordFrame(records, value_is_raw=True, serde=rekeying.serde, format=rekeying.serde.format)
         return SubtopologyPlan(streaming, False, batch, batch, batch, rekeying, outputs, carried, {0: rekeyed})
     planner = OperatorPlanner(subtopology, numbers)
-    if subtopology.session_aggregations:
-        cut = _cut_at_sessions(subtopology, schemas, raw, planner)
+    if subtopology.task_aggregations:
+        cut = _cut_at_windows(subtopology, schemas, raw, planner)
     elif subtopology.aggregations:
         cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
     elif subtopology.joins:
@@ -181,9 +183,9 @@ def plan_restore(
         frames = _read_sources(subtopology, schemas, dict.fromkeys(names, no_records))
         planner = OperatorPlanner(subtopology, output_numbers(subtopology))
         inputs = _plan_inputs(subtopology, planner, nodes, frames)
-        if subtopology.session_aggregations:
+        if subtopology.task_aggregations:
             (node,) = nodes
-            return restore_sessions(node, inputs[node.name], stored(node))
+            return restore_windows(node, inputs[node.name], stored(node))
         rows = {node.name: stored(node) for node in nodes}
         return restore_aggregation(nodes, inputs, rows, merged=len(names) > 1)
     if subtopology.stream_joins:
@@ -292,17 +294,21 @@ def _cut_at_aggregations(
     return _Cut(streaming, True, batch, divided=batch is not aggregated_batch)
 
 
-def _cut_at_sessions(
+def _cut_at_windows(
     subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
 ) -> _Cut:
-    """Let the planner go on with the sessions that have changed, and with the rows that were complete before."""
-    (node,) = subtopology.session_aggregations
+    """Let the planner go on with the windows that have changed, or that close, and with what was complete before."""
+    (node,) = subtopology.task_aggregations
     inputs = _plan_inputs(subtopology, planner, [node], _read_sources(subtopology, schemas, raw))[node.name]
-    streaming, batch, changed = _behind_state(aggregate_sessions(node, inputs), planner)
-    stored = store_rows(0, node, changed, inputs)
-    planner.write_changelog(node, stored)
-    planner.bind(node.name, store_result(node, session_ends(stored)))
-    return _Cut(streaming, True, batch, divided=batch is not changed)
+    streaming, batch, changed = _behind_state(aggregate_windows(node, inputs), planner)
+    final = node in subtopology.final_aggregations
+    passed = changed
+    if final:
+        changed, passed = final_results(changed)
+    planner.write_changelog(node, store_rows(0, node, changed, inputs))
+    results = store_rows(0, node, passed, inputs)
+    planner.bind(node.name, store_result(node, session_ends(results) if results.is_of_sessions else results))
+    return _Cut(streaming, True, batch, divided=final or batch is not changed)
 
 
 def _cut_at_stream_join(

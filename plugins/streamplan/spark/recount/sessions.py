@@ -15,8 +15,8 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows
 from streamplan.spark.planning.aggregation import node_aggregates, node_arguments
 from streamplan.spark.planning.records import RecordFrame
-from streamplan.spark.planning.session_windows import sessions_of
 from streamplan.spark.planning.task_state import record_place
+from streamplan.spark.planning.task_windows import sessions_of
 from streamplan.spark.recount.written import WrittenTopic
 
 
@@ -33,7 +33,7 @@ def recounted_sessions(node: Processor, inputs: RecordFrame, late: DataFrame) ->
         that of the session's last record in the order of the stream task.
     """
     arguments = [argument.from_record.alias(argument.name) for argument in node_arguments(0, node, inputs)]
-    records = inputs.data.select(*_columns(inputs), *arguments).join(late, ["partition", "key"], "left_anti")
+    records = inputs.data.select(*record_columns(inputs), *arguments).join(late, ["partition", "key"], "left_anti")
     records = with_sessions(records, sessions_of(node))
     aggregates = [column.alias(name) for name, column in node_aggregates(0, node, records.schema)]
     timestamp = F.max_by("timestamp", "place").alias("timestamp")
@@ -48,7 +48,7 @@ def late_keys(node: Processor, inputs: RecordFrame) -> DataFrame:
         inputs: As for :func:`recounted_sessions`.
     """
     before = Window.partitionBy("partition").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
-    records = inputs.data.select(*_columns(inputs))
+    records = inputs.data.select(*record_columns(inputs))
     at = F.unix_millis("timestamp")
     records = records.withColumn("late", at <= F.max(at).over(before) - sessions_of(node).grace_ms)
     return records.where("late").select("partition", "key").distinct()
@@ -85,6 +85,11 @@ def without_late_keys(written: WrittenTopic, late: DataFrame) -> WrittenTopic:
     return written.with_records(written.records.withColumn("raw", raw).join(keys, "raw", "left_anti").drop("raw"))
 
 
-def _columns(inputs: RecordFrame) -> list[Column]:
+def record_columns(inputs: RecordFrame) -> list[Column]:
+    """Return of records their partition, time, key, and place among those that the stream task takes.
+
+    Args:
+        inputs: The records.
+    """
     columns = [F.col(f"record.{name}").alias(name) for name in ("partition", "timestamp")]
     return [*columns, inputs.key.cast("string").alias("key"), record_place().alias("place")]

@@ -13,7 +13,7 @@ from streamplan.serdes.field_types import has_map
 from streamplan.spark.planning.aggregation import WINDOW_START, arguments_of_call, stored_key, with_windows
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
-from streamplan.spark.planning.session_windows import stored_session
+from streamplan.spark.planning.task_windows import stored_session
 from streamplan.spark.recount.sessions import with_sessions
 
 

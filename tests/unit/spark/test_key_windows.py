@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import BooleanType, DataType, DecimalType, DoubleType, LongType, StringType
-from streamplan.spark.planning.key_sessions import KeySessions
+from streamplan.spark.planning.key_windows import KeySessions
 from streamplan.spark.planning.merging import Merging
 
 COUNT = Merging(("count",), (LongType(),))
@@ -39,8 +39,8 @@ class Task:
     def end(self) -> list[tuple[int, int, int | None]]:
         """The micro-batch ends. Of each change: start, end and count, or None."""
         changes = [(start, end, parts and parts[0]) for start, end, _, parts in self.sessions.changes()]
-        self.sessions.forget(self.newest - GAP - self.grace)
-        self.state = (self.sessions.sessions,)
+        self.sessions.take(self.newest - GAP - self.grace + 1)
+        self.state = (self.sessions.windows,)
         self.begin()
         return changes
 

@@ -1,0 +1,135 @@
+"""The windows of one key, as records come.
+
+Sources: ``KStreamSessionWindowAggregate`` with ``RocksDBSessionStore``, and ``KStreamWindowAggregate``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Self
+
+from streamplan.model.windows import TimeWindows
+from streamplan.spark.planning.merging import Merging
+
+
+@dataclass
+class KeyWindows:
+    """The windows of one key.
+
+    Attributes:
+        windows: Of each window its start, its end, and the parts of what it has aggregated; by their ends.
+        known: The starts and ends of those that were there before the micro-batch.
+        changed_at: By start and end the time at which a window was changed last, in the order of the changes.
+        changed: Whether the windows differ from what the state has.
+    """
+
+    windows: list[tuple[int, int, Any]]
+    known: frozenset[tuple[int, int]]
+    changed_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    changed: bool = False
+
+    @classmethod
+    def of(cls, state: Any) -> Self:
+        """Return the windows that a row of the state holds; None stands for a key without a row."""
+        windows = [(each[0], each[1], tuple(each[2])) for each in state[0]] if state is not None else []
+        return cls(windows, frozenset((start, end) for start, end, _ in windows))
+
+    @property
+    def earliest_end(self) -> int | None:
+        """The end of the window that ends first; None without a window."""
+        return self.windows[0][1] if self.windows else None
+
+    def restore(self, start: int, end: int, parts: Any) -> None:
+        """Take in a window as a changelog has it."""
+        self._put(start, end, parts)
+
+    def changes(self) -> Iterator[tuple[int, int, int, Any]]:
+        """Yield of each window that has changed the start, the end, the time of the change, and the parts or None."""
+        now = {(start, end): parts for start, end, parts in self.windows}
+        for window, at in self.changed_at.items():
+            if window in now or window in self.known:
+                yield *window, at, now.get(window)
+
+    def take(self, before: int) -> list[tuple[int, int, Any]]:
+        """Remove the windows that end before a time, and return them."""
+        taken = [window for window in self.windows if window[1] < before]
+        if taken:
+            self.windows = [window for window in self.windows if window[1] >= before]
+            self.changed = True
+        return taken
+
+    def _put(self, start: int, end: int, parts: Any) -> None:
+        self.windows.append((start, end, parts))
+        self.windows.sort(key=_by_end)
+        self.changed = True
+
+    def _note(self, start: int, end: int, at: int) -> None:
+        self.changed_at.pop((start, end), None)
+        self.changed_at[start, end] = at
+
+
+class KeySessions(KeyWindows):
+    """The sessions of one key."""
+
+    def add(self, at: int, parts: Any, gap_ms: int, over: int, late_before: int, merging: Merging) -> None:
+        """Add a record. One that is too late is left out.
+
+        Args:
+            at: Its time in ms.
+            parts: What it gives to each part of an aggregate.
+            gap_ms: How far it may be from a session that takes it in.
+            over: The store has forgotten the sessions that end then or before (``RocksDBSessionStore.findSessions``).
+            late_before: A session that ends before takes nothing more.
+            merging: Makes one of what two sessions have aggregated.
+        """
+        met = [
+            session
+            for session in self.windows
+            if session[1] >= at - gap_ms and session[1] > over and session[0] <= at + gap_ms
+        ]
+        start = min([at, *(session[0] for session in met)])
+        end = max([at, *(session[1] for session in met)])
+        if end < late_before:
+            return
+        total = None
+        for session in met:
+            total = session[2] if total is None else merging.merge(total, session[2])
+            self.windows.remove(session)
+            self._note(session[0], session[1], at)
+        self._put(start, end, parts if total is None else merging.merge(total, parts))
+        self._note(start, end, at)
+
+
+class KeyTimeWindows(KeyWindows):
+    """The time windows of one key. The last part of what each has aggregated is the time of its newest record."""
+
+    def add(self, at: int, parts: Any, windows: TimeWindows, closed_until: int, merging: Merging) -> None:
+        """Add a record to each window that its time lies in. A closed window takes nothing more.
+
+        Args:
+            at: Its time in ms.
+            parts: What it gives to each part of an aggregate.
+            windows: The windows.
+            closed_until: The windows that end then or before are closed.
+            merging: Makes one of what two windows have aggregated.
+        """
+        for start in windows.starts_of(at):
+            end = start + windows.size_ms
+            if end <= closed_until:
+                continue
+            place = bisect_left(self.windows, start, key=itemgetter(0))
+            if place < len(self.windows) and self.windows[place][0] == start:
+                window = (start, end, merging.merge(self.windows[place][2], parts))
+                self.windows[place] = window
+            else:
+                window = (start, end, parts)
+                self.windows.insert(place, window)
+            self.changed = True
+            self._note(start, end, window[2][-1])
+
+
+def _by_end(window: tuple[int, int, Any]) -> tuple[int, int]:
+    return window[1], window[0]

@@ -1,0 +1,257 @@
+"""Aggregates of windows by the time of the stream task: Spark's ``transformWithState``, with the task as one group.
+
+Sessions are aggregated so, and time windows of which only the final results are passed. What is too late, and which
+windows close, is told by the newest record of the stream task, which is one for all keys
+(``KStreamSessionWindowAggregate``, ``KStreamWindowAggregate``). So the group is the stream task, and not the key, as
+for the join of two streams. The state of a key is the list of its windows.
+
+A record may make one session of several. So what a window has aggregated is kept in parts that can be merged: a record
+is one more session, from its time to its time, and a changelog has whole windows.
+
+A micro-batch writes the changes of a window once, as the library's record cache does: what it became, or null where
+another session has taken it in. With ``OnWindowClose`` these changes go to the changelog alone. A window that closes is
+passed, and leaves the state. What closes follows from the newest record, which the changelog has, too. So a restored
+state knows which windows were passed: those that were closed by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from streamplan.errors import Refused
+from streamplan.model.operations import Aggregate, Count, FinalAggregate, FinalCount
+from streamplan.model.processor_topology import Processor
+from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
+from streamplan.spark.planning.aggregation import WINDOW_START, Argument, node_arguments, stored_key, stored_value
+from streamplan.spark.planning.field_types import as_state, declared_type, from_state
+from streamplan.spark.planning.keys import number_in_key
+from streamplan.spark.planning.merging import PARTS, Merging
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.task_state import record_place
+from streamplan.spark.planning.window_state import FinalResults, WindowAggregate
+
+_ORDERED = (BooleanType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType, TimestampType)
+"""The types whose values Python orders as Spark does."""
+
+_TIME = "time"
+"""The name of the part of a time window that is the time of its newest record."""
+
+
+def aggregate_windows(node: Processor, records: RecordFrame) -> DataFrame:
+    """Aggregate the records of each key and window.
+
+    Args:
+        node: One of :attr:`Subtopology.task_aggregations`.
+        records: What it aggregates. All have a key, and none is rejected.
+
+    Returns:
+        One row for each window that has changed: its key and ``window``, what the node's store holds of it in the
+        columns ``s0_``, and the ``timestamp`` of its record in the changelog. ``deleted`` sessions are there no
+        more, because another one has taken them in.
+
+        For final results there is a row for each window that closes, too. ``place`` is its place among those of its
+        stream task, and its ``timestamp`` is that of the result. In the other rows ``place`` is null.
+
+    Raises:
+        Refused: A function orders values of a type that has no order here.
+    """
+    parts = _Parts.of(node, records)
+    at = F.unix_millis("record.timestamp")
+    rows = records.data.select(
+        F.col("record.partition").alias("partition"),
+        record_place().alias("place"),
+        records.key.alias("key"),
+        at.alias("start"),
+        at.alias("end"),
+        at.alias("at"),
+        parts.of_columns([argument.from_record for argument in parts.arguments]).alias("parts"),
+    )
+    return _aggregated(node, parts, rows, restored=False)
+
+
+def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame) -> DataFrame:
+    """Read the windows of a changelog into the state that :func:`aggregate_windows` goes on with.
+
+    Args:
+        node: As for :func:`aggregate_windows`.
+        records: As for :func:`aggregate_windows`; only their types are used.
+        stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
+    """
+    parts, windows = _Parts.of(node, records), windows_of(node)
+    types = records.data.limit(0).select(*parts.from_records()).select(*parts.stored_columns()).schema
+    key = stored_session() if isinstance(windows, SessionWindows) else stored_key(windows)
+    rows = stored.select("partition", "timestamp", *key, stored_value(0, node, types).alias("_stored"))
+    if isinstance(windows, SessionWindows):
+        bounds = {name: F.unix_millis(f"window.{name}") for name in ("start", "end")}
+        bounds["at"] = bounds["end"]
+    else:
+        start = F.unix_millis(WINDOW_START)
+        bounds = {"start": start, "end": start + F.lit(windows.size_ms), "at": F.unix_millis("timestamp")}
+    columns = parts.of_columns([argument.from_store for argument in parts.arguments])
+    named = [bound.alias(name) for name, bound in bounds.items()]
+    rows = rows.select("partition", F.col("key").cast("binary").alias("key"), *named, columns.alias("parts"))
+    return _aggregated(node, parts, rows, restored=True)
+
+
+def windows_of(node: Processor) -> TimeWindows | SessionWindows:
+    """Return the windows of an aggregation of windows."""
+    assert isinstance(node.operation, Count | Aggregate)
+    windows = node.operation.window
+    assert windows is not None, f"{node.name} aggregates no windows"
+    return windows
+
+
+def sessions_of(node: Processor) -> SessionWindows:
+    """Return the windows of an aggregation of sessions."""
+    windows = windows_of(node)
+    assert isinstance(windows, SessionWindows), f"{node.name} aggregates no sessions"
+    return windows
+
+
+def stored_session() -> list[Column]:
+    """Return the key of a changelog record, and its session, which the key's last bytes hold (``SessionKeySchema``)."""
+    end, start = (F.timestamp_millis(number_in_key(STORED_SESSION_BYTES - 8 * place)) for place in range(2))
+    key = F.expr(f"substring(key, 1, octet_length(key) - {STORED_SESSION_BYTES})").cast("string")
+    return [key.alias("key"), F.struct(start.alias("start"), end.alias("end")).alias("window")]
+
+
+def final_results(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Divide the rows of :func:`aggregate_windows` into the changes of the store, and the windows that close.
+
+    Args:
+        batch: The rows of an aggregation with final results.
+    """
+    return batch.where("place is null").drop("place"), batch.where("place is not null")
+
+
+def session_ends(stored: RecordFrame) -> RecordFrame:
+    """Return the rows of a store with the times that its updates have: those of the ends of their sessions.
+
+    Args:
+        stored: The rows of the store, with the times that its changelog has.
+    """
+    return stored.with_record(F.col("record").withField("timestamp", F.col("record.window.end")))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of what a window has aggregated: one for each argument of the node's aggregates, or two of an average.
+
+    The last part of a time window is the time of its newest record, which is one more maximum.
+
+    Attributes:
+        functions: The aggregate functions and the names of their columns, in the order of declaration.
+        arguments: The argument of each part.
+        types: The type of each part.
+    """
+
+    functions: Sequence[tuple[str, str]]
+    arguments: Sequence[Argument]
+    types: Sequence[DataType]
+
+    @classmethod
+    def of(cls, node: Processor, records: RecordFrame) -> _Parts:
+        operation = node.operation
+        assert isinstance(operation, Count | Aggregate), f"{node.name} aggregates no windows"
+        functions = [("count", "count")]
+        if isinstance(operation, Aggregate):
+            functions = [(column.function, column.name) for column in operation.columns]
+        arguments = node_arguments(0, node, records)
+        if isinstance(operation.window, TimeWindows):
+            functions.append(("max", _TIME))
+            time = F.unix_millis("record.timestamp")
+            arguments.append(Argument(_TIME, time, F.unix_millis("timestamp")))
+        columns = [argument.from_record.alias(f"p{place}") for place, argument in enumerate(arguments)]
+        types = [part.dataType for part in records.data.select(*columns).schema.fields]
+        place = 0
+        for function, name in functions:
+            ordered = place + PARTS.get(function, 1) - 1
+            if function in ("min", "max", "min_by", "max_by") and not isinstance(types[ordered], _ORDERED):
+                kind = "sessions" if isinstance(operation.window, SessionWindows) else "final results"
+                raise Refused(
+                    f"{name}: {function} of {kind} by values of type {types[ordered].simpleString()}",
+                    expected="a text, a number, a boolean, a date or a timestamp",
+                    remedy="Order by one of its fields.",
+                )
+            place = ordered + 1
+        return cls(functions, arguments, types)
+
+    def of_columns(self, columns: Sequence[Column]) -> Column:
+        """A struct of all parts in the form that the state has."""
+        return F.struct(
+            *(
+                as_state(column, declared_type(of_part)).alias(f"p{place}")
+                for place, (column, of_part) in enumerate(zip(columns, self.types, strict=True))
+            )
+        )
+
+    def from_records(self) -> list[Column]:
+        """The parts of records as columns of their own."""
+        return [argument.from_record.alias(f"p{place}") for place, argument in enumerate(self.arguments)]
+
+    def from_struct(self) -> list[Column]:
+        """The parts of the column ``parts`` as columns of their own."""
+        return [
+            from_state(F.col(f"parts.p{place}"), declared_type(of_part)).alias(f"p{place}")
+            for place, of_part in enumerate(self.types)
+        ]
+
+    def stored_columns(self) -> list[Column]:
+        """What the store holds, of the columns of all parts: the columns that ``aggregate`` gives of node 0."""
+        columns, place = [], 0
+        for function, name in self.functions:
+            part, other = F.col(f"p{place}"), F.col(f"p{place + 1}")
+            if function == "avg":
+                part = F.struct(part.alias("sum"), other.alias("count"))
+            elif function in ("min_by", "max_by"):
+                part = F.when(other.isNotNull(), F.struct(part.alias("value"), other.alias("by")))
+            columns.append(part.alias(f"s0_{name}"))
+            place += PARTS.get(function, 1)
+        return columns
+
+
+def _aggregated(node: Processor, parts: _Parts, rows: DataFrame, *, restored: bool) -> DataFrame:
+    of_parts = rows.schema["parts"].dataType
+    assert isinstance(of_parts, StructType)
+    final = isinstance(node.operation, FinalCount | FinalAggregate)
+    fields = [
+        StructField("partition", IntegerType()),
+        StructField("key", BinaryType()),
+        StructField("start", LongType()),
+        StructField("end", LongType()),
+        StructField("at", LongType()),
+        StructField("deleted", BooleanType()),
+        StructField("parts", of_parts),
+        *([StructField("place", IntegerType())] if final else []),
+    ]
+    merging = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
+    kind = FinalResults if final else WindowAggregate
+    processor = kind(windows_of(node), merging, of_parts, restored=restored)
+    changed = rows.groupBy("partition").transformWithState(processor, StructType(fields), "Update", "none")
+    window = F.struct(F.timestamp_millis("start").alias("start"), F.timestamp_millis("end").alias("end"))
+    at = F.timestamp_millis("at").alias("timestamp")
+    key = F.col("key").cast("string")  # as of other aggregates: a string that holds the key's bytes as they are
+    shared = [F.col("partition"), key.alias("key"), window.alias("window"), at, F.col("deleted")]
+    shared += [F.col("place")] if final else []
+    names = [column.name for column in fields if column.name == "place"]
+    columns = changed.select(*shared, *parts.from_struct())
+    return columns.select("partition", "key", "window", "timestamp", "deleted", *names, *parts.stored_columns())

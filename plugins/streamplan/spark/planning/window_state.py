@@ -1,0 +1,154 @@
+"""The state of windows that go by the time of the stream task: what changes, what closes, and what is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
+
+from streamplan.model.windows import SessionWindows, TimeWindows
+from streamplan.spark.planning.key_windows import KeySessions, KeyTimeWindows, KeyWindows
+from streamplan.spark.planning.merging import Merging
+from streamplan.spark.planning.task_state import sweep_is_due, task_order
+
+_NEVER = (1 << 63) - 1
+
+
+class WindowAggregate(StatefulProcessor):
+    """Aggregates the windows of one stream task, and passes each change of a window.
+
+    Args:
+        windows: The windows.
+        merging: Makes one of what two windows have aggregated.
+        parts: The fields of what a window has aggregated.
+        restored: Whether the rows are the windows of a changelog, and no records.
+    """
+
+    _time_names = ("newest", "swept")
+
+    def __init__(
+        self, windows: TimeWindows | SessionWindows, merging: Merging, parts: StructType, *, restored: bool
+    ) -> None:
+        self._windows = windows
+        self._retention_ms = windows.retention_ms
+        self._merging = merging
+        self._parts = parts
+        self._restored = restored
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state variables."""
+        window = StructType(
+            [StructField("start", LongType()), StructField("end", LongType()), StructField("parts", self._parts)]
+        )
+        of_key = StructType([StructField("sessions", ArrayType(window))])
+        self._state = handle.getMapState("sessions", StructType([StructField("key", BinaryType())]), of_key)
+        times = StructType([StructField(name, LongType()) for name in self._time_names])
+        self._times = handle.getValueState("times", times)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        """Process the records of a micro-batch, or the windows of a changelog."""
+        newest, looked_at = (self._times.get() if self._times.exists() else None) or (-1, -1)
+        touched: dict[bytes, KeyWindows] = {}
+        for row in rows if self._restored else sorted(rows, key=lambda row: task_order(row.place)):
+            name = bytes(row.key)
+            if name not in touched:
+                known = self._state.containsKey((name,))  # Spark warns of a value that is not there
+                touched[name] = self._of(self._state.getValue((name,)) if known else None)
+            windows, parts = touched[name], tuple(row.parts[part] for part in self._parts.names)
+            if self._restored:
+                windows.restore(row.start, row.end, parts)
+            else:
+                self._add(windows, row.at, parts, newest)
+            newest = max(newest, row.at)
+        for name, windows in touched.items():
+            for start, end, at, parts in windows.changes():
+                yield self._row(key[0], name, start, end, at, parts)
+        yield from self._close(key[0], touched, newest, looked_at)
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _of(self, state: Any) -> KeyWindows:
+        return KeySessions.of(state) if isinstance(self._windows, SessionWindows) else KeyTimeWindows.of(state)
+
+    def _add(self, windows: KeyWindows, at: int, parts: Any, newest: int) -> None:
+        """Add a record to the windows of its key. ``newest`` is the newest time before it."""
+        if isinstance(windows, KeySessions):
+            assert isinstance(self._windows, SessionWindows)
+            late_before = max(newest, at) - self._retention_ms
+            over = newest - self._retention_ms
+            windows.add(at, parts, self._windows.inactivity_gap_ms, over, late_before, self._merging)
+        elif isinstance(windows, KeyTimeWindows):
+            assert isinstance(self._windows, TimeWindows)
+            closed_until = max(newest, at) - self._windows.grace_ms
+            windows.add(at, parts, self._windows, closed_until, self._merging)
+
+    def _row(self, partition: int, key: bytes, start: int, end: int, at: int, parts: Any, **added: Any) -> Row:
+        by_name = None if parts is None else dict(zip(self._parts.names, parts, strict=True))
+        bounds = {"start": start, "end": end, "at": at}
+        return Row(partition=partition, key=key, **bounds, deleted=parts is None, parts=by_name, **added)
+
+    def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, swept: int) -> Iterator[Row]:
+        """Put the windows into the state that take further records. The others are forgotten."""
+        still_there = newest - self._retention_ms + 1
+        for key, windows in touched.items():
+            windows.take(still_there)
+            self._put(key, windows)
+        if sweep_is_due(swept, newest, self._retention_ms):
+            swept = newest
+            for key, windows in self._others(touched):
+                windows.take(still_there)
+                self._put(key, windows)
+        self._times.update((newest, swept))
+        yield from ()
+
+    def _others(self, touched: Collection[bytes]) -> Iterator[tuple[bytes, KeyWindows]]:
+        """Yield the windows of the keys of which no record has come."""
+        for (key,), value in list(self._state.iterator()):
+            if (name := bytes(key)) not in touched:
+                yield name, self._of(value)
+
+    def _put(self, key: bytes, windows: KeyWindows) -> None:
+        if not windows.windows:
+            self._state.removeKey((key,))
+        elif windows.changed:
+            self._state.updateValue((key,), (windows.windows,))
+
+
+class FinalResults(WindowAggregate):
+    """Aggregates the windows of one stream task, and passes each window when it closes.
+
+    The rows without ``place`` are the changes of the store.
+    """
+
+    _time_names = ("newest", "earliest_end")
+
+    def _row(self, partition: int, key: bytes, start: int, end: int, at: int, parts: Any, **added: Any) -> Row:
+        return super()._row(partition, key, start, end, at, parts, **({"place": None} | added))
+
+    def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, earliest: int) -> Iterator[Row]:
+        """Yield the windows that close, in the order of the library's store: by end, start and key.
+
+        A restored window that is closed was passed before.
+        """
+        closed_before = newest - self._windows.grace_ms + 1
+        if isinstance(self._windows, SessionWindows):  # a session's end is in the session
+            closed_before = newest - self._retention_ms
+        some_are_closed = earliest < closed_before
+        left, closed = (_NEVER if some_are_closed else earliest), []
+        others = self._others(touched) if some_are_closed else ()
+        for key, windows in chain(touched.items(), others):
+            closed += [(end, start, key, parts) for start, end, parts in windows.take(closed_before)]
+            if windows.earliest_end is not None:
+                left = min(left, windows.earliest_end)
+            self._put(key, windows)
+        self._times.update((newest, left))
+        if not self._restored:
+            for place, (end, start, key, parts) in enumerate(sorted(closed, key=itemgetter(0, 1, 2))):
+                at = end if isinstance(self._windows, SessionWindows) else parts[-1]
+                yield self._row(partition, key, start, end, at, parts, place=place)

@@ -1,0 +1,59 @@
+"""Recounts the windows of which only the final results are passed.
+
+A record is too late for a window by the newest record before it in the stream task. A stream task that reads one topic
+takes its records by their offsets. So of such a task each window, and the order of the results, can be recounted.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from streamplan.model.processor_topology import Processor
+from streamplan.model.windows import SessionWindows, TimeWindows
+from streamplan.spark.planning.aggregation import node_aggregates, node_arguments, with_windows
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.task_windows import windows_of
+from streamplan.spark.recount.sessions import record_columns
+
+
+def recounted_windows(node: Processor, inputs: RecordFrame) -> DataFrame:
+    """Aggregate each time window of what came in time.
+
+    Args:
+        node: An aggregation of time windows with final results.
+        inputs: All records that it aggregates.
+
+    Returns:
+        A row for each window, of the columns that ``aggregate`` gives of a node with windows.
+    """
+    windows = windows_of(node)
+    assert isinstance(windows, TimeWindows), f"{node.name} aggregates no time windows"
+    arguments = [argument.from_record.alias(argument.name) for argument in node_arguments(0, node, inputs)]
+    so_far = Window.partitionBy("partition").orderBy("place").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    records = inputs.data.select(*record_columns(inputs), *arguments)
+    records = records.withColumn("newest", F.max(F.unix_millis("timestamp")).over(so_far))
+    records = with_windows(records, windows, "timestamp")
+    records = records.where(F.unix_millis("window.end") > F.col("newest") - F.lit(windows.grace_ms))
+    aggregates = [column.alias(name) for name, column in node_aggregates(0, node, records.schema)]
+    return records.groupBy("partition", "key", "window").agg(*aggregates, F.max("timestamp").alias("timestamp"))
+
+
+def closed_windows(node: Processor, inputs: RecordFrame, rows: DataFrame) -> DataFrame:
+    """Return the windows that are closed, each with its ``place`` among the results of its stream task.
+
+    Args:
+        node: An aggregation with final results.
+        inputs: All records that it aggregates.
+        rows: A row for each window.
+    """
+    windows, end = windows_of(node), F.unix_millis("window.end")
+    newest = inputs.data.groupBy(F.col("record.partition").alias("partition")).agg(
+        F.max(F.unix_millis("record.timestamp")).alias("newest")
+    )
+    is_closed = end <= F.col("newest") - F.lit(windows.grace_ms)
+    if isinstance(windows, SessionWindows):
+        is_closed = end < F.col("newest") - F.lit(windows.retention_ms)
+    in_order = Window.partitionBy("partition").orderBy("window.end", "window.start", "key")
+    closed = rows.join(F.broadcast(newest), "partition").where(is_closed)
+    return closed.withColumn("place", F.row_number().over(in_order)).select(*rows.columns, "place")

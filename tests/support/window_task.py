@@ -1,0 +1,47 @@
+"""A stream task of an aggregation with final results, with the state variables in memory. It counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Row
+from pyspark.sql.types import LongType, StructField, StructType
+from streamplan.model.windows import SessionWindows, TimeWindows
+from streamplan.spark.planning.merging import Merging
+from streamplan.spark.planning.window_state import FinalResults
+
+from tests.support.join_task import Variables
+
+
+class WindowTask(Variables):
+    """A stream task: the processor with its state.
+
+    Args:
+        windows: Time windows or sessions.
+        restored: What the changelog has, which the state begins with: rows that the processor gave.
+    """
+
+    def __init__(self, windows: TimeWindows | SessionWindows, restored: Iterable[Row] = ()) -> None:
+        super().__init__()
+        self._has_times = isinstance(windows, TimeWindows)
+        functions = ("count", "max") if self._has_times else ("count",)
+        parts = StructType([StructField(f"p{place}", LongType()) for place in range(len(functions))])
+        merging = Merging(functions, tuple(LongType() for _ in functions))
+        rows = [*restored]
+        for is_restored in (True, False):
+            self._processor = FinalResults(windows, merging, parts, restored=is_restored)
+            self._processor.init(self)  # type: ignore[arg-type]
+            if is_restored and rows:
+                restored_rows = [Row(**row.asDict() | {"at": row.at if self._has_times else row.end}) for row in rows]
+                assert [*self._processor.handleInputRows((0,), iter(restored_rows), None)] == []
+        self._offset = 0
+
+    def process(self, records: Iterable[tuple[str, int]]) -> list[Row]:
+        """Process a micro-batch of keys with their times in ms; return all that the processor makes."""
+        rows = []
+        for key, at in records:
+            place = {"partition_time": None, "topic": "a", "offset": self._offset, "order": []}
+            parts = {"p0": 1, "p1": at} if self._has_times else {"p0": 1}
+            rows.append(Row(place=place, key=key.encode(), start=at, end=at, at=at, parts=parts))
+            self._offset += 1
+        return list(self._processor.handleInputRows((0,), iter(rows), None))

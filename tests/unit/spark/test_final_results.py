@@ -1,0 +1,124 @@
+"""The windows that close, beside a plain account of what the library does with each record."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from pyspark.sql import Row
+from streamplan.model.windows import SessionWindows, TimeWindows
+
+from tests.support.window_task import WindowTask
+
+SECOND = 1000
+TUMBLING = TimeWindows("10 seconds", grace="5 seconds")
+HOPPING = TimeWindows("10 seconds", grace="5 seconds", advance="4 seconds")
+SESSIONS = SessionWindows("10 seconds", grace="5 seconds")
+
+Result = tuple[str, int, int, int, int]
+"""Key, start, end, time of the result, count."""
+
+
+def results_of(rows: Sequence[Row]) -> list[Result]:
+    closed = [row for row in rows if row.place is not None]
+    assert [row.place for row in closed] == [*range(len(closed))]
+    return [(row.key.decode(), row.start, row.end, row.at, row.parts["p0"]) for row in closed]
+
+
+def account_of_windows(records: Sequence[tuple[str, int]], windows: TimeWindows) -> list[Result]:
+    size, advance, grace = windows.size_ms, windows.advance_ms, windows.grace_ms
+    held: dict[tuple[int, str], list[int]] = {}
+    passed: list[Result] = []
+    newest = -1
+    for key, at in records:
+        newest = max(newest, at)
+        for start in range(0, at + 1, advance):
+            if at < start + size and start + size > newest - grace:
+                held.setdefault((start, key), []).append(at)
+        for start, name in sorted(held):
+            if start + size <= newest - grace:
+                times = held.pop((start, name))
+                passed.append((name, start, start + size, max(times), len(times)))
+    return passed
+
+
+def account_of_sessions(records: Sequence[tuple[str, int]], windows: SessionWindows) -> list[Result]:
+    """A session that is on the edge, and so takes nothing more, stands in ``edge`` until it is passed."""
+    gap, retention = windows.inactivity_gap_ms, windows.retention_ms
+    held: list[tuple[int, int, str, int]] = []  # end, start, key, count
+    passed: list[Result] = []
+    newest = -1
+    for key, at in records:
+        found = [one for one in held if one[2] == key and one[0] > newest - retention]
+        met = [one for one in found if one[0] >= at - gap and one[1] <= at + gap]
+        newest = max(newest, at)
+        end, start = max([at, *(one[0] for one in met)]), min([at, *(one[1] for one in met)])
+        if end >= newest - retention:
+            held = [one for one in held if one not in met]
+            held.append((end, start, key, 1 + sum(one[3] for one in met)))
+        for one in sorted(held):
+            if one[0] < newest - retention:
+                held.remove(one)
+                passed.append((one[2], one[1], one[0], one[0], one[3]))
+    return passed
+
+
+def drawn(seed: int, count: int = 80) -> list[tuple[str, int]]:
+    chosen = random.Random(seed)
+    records, now = [], 0
+    for _ in range(count):
+        now += SECOND * chosen.choice([0, 0, 1, 1, 2, 5, 10, 11, 15, 16, 40])
+        records.append((chosen.choice("abc"), max(0, now - SECOND * chosen.choice([0, 0, 0, 1, 5, 15, 16, 30]))))
+    return records
+
+
+@pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS], ids=["tumbling", "hopping", "sessions"])
+def test_each_window_is_passed_once_however_often_the_state_is_restored(windows: TimeWindows | SessionWindows) -> None:
+    """In micro-batches of any size. Before some the state is lost, and restored from what the changelog has."""
+    for seed in range(150):
+        records, chosen = drawn(seed), random.Random(-seed)
+        expected = (
+            account_of_sessions(records, windows)
+            if isinstance(windows, SessionWindows)
+            else account_of_windows(records, windows)
+        )
+        task, passed = WindowTask(windows), list[Result]()
+        changelog: dict[tuple[str, int, int], Row] = {}
+        while records:
+            taken = chosen.choice([1, 1, 2, 7, 30])
+            rows = task.process(records[:taken])
+            records = records[taken:]
+            passed += results_of(rows)
+            for row in rows:
+                if row.place is None:
+                    place = (row.key, row.start, row.end)
+                    changelog.pop(place, None)
+                    if not row.deleted:
+                        changelog[place] = row
+            if chosen.random() < 0.3:
+                task = WindowTask(windows, changelog.values())
+        assert sorted(passed) == sorted(expected), seed
+        assert passed == expected, seed
+        assert passed
+
+
+def test_a_window_closes_when_a_record_is_as_late_as_its_end_and_the_grace() -> None:
+    task = WindowTask(TUMBLING)
+    assert results_of(task.process([("a", 9 * SECOND), ("b", 15 * SECOND - 1)])) == []
+    assert results_of(task.process([("c", 15 * SECOND)])) == [("a", 0, 10 * SECOND, 9 * SECOND, 1)]
+    assert task.process([("a", 9 * SECOND)]) == []
+
+
+def test_a_session_closes_when_a_record_is_later_than_its_end_the_gap_and_the_grace() -> None:
+    task = WindowTask(SESSIONS)
+    assert results_of(task.process([("a", 1 * SECOND), ("b", 16 * SECOND)])) == []
+    assert results_of(task.process([("c", 16 * SECOND + 1)])) == [("a", 1000, 1000, 1000, 1)]
+
+
+def test_the_state_keeps_nothing_of_what_is_closed() -> None:
+    """The newest record is of 999 s. So the windows that begin at 984 s or before are closed."""
+    task = WindowTask(HOPPING)
+    task.process([(f"key {number}", number * SECOND) for number in range(1000)])
+    held = {row[0][0] for row in task.maps["sessions"].iterator()}
+    assert held == {b"key %d" % number for number in range(988, 1000)}
