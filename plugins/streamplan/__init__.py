@@ -1,8 +1,8 @@
 """Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
-the serdes ``Avro``, ``String``, ``Integer``, ``Long``, ``Double``, ``UUID`` and ``Bytes``. Each is imported when it is
-first used. So a process that needs one part of the library does not import all of it.
+``Processor`` and the serdes ``Avro``, ``String``, ``Integer``, ``Long``, ``Double``, ``UUID`` and ``Bytes``. Each is
+imported when it is first used. So a process that needs one part of the library does not import all of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplan.model.pipeline import Limits, Pipeline, TestData
+    from streamplan.model.processor import KeyValueStore, Processor, Record
     from streamplan.model.topology import Topology
     from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
     from streamplan.registry import pipeline_named, registered_pipelines
@@ -30,10 +31,13 @@ __all__ = [
     "Integer",
     "JoinWindows",
     "Json",
+    "KeyValueStore",
     "Limits",
     "Long",
     "OnWindowClose",
     "Pipeline",
+    "Processor",
+    "Record",
     "Serde",
     "SessionWindows",
     "String",
@@ -55,6 +59,9 @@ _MODULES = {
     "Long": "streamplan.serdes.primitive",
     "OnWindowClose": "streamplan.model.windows",
     "Pipeline": "streamplan.model.pipeline",
+    "KeyValueStore": "streamplan.model.processor",
+    "Processor": "streamplan.model.processor",
+    "Record": "streamplan.model.processor",
     "Serde": "streamplan.serdes.serde",
     "SessionWindows": "streamplan.model.windows",
     "String": "streamplan.serdes.primitive",

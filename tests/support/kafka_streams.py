@@ -64,6 +64,15 @@ def collection(jvm: Any, items: Iterable[Any], kind: str = "ArrayList") -> Any:
     return made
 
 
+def strings(jvm: Any, texts: Iterable[str]) -> Any:
+    """``String[]``, which a method with ``String...`` takes."""
+    listed = list(texts)
+    made = jvm.java.lang.reflect.Array.newInstance(jvm.java.lang.Class.forName("java.lang.String"), len(listed))
+    for number, text in enumerate(listed):
+        jvm.java.lang.reflect.Array.set(made, number, text)
+    return made
+
+
 def java_map(jvm: Any, items: Mapping[Any, Any], kind: str = "HashMap") -> Any:
     made = getattr(jvm.java.util, kind)()
     for key, value in items.items():

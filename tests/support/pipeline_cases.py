@@ -17,6 +17,7 @@ from typing import Any
 from streamplan.model.pipeline import Pipeline
 
 from tests.support.kafka_streams import STREAMS
+from tests.support.library_processor import TaskProcessor, as_json, moment_of, ms_of, processed
 from tests.support.streams_library import Callback, KeyOf, Library, PartitionOf, Record, fields, order_key, raw, text
 
 HOUR_MS = 3_600_000
@@ -523,6 +524,70 @@ def recount_temperatures(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- a class with state
+
+
+class CardProcessor(TaskProcessor):
+    timer = "forget"
+
+    def on_record(self, key: bytes, value: dict[str, Any] | None, at: int) -> None:
+        if value is None:
+            return
+        times = [ms_of(time) for time in (self.get(key) or {"times": []})["times"]]
+        times = [*(time for time in times if at - time < MINUTE_MS), at]
+        self.put(key, {"times": [*map(moment_of, times)], "forget": moment_of(max(times) + MINUTE_MS)})
+        if len(times) > 2:
+            self.forward(key, {"id": value["id"], "payments": len(times)}, at)
+
+    def on_timer(self, key: bytes, value: dict[str, Any], at: int) -> None:
+        self.delete(key)
+
+
+def declare_fraud(library: Library) -> None:
+    """Looks for what is to be forgotten every ten seconds. That is enough: ``on_record`` looks at the times, too."""
+    payments = library.stream("card-payments", id=str, amount=int)
+    store = "recent-payments"
+    alarms = processed(library, payments, store, lambda: CardProcessor(library.jvm, store, 10_000))
+    library.to(alarms, "alarms")
+
+
+def card_payments(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """An hour later there is a payment in each partition, by whose time all others are forgotten."""
+    others = [
+        ("card-payments", b"bad_1", b"no JSON"),
+        ("card-payments", b"card_1", None),
+        ("card-payments", None, b'{"id": "of no card", "amount": 1}'),
+    ]
+    records = mixed_in(numbered(pipeline, range(3000)), others)
+    keys = {partition_of(key, 2): key for key in (b"end_%d" % number for number in range(100))}
+    value = b'{"id": "end", "amount": 1}'
+    return [*records, *(Record("card-payments", key, value, START_MS + HOUR_MS) for key in keys.values())]
+
+
+def recount_fraud(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    alarms: dict[bytes, list[dict[str, Any]]] = {}
+    times: dict[bytes, list[int]] = {}
+    for record in records:
+        try:
+            key = text(None if record.key is None else record.key.decode())
+            payment = None if record.value is None else fields(record.value, id=str, amount=int)
+        except ValueError:
+            expected.dead.append(record)
+            continue
+        if payment is not None:
+            of_card = times.setdefault(key, [])
+            of_card.append(record.timestamp)
+            recent = sum(record.timestamp - time < MINUTE_MS for time in of_card)
+            if recent > 2:
+                alarms.setdefault(key, []).append({"id": payment["id"], "payments": recent})
+    expected.every["alarms"] = alarms
+    at = START_MS + HOUR_MS
+    last = as_json({"times": [moment_of(at)], "forget": moment_of(at + MINUTE_MS)})
+    expected.last["card-alarms-recent-payments-changelog"] = {key: last for key in times if key.startswith(b"end_")}
+    return expected
+
+
 # -- others
 
 
@@ -714,5 +779,6 @@ CASES = {
     "visits": Case(page_requests, recount_visits, declare_visits),
     "alerts": Case(temperatures, recount_temperatures, declare_alerts),
     "unpaid_orders": Case(web_orders, recount_unpaid, declare_unpaid),
+    "fraud": Case(card_payments, recount_fraud, declare_fraud),
     "words": Case(text_lines, recount_words, declare_words),
 }

@@ -9,11 +9,12 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from streamplan.model.kstream import KStream
+from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
-from tests.support.kafka_streams import STREAMS
+from tests.support.kafka_streams import STREAMS, strings
 
 VALUE = Json("count bigint")
 """Of every stream and table here: a field that a count has, too, so that any two of them can be merged."""
@@ -89,6 +90,12 @@ def for_each_step(steps: Steps, apply: Callable[[Step, Any, Any], Any]) -> None:
             made[step.label] = last
 
 
+class Idle(Processor):
+    """A class that is never called: a topology is only described here."""
+
+    def process(self, record: Record, store: KeyValueStore) -> None: ...
+
+
 def ours(steps: Steps) -> Topology:
     topology = Topology("app")
     same = {"count": "count"}
@@ -114,6 +121,8 @@ def ours(steps: Steps) -> Topology:
                 return on.merge(other, name=name)
             case "peek":
                 return on.peek({"seen": "count(*)"}, name=name)
+            case "process":
+                return on.process(Idle, store=store or "", state="count bigint", schema="count bigint", name=name)
             case "repartition":
                 return on.repartition(number_of_partitions=step.partitions, name=name)
             case "to":
@@ -187,6 +196,15 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.merge(other, *plain)
             case "peek":
                 return on.peek(_function("ForeachAction"), *plain)
+            case "process":
+                stores, serdes = (
+                    jvm.org.apache.kafka.streams.state.Stores,
+                    jvm.org.apache.kafka.common.serialization.Serdes,
+                )
+                kept = stores.persistentKeyValueStore(step.store)
+                builder.addStateStore(stores.keyValueStoreBuilder(kept, serdes.String(), serdes.String()))
+                supplier = kstream.internals.KStreamPrint(_function("ForeachAction"))  # the library calls it at once
+                return on.process(supplier, *plain, strings(jvm, [step.store]))
             case "repartition":
                 options = named("Repartitioned", step.name)
                 if step.partitions is not None:
@@ -383,6 +401,15 @@ CASES = {
     "a re-keyed stream joined with itself": "stream orders; select_key as=keyed; join keyed; to out",
     "two joins of two streams": "stream clicks; stream orders; select_key as=keyed; keyed.join clicks; "
     "keyed.join orders name=again; merge clicks",
+    # processors of the Processor API
+    "processed": "stream orders; process store=s; to out",
+    "processed, named": "stream orders; process store=s name=p; map_values; to out",
+    "processed and counted": "stream orders; process store=s; group_by_key; count",
+    "processed, named, and counted": "stream orders; filter; process store=s name=p; peek; group_by_key name=x; count",
+    "processed and joined": "table users; stream orders; process store=s; join users; to out",
+    "processed behind a new key": "stream orders; select_key; repartition name=r; process store=s; to out; "
+    "orders.to copy",
+    "processed twice": "stream orders; process store=s; repartition; process store=t; to out",
     # graphs
     "branches": "stream orders; filter; to big; orders.filter; to small; orders.filter name=odd; map_values; to odd",
     "many branches of different lengths": "stream orders; select_key as=keyed; "

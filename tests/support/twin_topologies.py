@@ -10,15 +10,18 @@ import json
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.kafka_streams import STREAMS, collection
+from tests.support.library_processor import TaskProcessor, moment_of, processed
 from tests.support.streams_library import Callback, Library, raw
 
 VALUE = Json("n bigint, s string")
@@ -84,6 +87,32 @@ def odd_ones(record: Any) -> list[dict[str, Any]]:
     return [{"n": record.n, "s": record.s}] if record.n is not None and record.n % 2 else []
 
 
+GAPS_STATE = "n bigint, s string, due timestamp"
+
+
+class Gaps(Processor):
+    """Adds the numbers of a key, and tells of the sum a minute after a record. A record without a text deletes it."""
+
+    def process(self, record: Record, store: KeyValueStore) -> list[dict[str, Any] | None]:
+        seen = store.get()
+        if record.value is None:
+            return [None]
+        if record.value.s is None:
+            store.delete()
+            return []
+        total = (0 if seen is None else seen.n) + (record.value.n or 0)
+        store.put({"n": total, "s": record.value.s, "due": record.timestamp + timedelta(minutes=1)})
+        return [{"n": total, "s": record.value.s}] * (total % 3)
+
+    def on_timer(self, time: datetime, store: KeyValueStore) -> list[dict[str, Any]]:
+        seen = store.get()
+        if seen.n % 2:
+            store.put({"n": seen.n + 1, "s": seen.s, "due": time + timedelta(minutes=1)})
+        if seen.n > 20:
+            store.delete()
+        return [{"n": seen.n, "s": f"{seen.s} {store.key}"}]
+
+
 def ours(steps: Program, application_id: str, partitions: int) -> Pipeline:
     """Raises Refused for a program that our language refuses."""
     topology = Topology(application_id)
@@ -120,6 +149,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.map_values(tripled, schema=VALUE.schema)
         case "python_flat_map", [stream]:
             return stream.flat_map(odd_ones, schema=VALUE.schema, key="s")
+        case "process", [stream]:
+            return stream.process(Gaps, store=name, state=GAPS_STATE, schema=VALUE.schema, timer="due")
         case "merge", [stream, other]:
             return stream.merge(other)
         case "peek", [stream]:
@@ -296,6 +327,34 @@ def _met_or_not(one: Any, other: Any) -> bytes | None:
     return written({"n": 10 * (left.get("n") or 0) + (right.get("n") or 0), "s": s})
 
 
+class _Gaps(TaskProcessor):
+    """The same with the Processor API."""
+
+    timer = "due"
+
+    def on_record(self, key: bytes, value: dict[str, Any] | None, at: int) -> None:
+        seen = self.get(key)
+        if value is None:
+            self.forward(key, None, at)
+        elif value.get("s") is None:
+            self.delete(key)
+        else:
+            total = (seen or {}).get("n", 0) + (value.get("n") or 0)
+            self.put(key, {"n": total, "s": value["s"], "due": moment_of(at + MINUTE)})
+            for _ in range(total % 3):
+                self.forward(key, {"n": total, "s": value["s"]}, at)
+
+    def on_timer(self, key: bytes, value: dict[str, Any], at: int) -> None:
+        if value["n"] % 2:
+            self.put(key, {**value, "n": value["n"] + 1, "due": moment_of(at + MINUTE)})
+        if value["n"] > 20:
+            self.delete(key)
+        self.forward(key, {"n": value["n"], "s": f"{value['s']} {key.decode()}"}, at)
+
+
+MINUTE = 60_000
+
+
 def _their_step(library: Library, step: Step, operands: list[Any], name: str) -> Any:
     pair = library.jvm.org.apache.kafka.streams.KeyValue
     bytes_serde = library.bytes
@@ -332,6 +391,8 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.mapValues(_value_mapper(lambda v: {**v, "n": 3 * v["n"]} if "n" in v else {}))
         case "python_flat_map", [stream]:
             return stream.flatMap(_flat_mapper(library, _odd_ones))
+        case "process", [stream]:
+            return processed(library, stream, name, lambda: _Gaps(library.jvm, name, 1))
         case "merge", [stream, other]:
             return stream.merge(other)
         case "peek", [stream]:

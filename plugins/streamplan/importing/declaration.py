@@ -31,6 +31,7 @@ _PREFIXES = {
     "map": "KSTREAM-MAP-",
     "flat_map": "KSTREAM-FLATMAP-",
     "peek": "KSTREAM-PEEK-",
+    "process": "KSTREAM-PROCESSOR-",
     "merge": "KSTREAM-MERGE-",
     "aggregate": "KSTREAM-AGGREGATE-",
     "count": "KSTREAM-AGGREGATE-",
@@ -110,6 +111,8 @@ class _Writer:
                 self._join(operation)
             case "stream_join":
                 self._stream_join(operation)
+            case "process":
+                self._process(operation)
             case _:
                 self._processor(operation)
 
@@ -179,8 +182,7 @@ class _Writer:
         return called("Json", schema(told))
 
     def _asked_schema(self, node: Node, topic: str, reason: str) -> Code:
-        asked = self.ask.text(node.name, f"the fields of {topic}", "", f": {reason}" if reason else "")
-        return Code(asked.written, schema("").tried)
+        return _fields(self.ask.text(node.name, f"the fields of {topic}", "", f": {reason}" if reason else ""))
 
     def _partitions(self, topic: str) -> str:
         count = self.facts.partitions.get(topic)
@@ -217,6 +219,23 @@ class _Writer:
         self._call(
             Call(node.name, operation.on[0], written.method, written.arguments, options, variable, written.comment)
         )
+
+    def _process(self, operation: Operation) -> None:
+        node, ask = operation.node, self.ask
+        ask.note(node.name, "what it does with each record: write a class of your own, with a method process()")
+        tried = 'type("Tried", (Processor,), {"__module__": "tried", "process": len})'
+        processor = Code("Processor", tried)
+        options: Options = {
+            "store": literal(node.stores[0]),
+            "state": _fields(ask.text(node.name, "the fields of the values in the store of {}", "")),
+            "schema": _fields(ask.text(node.name, "the fields of the records that {} gives", "")),
+        }
+        if number_of(node.name) is None:
+            options["name"] = literal(node.name)
+        else:
+            options |= self._named(node, "process")
+        variable = _variable(node.name, "process")
+        self._call(Call(node.name, operation.on[0], "process", (processor,), options, variable))
 
     # -- groupings and joins
 
@@ -311,6 +330,11 @@ class _Writer:
             options["name"] = literal(node.name.removesuffix("-merge"))
         variable = _variable(node.name, join.method)
         self._call(Call(node.name, stream, join.method, (Result(other), fields), options, variable))
+
+
+def _fields(asked: Code) -> Code:
+    """A schema that was asked for."""
+    return Code(asked.written, schema("").tried)
 
 
 def _variable(name: str, method: str) -> str:

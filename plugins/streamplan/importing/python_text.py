@@ -61,7 +61,7 @@ def _imported(calls: Sequence[Call]) -> list[str]:
     names = {"Pipeline", "Topology"}
     for call in calls:
         for argument in (*call.arguments, *call.options.values()):
-            if isinstance(argument, Code) and (match := re.match(r"[A-Z]\w+(?=\()", argument.written)):
+            if isinstance(argument, Code) and (match := re.match(r"[A-Z]\w+(?=\(|$)", argument.written)):
                 names.add(match[0])
     return sorted(names)
 

@@ -31,7 +31,7 @@ _WORDS = {
 AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
 _TABLES = ("table", *AGGREGATES)
-_REKEYING = ("select_key", "map", "flat_map")
+_REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
 
 
@@ -99,6 +99,8 @@ class Recognition:
             return "stream_join"
         if node.name in self._in_stream_joins:
             return "in_stream_join"
+        if self._is_process(node):
+            return "process"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
         if self._is_table(node):
             return "table"
@@ -132,6 +134,19 @@ class Recognition:
         if source.before or len(node.before) > 1 or source.name in self.repartitions or len(source.after) > 1:
             return False
         return prefix_of(node.name) == "KTABLE-SOURCE-" or source.name == f"{node.name}-source"
+
+    def _is_process(self, node: Node) -> bool:
+        """Whether it is a processor of the Processor API that has a store for itself.
+
+        Behind one that the application named comes an operation of a stream. Behind an aggregate comes none.
+        """
+        if len(node.stores) != 1 or len(node.before) != 1:
+            return False
+        if any(other.stores and node.stores[0] in other.stores for other in self.nodes.values() if other is not node):
+            return False
+        if not (prefix := prefix_of(node.name)):
+            return any(prefix_of(name).startswith("KSTREAM-") for name in node.after) and not self._is_table(node)
+        return prefix == "KSTREAM-PROCESSOR-"
 
     def _writer(self, store: str) -> str:
         """The name of the node that fills a state store; empty where it cannot be told."""

@@ -16,7 +16,11 @@ _OPERATIONS = {
     ),
     "KSTREAM-TRANSFORM": ("a transformer", _WITHOUT_STATE),
     "KSTREAM-FLATTRANSFORM": ("a transformer", _WITHOUT_STATE),
-    "KSTREAM-PROCESS": ("a processor of the Processor API", _WITHOUT_STATE),
+    "KSTREAM-PROCESS": (
+        "a processor of the Processor API in this form",
+        "process() calls a class with the state of each key in one store; map_values(), map() and flat_map() may do, "
+        "where it keeps no state.",
+    ),
     "KSTREAM-FOREACH-": ("foreach()", "Write the records to a topic with to(), and let a consumer of that act."),
     "KSTREAM-PRINTER-": ("print()", "peek() logs aggregates of the records."),
     "KSTREAM-TOTABLE-": ("toTable()", _A_TABLE),

@@ -22,6 +22,7 @@ from streamplan.model.operations import (
     MapValues,
     MapValuesFunction,
     Operation,
+    Process,
     StreamJoin,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
@@ -74,6 +75,14 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                     this, other = (after[side.name] for side in subtopology.sides_of(node))
                     seen = {**this, **{f"other.{name}": origins for name, origins in other.items() if name != KEY}}
                     after[node.name] = {KEY: _key_of_both(this, other), **_columns(value, seen)}
+                case Processor(operation=Process(store=store, state=state, fields=fields)):
+                    every = frozenset(
+                        column for origins in before.values() for column in origins
+                    )  # and of records before
+                    stored[store], after[node.name] = (
+                        {KEY: before.get(KEY, frozenset()), **dict.fromkeys((name for name, _ in columns), every)}
+                        for columns in (state, fields)
+                    )
                 case Processor(operation=operation, store=store):
                     table = stored.get(store, {}) if store is not None and isinstance(operation, Join) else {}
                     after[node.name] = _through(operation, before, table)

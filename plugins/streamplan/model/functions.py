@@ -38,7 +38,7 @@ class PythonFunction:
     """
 
     name: str
-    call: Callable[[Any], Any] = field(repr=False)
+    call: Callable[..., Any] = field(repr=False)
     on_error: str = field(default=REJECT, repr=False)
     deterministic: bool = field(default=True, repr=False)
 

@@ -37,12 +37,14 @@ from streamplan.model.operations import (
     Operation,
     OuterStreamJoin,
     Peek,
+    Process,
     Reduce,
     StreamJoin,
     ToStream,
 )
+from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, duration_ms
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.serde import Serde
@@ -288,6 +290,104 @@ class KStream(_Declared):
         columns = self._columns(value or {}, "flat_map")
         operation = FlatMap(each, key, columns, new_key.serde)
         return self._then("KSTREAM-FLATMAP-", name, operation, fields=tuple(value or ()), key=new_key, rekeyed=True)
+
+    def process(
+        self,
+        processor: type[Processor],
+        *,
+        store: str,
+        state: str,
+        schema: str | None = None,
+        timer: str | None = None,
+        timer_type: str = STREAM_TIME,
+        ttl: str | None = None,
+        on_error: str = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> KStream:
+        """Call a Python class with each record and with the value that a state store has of its key.
+
+        Example: ``payments.process(Detector, store="seen", state="count bigint", schema="alarm boolean")``
+
+        Args:
+            processor: A subclass of :class:`streamplan.Processor`.
+            store: The name of the key-value store (``StreamsBuilder.addStateStore``).
+            state: The fields of the store's values, in Spark's DDL.
+            schema: The fields of the records that the class returns, in Spark's DDL. Without it the return type of its
+                method ``process`` tells them; see :meth:`map_values`.
+            timer: The field of the store's values that has the time of the key's timer, a timestamp. At this time
+                ``on_timer`` is called. Null is no timer.
+            timer_type: Which time it is: that of the records, ``"STREAM_TIME"``.
+            ttl: A duration, as ``"7 days"``: a value that was not put for so long is gone.
+            on_error: As for :meth:`map_values`. What a failed call has put does not remain.
+            deterministic: As for :meth:`map_values`.
+            name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
+
+        Returns:
+            The stream of the records that the class returns. They keep their key. A grouping or a join that follows
+            repartitions the stream, as in the library.
+        """
+        self._refuse_window("process")
+        if not (isinstance(processor, type) and issubclass(processor, Processor)):
+            self.graph.fault(f"process: {processor!r} is no class of processors", "A subclass of streamplan.Processor")
+            return replace(self, fields=None)
+        if processor.process is Processor.process:
+            self.graph.fault(f"process: {processor.__name__} has no process", "Write a subclass with this method")
+        held = self._state_of(state)
+        self._judge_timer(processor, held, timer, timer_type)
+        if ttl is not None:
+            try:
+                duration = duration_ms(ttl)
+            except ValueError as error:
+                self.graph.fault(f"process: ttl: {error}", "For example ttl='7 days'")
+            else:
+                if duration == 0:
+                    self.graph.fault("process: the ttl is 0", "For example ttl='7 days'")
+        function = self._function(processor, "process", on_error, deterministic)
+        made = self._made_by(replace(function, call=processor.process), schema, "process", each=True)
+        store_name = self.graph.store_name(store, "")
+        operation = Process(function, store_name, tuple((held or {}).items()), tuple((made or {}).items()), timer, ttl)
+        if name is None:
+            name = self.graph.generate_name("KSTREAM-PROCESSOR-")
+        elif fault := name_fault(name):  # the library draws no number for a processor with a name
+            self.graph.fault(fault, "Choose a shorter one of legal characters")
+        node = self.graph.processor(name, operation, self.node)
+        fields = None if made is None else tuple(made)
+        return replace(self, node=node, fields=fields, repartition_required=True, _repartition=[])
+
+    def _state_of(self, state: str) -> dict[str, str] | None:
+        """The fields of a store's values, with their types; None, and a fault, where they are not told."""
+        try:
+            return dict(Json(state).fields)
+        except (ValueError, TypeError) as error:
+            self.graph.fault(f"process: state: {error}", "For example state='count bigint, last timestamp'")
+            return None
+
+    def _judge_timer(
+        self, processor: type[Processor], held: Mapping[str, str] | None, timer: str | None, timer_type: str
+    ) -> None:
+        if timer_type == WALL_CLOCK_TIME:
+            self.graph.fault(
+                f"process: timers of {WALL_CLOCK_TIME} do not exist here: a micro-batch that is run again after a crash"
+                " must give the same results, and without records there is no micro-batch",
+                f"Timers of {STREAM_TIME} go by the times of the records",
+            )
+        elif timer_type != STREAM_TIME:
+            self.graph.fault(f"process: timer_type={timer_type!r}", f"The type of timers is {STREAM_TIME!r}")
+        calls = processor.on_timer is not Processor.on_timer
+        if timer is None and calls:
+            self.graph.fault(
+                f"process: {processor.__name__} has on_timer, and no field has the time of a timer",
+                "Name a timestamp of the state: timer='due'",
+            )
+        elif timer is not None and not calls:
+            self.graph.fault(f"process: {processor.__name__} has no on_timer", "Write it, or leave timer out")
+        if timer is not None and held is not None and held.get(timer) != "timestamp":
+            of_type = f"a {held[timer]}" if timer in held else "no field"
+            self.graph.fault(
+                f"process: timer={timer!r} is {of_type} of the state",
+                "A timestamp: state='…, due timestamp', timer='due'",
+            )
 
     def peek(self, metrics: Mapping[str, str], *, name: str | None = None) -> KStream:
         """Log aggregates of the records of each micro-batch, and pass the records unchanged.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from streamplan.model.functions import PythonFunction
-from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
+from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows, duration_ms
 from streamplan.serdes.primitive import STRING, KeySerde
 
 Columns: TypeAlias = tuple[tuple[str, str], ...]
@@ -89,6 +89,38 @@ class FlatMapFunction:
     fields: Columns
     key: str
     key_serde: KeySerde = STRING
+
+
+@dataclass(frozen=True, repr=False)
+class Process:
+    """Calls a Python class with each record and the value that a state store has of its key.
+
+    Attributes:
+        function: The class. It is called without arguments.
+        store: The state store.
+        state: Name and type of each field of the store's values.
+        fields: Name and type of each field of the records that the class returns.
+        timer: The field of the store's values that has the time of the key's timer; None without timers.
+        ttl: A duration: a value that was not put for so long is gone. None keeps it.
+    """
+
+    function: PythonFunction
+    store: str
+    state: Columns
+    fields: Columns
+    timer: str | None = None
+    ttl: str | None = None
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity: what the store holds, and not what the class does with it."""
+        state = ", ".join(f"{name} {of_field}" for name, of_field in self.state)
+        timer = "" if self.timer is None else f", timer={self.timer!r}"
+        return f"Process(store={self.store!r}, state={state!r}{timer})"
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """The time to live in ms; None without one. Raises ValueError where it is no duration."""
+        return None if self.ttl is None else duration_ms(self.ttl)
 
 
 @dataclass(frozen=True)
@@ -257,6 +289,7 @@ Operation: TypeAlias = (
     | FilterFunction
     | MapValuesFunction
     | FlatMapFunction
+    | Process
     | Merge
     | Peek
     | NullKeyFilter
@@ -276,7 +309,7 @@ Operation: TypeAlias = (
 SETS_KEY = (KeySelect, Map, FlatMap, FlatMapFunction)
 """The operations that give a record another key."""
 
-LEAVES_OUT = (Filter, FilterFunction, FlatMap, FlatMapFunction)
+LEAVES_OUT = (Filter, FilterFunction, FlatMap, FlatMapFunction, Process)
 """The operations that may give no record for a record."""
 
 
@@ -293,7 +326,7 @@ def stored_by(operation: Operation) -> Operation:
 def function_of(operation: Operation) -> PythonFunction | None:
     """The Python function that an operation calls with each record; None for an operation without one."""
     match operation:
-        case FilterFunction() | MapValuesFunction() | FlatMapFunction():
+        case FilterFunction() | MapValuesFunction() | FlatMapFunction() | Process():
             return operation.function
     return None
 

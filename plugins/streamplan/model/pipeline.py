@@ -18,6 +18,7 @@ from streamplan.model.operations import (
     Join,
     Operation,
     OuterJoinSide,
+    Process,
     StoreForJoin,
     StreamJoin,
     TableSource,
@@ -393,12 +394,14 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """The operations whose state depends on other state of the same sub-topology.
 
     A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
-    of joins. A join of two streams has one for itself, and so has an aggregation of sessions, or of final results.
+    of joins. A join of two streams has one for itself. So has an aggregation of sessions or of final results, and a
+    process.
     """
-    names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins)}
+    names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins, *subtopology.processes)}
     reached = subtopology.downstream_of(names)
     stores = set(subtopology.table_stores.values())
-    for node in (*subtopology.aggregations, *subtopology.joins, *subtopology.stream_joins):
+    stateful = *subtopology.aggregations, *subtopology.joins, *subtopology.stream_joins, *subtopology.processes
+    for node in stateful:
         if isinstance(node.operation, Join) and node.store not in stores:
             yield Diagnostic(
                 node.location,
@@ -424,20 +427,24 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
         if any_node.name in reached and len(sides) > 1:
             yield Diagnostic(
                 any_node.location,
-                "merges the result of an aggregate or of a join of two streams with a stream of the same sub-topology",
+                "merges the result of an aggregate, of a join of two streams or of a process with a stream of the same "
+                "sub-topology",
                 "Put repartition() behind one of them",
             )
 
 
 def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
     """Whether a stateful operation stands beside another one with which it cannot share Spark's operator."""
+    joins, stream_joins, processes = subtopology.joins, subtopology.stream_joins, subtopology.processes
     match node.operation:
+        case Process():
+            return bool(joins or stream_joins or subtopology.aggregations or node is not processes[0])
         case StreamJoin():
-            return node is not subtopology.stream_joins[0]
+            return bool(processes) or node is not stream_joins[0]
         case Join():
-            return bool(subtopology.stream_joins)
+            return bool(stream_joins or processes)
     alone = subtopology.task_aggregations
-    return bool(subtopology.joins or subtopology.stream_joins or (alone and node is not alone[0]))
+    return bool(joins or stream_joins or processes or (alone and node is not alone[0]))
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:

@@ -22,6 +22,7 @@ from streamplan.model.operations import (
     JoinSide,
     Operation,
     OuterJoinSide,
+    Process,
     Reduce,
     StoreForJoin,
     StreamJoin,
@@ -62,7 +63,7 @@ class Processor:
         match self.operation:
             case Count(store=store) | Aggregate(store=store) | Reduce(store=store) | Join(store=store):
                 return store
-            case TableSource(store=store) | StoreForJoin(store=store):
+            case TableSource(store=store) | StoreForJoin(store=store) | Process(store=store):
                 return store
             case JoinSide(store=store) | OuterJoinSide(store=store):
                 return store
@@ -190,6 +191,11 @@ class Subtopology:
     def stream_joins(self) -> tuple[Processor, ...]:
         """The processors that pass what both sides of a join of two streams have found."""
         return tuple(node for node in self.processors if isinstance(node.operation, StreamJoin))
+
+    @property
+    def processes(self) -> tuple[Processor, ...]:
+        """The processors that call a Python class with the state of each key."""
+        return tuple(node for node in self.processors if isinstance(node.operation, Process))
 
     def sides_of(self, join: Processor) -> tuple[Processor, ...]:
         """The processors that store the records of this and of the other side of a join of two streams."""

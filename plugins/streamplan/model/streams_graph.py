@@ -24,6 +24,7 @@ from streamplan.model.operations import (
     Operation,
     OuterJoinSide,
     OuterStreamJoin,
+    Process,
     Reduce,
     StoreForJoin,
     StreamJoin,
@@ -457,7 +458,9 @@ def _is_left_join(operation: Operation) -> bool:
 
 
 def _drops_null_keys(operation: Operation) -> bool:
-    return isinstance(operation, Count | Aggregate | Reduce | Join | JoinSide) and not _is_left_join(operation)
+    return isinstance(operation, Count | Aggregate | Reduce | Join | JoinSide | Process) and not _is_left_join(
+        operation
+    )
 
 
 def _parents(node: GraphNode, merged: dict[str, str]) -> tuple[str, ...]:

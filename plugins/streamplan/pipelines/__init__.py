@@ -6,6 +6,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import (
     alerts,
     enriched,
+    fraud,
     latest,
     orders,
     pageviews,
@@ -33,4 +34,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     visits.PIPELINE,
     unpaid_orders.PIPELINE,
     alerts.PIPELINE,
+    fraud.PIPELINE,
 )

@@ -50,7 +50,7 @@ _FULL = 50_000
 
 
 _SORTED = 50_000
-"""Python sorts so many records of a stream task for a join of two streams, sessions and final results.
+"""Python sorts so many records of a stream task for a join of two streams, sessions, final results and a Python class.
 
 Each takes some 3 kB.
 """
@@ -94,7 +94,7 @@ class Deployment:
         A stream task costs the same in each micro-batch, however little it has to do (a Spark task in each stage, a
         transaction, its part of the state), so that more of them want more records.
         """
-        if subtopology.stream_joins or subtopology.task_aggregations:
+        if subtopology.stream_joins or subtopology.task_aggregations or subtopology.processes:
             return self.max_offsets or _SORTED * self.pipeline.partitions(subtopology)
         return self.max_offsets or max(500_000, 100_000 * self.pipeline.partitions(subtopology))
 

@@ -91,7 +91,9 @@ class TopologyTestDriver:
         return as_datetime(self._now_ms)
 
     def advance(self, duration: str | timedelta) -> None:
-        """Let time pass: records that say no time have the later one. Windows go by the times of records alone.
+        """Let time pass: records that say no time have the later one.
+
+        Windows, and the timers of a processor, go by the times of records alone.
 
         Args:
             duration: As ``"5 minutes"``, or a timedelta.

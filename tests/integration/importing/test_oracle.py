@@ -20,6 +20,8 @@ MISLEADING = "a grouping with a name like a generated one"
 
 FILLED = (
     (r'Json\("TODO:[^"]*"\)', 'Json("count bigint")'),
+    (r'(state|schema)="TODO:[^"]*"', r'\1="count bigint"'),
+    (r"\.process\(Processor,", '.process(type("Mine", (Processor,), {"__module__": "mine", "process": len}),'),
     (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
     (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
     (r'(join\(\w+, )\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "table.count"}'),

@@ -23,14 +23,19 @@ from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey
 
-from tests.support.join_task import FIELDS, Arrived, Task
+from tests.support.join_task import FIELDS, Task
+from tests.support.join_task import Arrived as ArrivedForJoin
 from tests.support.kafka_streams import properties
+from tests.support.process_task import Arrived, ProcessTask
 from tests.support.soak import seeds
 from tests.support.streams_library import Library, java_with_callbacks, raw
 from tests.support.twin_topologies import (
+    GAPS_STATE,
     JOINED_WITHIN,
     SESSIONS,
+    VALUE,
     WINDOWS,
+    Gaps,
     Program,
     drawn,
     is_ordered_by_time,
@@ -254,6 +259,8 @@ def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Pip
             mine, its = our_outputs(driver, topics), library.outputs()
             if any(step.word in SESSIONS for step in steps):
                 its = last_of_each_key(its)
+            elif any(step.word == "process" for step in steps):  # the library logs each put
+                its |= last_of_each_key({topic: its[topic] for topic in its if topic.endswith("-changelog")})
             assert in_order(mine) == in_order(its), f"record {number}: {record} in {steps}"
             assert all(mine.get(topic) == its.get(topic) for topic in ordered), f"record {number}: {record} in {steps}"
             written += sum(map(len, its.values()))
@@ -323,7 +330,8 @@ def test_what_waits_for_a_match_has_the_bytes_and_the_moments_of_the_library(jvm
             its = library.raw_outputs()
             n = 0 if record.value is None else json.loads(record.value)["n"]
             source = "ab".index(record.topic)
-            made = task.process([Arrived(source, record.key, record.at, n, record.value is not None, record.value)])
+            arrived = ArrivedForJoin(source, record.key, record.at, n, record.value is not None, record.value)
+            made = task.process([arrived])
             joined = [(key, json.loads(value or b""), at) for key, value, at in its.get("joined", [])]
             shared = [row for topic, rows in its.items() if "-OUTERSHARED-" in topic for row in rows]
             assert [joined_record(row) for row in made if row.joined] == joined
@@ -332,6 +340,53 @@ def test_what_waits_for_a_match_has_the_bytes_and_the_moments_of_the_library(jvm
     finally:
         library.close()
     assert passed > 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stream a; process; to processed; @0 to copied",
+        "stream a; map_values; each; repartition; process; map_values; to processed",
+        "stream a; process; repartition; map_values; to processed",
+        "stream a; stream b; merge 0; process; to processed",
+    ],
+)
+def test_a_class_with_state_does_what_a_processor_of_the_library_does(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """With a punctuator in stream time, deletions, late, early and equal timestamps, and nulls as keys and values."""
+    steps, chosen = program(text), random.Random(seed)
+    records = late_records(seed, steps, 60)
+    deleting = [record._replace(value=b'{"n": 1}') if chosen.random() < 0.15 else record for record in records]
+    assert compare(spark, jvm, steps, deleting) > 0
+
+
+@pytest.mark.parametrize("seed", seeds(3, 100))
+def test_the_store_of_a_class_has_the_bytes_of_the_library(jvm: Any, seed: int) -> None:
+    """And its results their order. The state alone, without Spark. The library logs each put, and here the last one."""
+    chosen, library = random.Random(seed), LibraryDriver(jvm, program("stream a; process; to processed"))
+    task = ProcessTask(Gaps, GAPS_STATE, VALUE.schema, timer="due", value=VALUE)
+    written = 0
+    try:
+        for offset, record in enumerate(late_records(seed, program("stream a"), 60)):
+            if record.value == b"no JSON":
+                continue
+            value = b'{"n": 1}' if chosen.random() < 0.15 else record.value
+            library.pipe(record._replace(value=value))
+            its = library.raw_outputs()
+            task.changes.clear()
+            made = task.process([Arrived(record.key, record.at, None, offset, value)])
+            results = [(one.key, one.value, one.at) for one in made if one.reason is None]
+            parsed = [(key, data and json.loads(data), at) for key, data, at in its.pop("processed", [])]
+            assert [(key and key.encode(), value, at) for key, value, at in results] == parsed
+            changed = last_of_each_key(its).values()
+            assert sorted(task.changes) == sorted(change for topic in changed for change in topic)
+            written += len(parsed)
+    finally:
+        library.close()
+    assert written > 10
 
 
 SESSIONS_IN_ALL_WAYS = (

@@ -9,12 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.unnamed import unnamed
+from streamplan.pipelines import fraud
 from streamplan.testing import TopologyTestDriver
 
 from tests.support.wheel import CLONE
@@ -108,6 +110,13 @@ def test_split_messages(drive: Drive) -> None:
     expected = [(chat, {"text": word, "length": len(word)}) for chat, text in messages for word in text.split()]
     assert [(record.key, record.value) for record in driver.output("words")] == expected
     assert driver.dead_letters == []
+
+
+def test_card_alarms(spark: SparkSession) -> None:
+    """The test that the page has for the pipeline ``fraud``, word by word."""
+    (text,) = re.findall(r"^ {7}with TopologyTestDriver.*\n(?: {11}.*\n)+", PAGE.read_text(), re.M)
+    driver_of = partial(TopologyTestDriver, spark=spark)
+    exec(textwrap.dedent(text), {"TopologyTestDriver": driver_of, "PIPELINE": fraud.PIPELINE})
 
 
 def test_temperature_alerts(drive: Drive) -> None:

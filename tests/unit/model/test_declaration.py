@@ -781,7 +781,7 @@ def test_records_without_a_key_reach_a_left_or_outer_join_of_streams_through_a_t
         (lambda joined, payments: payments.group_by_key().count(), "count shares its sub-topology"),
         (
             lambda joined, payments: joined.map_values({"Paid": "1"}).merge(payments),
-            "merges the result of an aggregate or of a join of two streams with a stream",
+            "merges the result of an aggregate, of a join of two streams or of a process with a stream",
         ),
     ],
 )

@@ -30,6 +30,7 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import GREATEST_PRECISION
 from streamplan.serdes.internal import value_expression
+from streamplan.serdes.primitive import KeySerde
 from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.keys import big_endian, number_in_key, read_key
 from streamplan.spark.planning.records import RecordFrame, read_stored
@@ -116,19 +117,9 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
             raise Refused(f"{node.name} is no aggregation")
     if "deleted" in data.columns:
         value = F.when(~F.col("deleted"), value)
-    record = [
-        F.lit(None).cast("string").alias("topic"),
-        F.col("partition"),
-        F.lit(None).cast("bigint").alias("offset"),
-        F.col("timestamp"),
-        read_key(inputs.key_serde, F.col("key").cast("binary")).alias("key"),
-        F.lit(None).cast(HEADERS).alias("headers"),
-        F.col("key").cast("binary").alias("original_key"),
-        value.alias("value"),
-        F.lit(None).cast("string").alias("reason"),
-        (F.array("place") if "place" in data.columns else F.array()).cast("array<int>").alias("order"),
-        F.lit(None).cast("bigint").alias("partition_time"),
-    ]
+    record = stored_record(F.col("key").cast("binary"), value, inputs.key_serde)
+    if "place" in data.columns:
+        record = [*record[:-2], F.array("place").cast("array<int>").alias("order"), record[-1]]
     if _windows(node):
         record.append(F.col("window"))
     if isinstance(_windows(node), SessionWindows):
@@ -142,6 +133,31 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         format=encoding,
         key_serde=inputs.key_serde,
     )
+
+
+def stored_record(key: Column, value: Column, key_serde: KeySerde) -> list[Column]:
+    """Return the parts of ``record`` for an update of a store, which belongs to no record that was read.
+
+    Its partition and its timestamp are the columns of these names.
+
+    Args:
+        key: The key in bytes.
+        value: The value in bytes.
+        key_serde: Reads the key.
+    """
+    return [
+        F.lit(None).cast("string").alias("topic"),
+        F.col("partition"),
+        F.lit(None).cast("bigint").alias("offset"),
+        F.col("timestamp"),
+        read_key(key_serde, key).alias("key"),
+        F.lit(None).cast(HEADERS).alias("headers"),
+        key.alias("original_key"),
+        value.alias("value"),
+        F.lit(None).cast("string").alias("reason"),
+        F.array().cast("array<int>").alias("order"),
+        F.lit(None).cast("bigint").alias("partition_time"),
+    ]
 
 
 def store_result(node: Processor, frame: RecordFrame) -> RecordFrame:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from streamplan.serdes import field_types as declared
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 _SCALARS: Mapping[type[spark_types.DataType], str] = {
     spark_types.StringType: "string",
@@ -74,6 +79,25 @@ def from_state(column: Column, field_type: declared.FieldType) -> Column:
         field_type: The type that it had.
     """
     return _converted(column, field_type, _FROM_STATE)
+
+
+def in_state(value: Any, field_type: declared.FieldType) -> Any:
+    """Return a Python value in the form that :func:`as_state` gives a column.
+
+    Args:
+        value: The value, with dictionaries for structs and maps.
+        field_type: Its type.
+    """
+    if value is None or not _differs_in_state(field_type):
+        return value
+    match field_type:
+        case declared.StructType(fields=fields):
+            return {state_name(name, place): in_state(value[name], part) for place, (name, part) in enumerate(fields)}
+        case declared.ArrayType(element=part):
+            return [in_state(each, part) for each in value]
+        case declared.MapType(value=part):
+            return {key: in_state(each, part) for key, each in value.items()}
+    return (value - _EPOCH) // _MICROSECOND
 
 
 def state_name(name: str, place: int) -> str:

@@ -32,6 +32,7 @@ from streamplan.model.operations import (
     OuterJoinSide,
     OuterStreamJoin,
     Peek,
+    Process,
     Reduce,
     StoreForJoin,
     StreamJoin,
@@ -44,6 +45,7 @@ from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_l
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
+from streamplan.spark.planning.process import process_records, processed_records, stored_changes
 from streamplan.spark.planning.python_functions import filter_by, flat_map_by, map_by
 from streamplan.spark.planning.records import (
     RecordFrame,
@@ -140,6 +142,24 @@ class OperatorPlanner:
         assert frame is not None, "a join is planned on records that Spark refused"
         return self._storable_records(frame)
 
+    def process_input(self, node: Processor) -> RecordFrame:
+        """Return the records that a processor with a Python class is given."""
+        (predecessor,) = self.subtopology.predecessors[node.name]
+        frame = self.consume(predecessor)
+        assert frame is not None, "a class is given records that Spark refused"
+        return self._processable_records(frame)
+
+    def with_store(self, node: Processor, processed: DataFrame, records: RecordFrame) -> RecordFrame:
+        """Write what a processor with a Python class has changed in its store; return the records that it gives.
+
+        Args:
+            node: The processor.
+            processed: What :func:`~streamplan.spark.planning.process.process_records` gave.
+            records: What was processed.
+        """
+        self.write_changelog(node, stored_changes(processed, records))
+        return processed_records(node, processed, records)
+
     def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
         """Write a store's updates into the partition of the task. A window stands in the bytes after the key.
 
@@ -195,6 +215,9 @@ class OperatorPlanner:
                 return map_by(frame, function, dict(fields))
             case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return flat_map_by(frame, function, dict(fields), key, key_serde)
+            case Process():
+                frame = self._processable_records(frame)
+                return self.with_store(node, process_records(node, frame), frame)
             case Merge():
                 return frame.union(*predecessors[1:])
             case Peek(metrics=metrics):
@@ -263,6 +286,13 @@ class OperatorPlanner:
             self.write(dead_letter_rows(frame.rejected()))
         windowed = isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
         return frame.accepted() if windowed else frame.accepted().with_value()
+
+    def _processable_records(self, frame: RecordFrame) -> RecordFrame:
+        """The records that a Python class can be given. Those without a key only move its time on."""
+        frame = rejecting_binary_keys(frame)
+        if not frame.no_rejects:
+            self.write(dead_letter_rows(frame.rejected()))
+        return frame.accepted()
 
     def _storable_records(self, frame: RecordFrame) -> RecordFrame:
         """The records that a side of a join of two streams can store.

@@ -12,6 +12,7 @@ branches.
     joins           sources, look-up of the record's key     | changelogs, every operation, outputs
     two streams     sources, operations, join                | changelogs, every operation after it, outputs
     windows         sources, operations, windows             | changelog, every operation after it, outputs
+    process         sources, operations, Python class        | changelog, every operation after it, outputs
 
 Windows by the time of the stream task are those of sessions, and those of final results.
 
@@ -39,6 +40,7 @@ from streamplan.serdes.serde import Serde, is_key_field
 from streamplan.spark.planning.aggregation import aggregate, restore_aggregation, store_result, store_rows
 from streamplan.spark.planning.compiled_plan import batch_template
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
+from streamplan.spark.planning.process import process_records, restore_process
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_stream_join import (
     join_streams,
@@ -138,6 +140,8 @@ def plan_subtopology(
         cut = _cut_at_joins(subtopology, schemas, raw, planner)
     elif subtopology.stream_joins:
         cut = _cut_at_stream_join(subtopology, schemas, raw, planner)
+    elif subtopology.processes:
+        cut = _cut_at_process(subtopology, schemas, raw, planner)
     else:
         cut = _cut_at_sources(pipeline, subtopology, schemas, raw, planner)
     planner.plan(subtopology.nodes)
@@ -198,6 +202,9 @@ def plan_restore(
         shared = subtopology.shared_by(join)
         waiting = stored(shared) if shared is not None else None
         return restore_join(join_inputs, [stored(side) for side in sides], waiting, join.operation)
+    if subtopology.processes:
+        (node,) = subtopology.processes
+        return restore_process(node, subtopology.key_serde_of(node.name), stored(node))
     raw = {name: stored(store_writers[stores[name]]) if name in stores else no_records for name in names}
     return join_tables(_read_sources(subtopology, schemas, raw), stores)
 
@@ -327,6 +334,21 @@ def _cut_at_stream_join(
     if (shared := subtopology.shared_by(join)) is not None:
         planner.write_changelog(shared, shared_changes(joined))
     planner.bind(join.name, joined_records(joined, inputs).select(join.operation.value))
+    return _Cut(streaming, True, batch, divided=True)
+
+
+def _cut_at_process(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+) -> _Cut:
+    """Let the planner go on with what a Python class gives, and with the rows that were complete before."""
+    (node,) = subtopology.processes
+    for name, frame in _read_sources(subtopology, schemas, raw).items():
+        planner.bind(name, frame)
+    after = subtopology.downstream_of([node.name])
+    planner.plan(other for other in subtopology.nodes if other.name not in after and other is not node)
+    inputs = planner.process_input(node)
+    streaming, batch, processed = _behind_state(process_records(node, inputs), planner)
+    planner.bind(node.name, planner.with_store(node, processed, inputs))
     return _Cut(streaming, True, batch, divided=True)
 
 

@@ -29,7 +29,7 @@ from streamplan.spark.planning.records import RecordFrame
 _POSITION = "_position"
 
 
-class _Unfit(TypeError):
+class Unfit(TypeError):
     """A function returned what its declaration does not allow. ``str()`` says what."""
 
 
@@ -96,7 +96,7 @@ def filter_by(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
     def passes(result: Any) -> bool:
         if result is None or isinstance(result, bool):
             return bool(result)
-        raise _Unfit(f"returned {type(result).__name__}, and not True or False")
+        raise Unfit(f"returned {type(result).__name__}, and not True or False")
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -116,7 +116,7 @@ def map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, st
         function: Returns the value.
         fields: The fields of the value and their types.
     """
-    computed = _computed(frame, function, fields, lambda result: [_fields_of(result, fields)])
+    computed = _computed(frame, function, fields, lambda result: [fields_of(result, fields)])
     return _judged(replace(computed, data=computed.data.drop(_POSITION)), function)
 
 
@@ -132,13 +132,7 @@ def flat_map_by(
         key: The expression of the new key. It sees these fields.
         key_serde: Writes the new key.
     """
-
-    def values_of(results: Any) -> list[dict[str, Any] | None]:
-        if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable | None):
-            raise _Unfit(f"returned {type(results).__name__}, and not a list of values")
-        return [_fields_of(result, fields) for result in results or ()]
-
-    computed = _computed(frame, function, fields, values_of)
+    computed = _computed(frame, function, fields, lambda results: values_of(results, fields))
     order = F.concat(F.col("record.order"), F.array(F.col(_POSITION)))
     rows = computed.data.withColumn("record", F.col("record").withField("order", order)).drop(_POSITION)
     unchanged = [(name, f"`{name}`") for name in fields]
@@ -161,7 +155,7 @@ def _computed(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         def checked(result: Any) -> list[dict[str, Any] | None]:
-            return [None if value is None else _parts_of(value, value_type, "") for value in values_of(result)]
+            return [None if value is None else parts_of(value, value_type, "") for value in values_of(result)]
 
         for batch in batches:
             results, reasons = _call_with_each(function, batch, checked)
@@ -203,26 +197,32 @@ def _call_with_each(
     for row, value in enumerate(values):
         result = None
         for name, data_type in nested.items():
-            value[name] = _with_attributes(value[name], data_type)
+            value[name] = with_attributes(value[name], data_type)
         if reasons[row] is None:
             try:
                 result = judge(function.call(SimpleNamespace(**value, record=RecordMetadata(records, row))))
             except Exception as error:  # whatever a function of a declaration raises is the record's reason
                 if function.on_error == STOP:
                     raise
-                reasons[row] = _reason(function, error)
+                reasons[row] = reason_of(function.name, function.call, error)
         results.append(result)
     return results, reasons
 
 
-def _reason(function: PythonFunction, error: Exception) -> str:
-    """Why a record is rejected: the function, the exception, and the line where it was raised."""
-    if isinstance(error, _Unfit):
-        return f"{function.name} {error}"
-    code = getattr(function.call, "__code__", None)
+def reason_of(name: str, call: Callable[..., Any], error: Exception) -> str:
+    """Return why a record is rejected: the function, the exception, and the line where it was raised.
+
+    Args:
+        name: The name of the function.
+        call: The function.
+        error: What it raised.
+    """
+    if isinstance(error, Unfit):
+        return f"{name} {error}"
+    code = getattr(call, "__code__", None)
     frames = [at for at in traceback.extract_tb(error.__traceback__) if code and at.filename == code.co_filename]
     line = f" in line {frames[-1].lineno}" if frames else ""
-    return f"{function.name} raised {type(error).__name__}{line}: {error}"
+    return f"{name} raised {type(error).__name__}{line}: {error}"
 
 
 def _with_reasons(batch: pa.RecordBatch, reasons: list[str | None]) -> pa.RecordBatch:
@@ -234,8 +234,31 @@ def _with_reasons(batch: pa.RecordBatch, reasons: list[str | None]) -> pa.Record
     return batch.set_column(batch.schema.get_field_index("record"), batch.schema.field("record"), replaced)
 
 
-def _fields_of(result: Any, fields: Collection[str]) -> dict[str, Any] | None:
-    """The fields of one returned value."""
+def values_of(results: Any, fields: Collection[str]) -> list[dict[str, Any] | None]:
+    """Return the fields of each of the values that a function has made; see :func:`fields_of`.
+
+    Args:
+        results: Any number of values; None for none.
+        fields: The names that a value may have.
+
+    Raises:
+        Unfit: They are no such values.
+    """
+    if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable | None):
+        raise Unfit(f"returned {type(results).__name__}, and not a list of values")
+    return [fields_of(result, fields) for result in results or ()]
+
+
+def fields_of(result: Any, fields: Collection[str]) -> dict[str, Any] | None:
+    """Return the fields of one value that a function has made; None for no value.
+
+    Args:
+        result: A mapping, a dataclass, a named tuple, or a part of a record.
+        fields: The names that it may have.
+
+    Raises:
+        Unfit: It is something else, or has a field of another name.
+    """
     if result is None:
         return None
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
@@ -247,14 +270,23 @@ def _fields_of(result: Any, fields: Collection[str]) -> dict[str, Any] | None:
     elif isinstance(result, SimpleNamespace):  # a part of a record
         value = dict(vars(result))
     else:
-        raise _Unfit(f"returned {type(result).__name__}, and not a mapping of fields")
+        raise Unfit(f"returned {type(result).__name__}, and not a mapping of fields")
     if unknown := value.keys() - set(fields):
-        raise _Unfit(f"returned the field {min(map(str, unknown))}, which its schema does not have")
+        raise Unfit(f"returned the field {min(map(str, unknown))}, which its schema does not have")
     return value
 
 
-def _parts_of(value: Mapping[str, Any], value_type: pa.StructType, path: str) -> dict[str, Any]:
-    """The fields of a returned value, or of a part of it, as Arrow takes them."""
+def parts_of(value: Mapping[str, Any], value_type: pa.StructType, path: str) -> dict[str, Any]:
+    """Return the fields of a value that a function has made, or of a part of it, as Arrow takes them.
+
+    Args:
+        value: What :func:`fields_of` gave.
+        value_type: Their types.
+        path: What the name of a field begins with in a reason.
+
+    Raises:
+        Unfit: A field is of another type.
+    """
     return {name: _item_of(item, value_type.field(name).type, f"{path}{name}") for name, item in value.items()}
 
 
@@ -262,13 +294,13 @@ def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
     """One field of a returned value as Arrow takes it; ``path`` names it.
 
     Raises:
-        _Unfit: It is of another type.
+        Unfit: It is of another type.
     """
     if item is None:
         return None
     try:
         if pa.types.is_struct(data_type):
-            return _parts_of(_fields_of(item, data_type.names) or {}, data_type, f"{path}.")
+            return parts_of(fields_of(item, data_type.names) or {}, data_type, f"{path}.")
         if pa.types.is_list(data_type):
             _require(isinstance(item, list | tuple), "a list is expected")
             return [_item_of(each, data_type.value_type, f"{path}[{place}]") for place, each in enumerate(item)]
@@ -283,11 +315,11 @@ def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
             _require(isinstance(item, date) and not isinstance(item, datetime), "Arrow would cut off its time")
         scalar = pa.scalar(item, data_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, _Unfit):
+        if isinstance(error, Unfit):
             raise
-        raise _Unfit(f"returned a {path} of another type than its schema: {item!r}") from error
+        raise Unfit(f"returned a {path} of another type than its schema: {item!r}") from error
     if pa.types.is_floating(data_type) and not pc.is_finite(scalar).as_py():
-        raise _Unfit(f"returned {item!r} as {path}, which is no number")
+        raise Unfit(f"returned {item!r} as {path}, which is no number")
     return item
 
 
@@ -302,12 +334,17 @@ def _has_struct(data_type: pa.DataType) -> bool:
     )
 
 
-def _with_attributes(value: Any, data_type: pa.DataType) -> Any:
-    """A value as a function sees it: the parts of a struct are attributes, as the fields of a record are."""
+def with_attributes(value: Any, data_type: pa.DataType) -> Any:
+    """Return a value as a function sees it: the parts of a struct are attributes, as the fields of a record are.
+
+    Args:
+        value: The value, with dictionaries for structs and maps.
+        data_type: Its type.
+    """
     if value is None or not _has_struct(data_type):
         return value
     if pa.types.is_list(data_type):
-        return [_with_attributes(each, data_type.value_type) for each in value]
+        return [with_attributes(each, data_type.value_type) for each in value]
     if pa.types.is_map(data_type):
-        return {key: _with_attributes(each, data_type.item_type) for key, each in value.items()}
-    return SimpleNamespace(**{part.name: _with_attributes(value[part.name], part.type) for part in data_type})
+        return {key: with_attributes(each, data_type.item_type) for key, each in value.items()}
+    return SimpleNamespace(**{part.name: with_attributes(value[part.name], part.type) for part in data_type})

@@ -24,14 +24,14 @@ from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StructField,
 
 from streamplan.model.operations import OuterStreamJoin, StreamJoin
 from streamplan.model.windows import TIME_AND_SIDE_BYTES
-from streamplan.serdes.primitive import STRING, KeySerde, String
+from streamplan.serdes.primitive import STRING
 from streamplan.spark.planning.aggregation import refusing_unreadable, stored_key
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
-from streamplan.spark.planning.keys import read_key
 from streamplan.spark.planning.outer_join_state import OuterJoinState, RestoredOuterJoinState, parse_stored_list
 from streamplan.spark.planning.records import RecordFrame, read_stored
 from streamplan.spark.planning.stream_join_state import StreamJoinState
+from streamplan.spark.planning.task_state import record_in_state, record_of_state
 from streamplan.spark.sources import RAW
 
 WAITING = "waiting"
@@ -110,7 +110,11 @@ def shared_changes(batch: DataFrame) -> RecordFrame:
     Args:
         batch: What :func:`join_streams` gave.
     """
-    record = _ordered(_record(STRING)).withField("key", F.col("shared_key")).withField("value", F.col("shared_value"))
+    record = (
+        _ordered(record_of_state(STRING))
+        .withField("key", F.col("shared_key"))
+        .withField("value", F.col("shared_value"))
+    )
     data = batch.where("shared_key is not null").select(record.alias("record"))
     return RecordFrame(data, value_is_raw=True, no_rejects=True, key_not_null=True, format=WAITING)
 
@@ -125,7 +129,7 @@ def stored_records(number: int, batch: DataFrame, frame: RecordFrame) -> RecordF
     """
     rows = batch.where(~F.col("joined") & (F.col("source") == number) & F.col("number").isNotNull())
     window = F.struct(F.timestamp_millis("at").alias("start"), F.timestamp_millis("at").alias("end"))
-    record = _record(frame.key_serde).withField("window", window).withField("sequence_number", F.col("number"))
+    record = record_of_state(frame.key_serde).withField("window", window).withField("sequence_number", F.col("number"))
     record = record.withField("value", F.coalesce("value", "record.value"))
     return replace(frame, data=rows.select(*_fields(number, frame), record.alias("record")))
 
@@ -139,7 +143,7 @@ def joined_records(batch: DataFrame, inputs: Sequence[RecordFrame]) -> RecordFra
     """
     rows = batch.where("joined")
     other = F.struct(*_fields(1, inputs[1])).alias("other")
-    data = rows.select(*_fields(0, inputs[0]), other, _ordered(_record(inputs[0].key_serde)).alias("record"))
+    data = rows.select(*_fields(0, inputs[0]), other, _ordered(record_of_state(inputs[0].key_serde)).alias("record"))
     key_not_null = all(frame.key_not_null for frame in inputs)
     return replace(inputs[0], data=data, value_is_raw=False, serde=None, no_rejects=True, key_not_null=key_not_null)
 
@@ -198,22 +202,9 @@ def _rows(number: int, frame: RecordFrame) -> DataFrame:
         frame.has_value.alias("has_value"),
         # A value that an operation has made stands beside the record, which keeps the value that was read.
         (F.lit(None).cast("binary") if frame.value_is_raw else frame.value).alias("value"),
-        _with_key(frame).dropFields("timestamp").alias("record"),  # ``at`` has it in ms
+        record_in_state(frame).alias("record"),
         fields.alias(f"f{number}"),
     )
-
-
-def _with_key(frame: RecordFrame) -> Column:
-    """``record`` with the key as the state has it: a text, and a key of another serde in bytes."""
-    record = F.col("record")
-    return record if isinstance(frame.key_serde, String) else record.withField("key", frame.key)
-
-
-def _record(key_serde: KeySerde) -> Column:
-    """``record`` as it was before :func:`_with_key`, with the time ``at``."""
-    record = F.col("record").withField("timestamp", F.timestamp_millis("at"))
-    is_text = isinstance(key_serde, String)
-    return record if is_text else record.withField("key", read_key(key_serde, F.col("record.key")))
 
 
 def _ordered(record: Column) -> Column:

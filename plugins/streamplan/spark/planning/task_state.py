@@ -7,6 +7,10 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from streamplan.serdes.primitive import KeySerde, String
+from streamplan.spark.planning.keys import read_key
+from streamplan.spark.planning.records import RecordFrame
+
 _PLACE = ("partition_time", "topic", "offset", "order")
 
 _LEAST_SWEEP_MS = 60_000
@@ -17,6 +21,29 @@ _LEAST_SWEEP_MS = 60_000
 def record_place() -> Column:
     """Return the place of a record among those that a stream task takes: a struct that :func:`task_order` reads."""
     return F.struct(*(F.col(f"record.{name}") for name in _PLACE))
+
+
+def record_in_state(frame: RecordFrame) -> Column:
+    """Return ``record`` for a state: without its timestamp, and with a key of another serde than ``String()`` in bytes.
+
+    Python's workers are given a timestamp in their local time, so a column of its own has it in ms.
+
+    Args:
+        frame: The records.
+    """
+    record = F.col("record").dropFields("timestamp")
+    return record if isinstance(frame.key_serde, String) else record.withField("key", frame.key)
+
+
+def record_of_state(key_serde: KeySerde) -> Column:
+    """Return ``record`` as it was before :func:`record_in_state`, with the time in the column ``at``.
+
+    Args:
+        key_serde: The serde of the keys.
+    """
+    record = F.col("record").withField("timestamp", F.timestamp_millis("at"))
+    is_text = isinstance(key_serde, String)
+    return record if is_text else record.withField("key", read_key(key_serde, F.col("record.key")))
 
 
 def task_order(record: Any) -> tuple[Any, ...]:

@@ -39,12 +39,29 @@ class Windowing:
         return first_end > F.lit(self.newest_ms - self.windows.grace_ms)
 
 
+@dataclass(frozen=True)
+class TimeToLive:
+    """Which values are compared: those that are not gone. When a value that is gone is removed does not matter.
+
+    Attributes:
+        ttl_ms: The time to live.
+        newest_ms: The time of the newest record.
+    """
+
+    ttl_ms: int
+    newest_ms: int
+
+    def is_open(self, timestamp: Column) -> Column:
+        """Return whether a value that was put at a time in ms is there."""
+        return timestamp + F.lit(self.ttl_ms) > F.lit(self.newest_ms)
+
+
 def compare_store(
     written: WrittenTopic,
     demanded: DataFrame,
     found: Findings,
     *,
-    windowing: Windowing | None = None,
+    windowing: Windowing | TimeToLive | None = None,
     whole_input: bool = True,
 ) -> None:
     """Compare the last value of each key and partition of a changelog, and its timestamp.
@@ -53,7 +70,7 @@ def compare_store(
         written: The changelog.
         demanded: The rows that the inputs demand.
         found: Takes the result.
-        windowing: Which windows are compared; None for a store without windows.
+        windowing: Which windows, or values, are compared; None for all.
         whole_input: Whether every record of the input is there. Otherwise a key may be of one that was deleted.
     """
     by = ["partition", "key"]
@@ -76,7 +93,12 @@ def compare_store(
     finally:
         both.unpersist()
     wrong = [row for row in differ if not _same(row["expected"], row["observed"])]
-    subject = f"{written.name}: keys whose last value is the recounted one{_not_compared(closed, gone)}"
+    over = _not_compared(
+        closed,
+        gone,
+        "values are not compared: their time to live is over" if isinstance(windowing, TimeToLive) else _LATE,
+    )
+    subject = f"{written.name}: keys whose last value is the recounted one{over}"
     found.compared(subject, keys, keys - len(wrong))
     for row in sorted(wrong, key=lambda row: (bytes(row["key"]), row["partition"]))[:NAMED]:
         found.rows.append(
@@ -212,8 +234,11 @@ def _last(rows: DataFrame, by: list[str], *order: str, also: str = "timestamp") 
     return rows.groupBy(*by).agg(last).select(*by, "last.*")
 
 
-def _not_compared(closed: int, gone: int) -> str:
-    notes = [f"{closed:,} windows are not compared: records that came too late may be left out"] if closed else []
+_LATE = "windows are not compared: records that came too late may be left out"
+
+
+def _not_compared(closed: int, gone: int, why: str = _LATE) -> str:
+    notes = [f"{closed:,} {why}"] if closed else []
     notes += [f"{gone:,} keys are not compared: the topic has deleted records"] if gone else []
     return f" ({'; '.join(notes)})" if notes else ""
 

@@ -9,7 +9,8 @@ What a join wrote depends on when a table's row came, and cannot be computed aft
 only the tables and the dead letters are compared. What a join of two streams wrote depends on which records came too
 late. Its outputs are not compared, and its dead letters are. Sessions are compared for each key whose records all came
 in time (:mod:`streamplan.spark.recount.sessions`). Final results are compared record by record, where the sub-topology
-reads one topic (:mod:`streamplan.spark.recount.final_results`).
+reads one topic (:mod:`streamplan.spark.recount.final_results`). A Python class with state processes all records of a
+topic once more, where they are not too many for the memory of a worker.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from streamplan.model.operations import (
     FinalAggregate,
     FinalCount,
     Merge,
+    Process,
     StoreForJoin,
     StreamJoin,
     ToStream,
@@ -52,17 +54,21 @@ from streamplan.spark.planning.aggregation import aggregate, store_result, store
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
+from streamplan.spark.planning.process import process_records
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
 from streamplan.spark.planning.task_windows import session_ends
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.recount.final_results import closed_windows, recounted_windows
-from streamplan.spark.recount.last_values import Windowing, compare_store, compare_updates
+from streamplan.spark.recount.last_values import TimeToLive, Windowing, compare_store, compare_updates
 from streamplan.spark.recount.records import compare_records
 from streamplan.spark.recount.sessions import late_keys, recounted_sessions, without_late_keys
 from streamplan.spark.recount.ties import with_observed_ties
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic
 from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sources import read_batch
+
+_PROCESSED = 200_000
+"""A Python worker sorts so many records of a stream task at most, to process them all at once."""
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 
@@ -173,7 +179,7 @@ def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tupl
         frozenset(topic for topic in topics if topic in pipeline.tables and "delete" not in policies[topic]),
     )
     compacted = [topic for topic in topics if "compact" in policies[topic] and topic not in pipeline.tables]
-    if subtopology.aggregations and (firsts.deleted or compacted):
+    if (subtopology.aggregations or subtopology.processes) and (firsts.deleted or compacted):
         begins = [f"{topic}-{n} begins at offset {at}" for topic, by in firsts.deleted.items() for n, at in by.items()]
         raise CouldNotLook(
             f"what was made of {', '.join(topics)} cannot be recounted",
@@ -195,11 +201,13 @@ class _Demanded:
         rows: Of the columns ``OUTPUT`` of ``spark.planning.output_rows``.
         late: The keys whose sessions are not among them; None without sessions.
         exact: Whether no store holds a double, whose sum depends on the order of its summands.
+        ttl: Which values of a Python class's store are compared; None for all.
     """
 
     rows: DataFrame
     late: DataFrame | None
     exact: bool
+    ttl: TimeToLive | None
 
 
 @dataclass(frozen=True)
@@ -229,9 +237,11 @@ class _Recount:
                     found.rows.append(Observation(f"{output.topic}: not compared: {doubt}", 0, 0))
                     continue
                 self._compare_output(writers, output, replace(demanded, rows=expected), numbers, found)
+            letters_of = f"dead letters of sub-topology {self.subtopology.id}: not compared"
             if random := _not_deterministic(self.subtopology.nodes):
-                topic = f"dead letters of sub-topology {self.subtopology.id}"
-                found.rows.append(Observation(f"{topic}: not compared: {random} may reject other records", 0, 0))
+                found.rows.append(Observation(f"{letters_of}: {random} may reject other records", 0, 0))
+            elif self._not_processed:
+                found.rows.append(Observation(f"{letters_of}: {self._not_processed}", 0, 0))
             else:
                 found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
@@ -262,7 +272,10 @@ class _Recount:
         numbers: Mapping[str, int],
         found: Findings,
     ) -> None:
-        """Compare what the nodes ``writers`` have written to one topic, without the sessions of late keys."""
+        """Compare what the nodes ``writers`` have written to one topic.
+
+        The sessions of late keys are left out, and the values of a store whose time to live is over.
+        """
         late = expected.late
 
         def rows_of(*nodes: Node) -> DataFrame:
@@ -270,9 +283,12 @@ class _Recount:
 
         written, demanded = self._written(writers, output), rows_of(*writers)
         upstream = self._upstream(writers)
-        if random := _not_deterministic(upstream):
+        if random := _not_deterministic([*writers, *upstream]):
             subject = f"{output.topic}: not compared: {random} need not return the same for the same record"
             found.rows.append(Observation(subject, 0, 0))
+            return
+        if self._not_processed and any(node in self.subtopology.processes for node in (*writers, *upstream)):
+            found.rows.append(Observation(f"{output.topic}: not compared: {self._not_processed}", 0, 0))
             return
         if self.subtopology.stream_joins and any(_is_of_stream_join(node) for node in (*writers, *upstream)):
             subject = f"{output.topic}: not compared: what a join of two streams wrote depends on when its records came"
@@ -293,7 +309,8 @@ class _Recount:
                 written = without_late_keys(written, late)
         if output.partition_by is PartitionBy.TASK:
             whole = not self.firsts.deleted
-            compare_store(written, demanded, found, windowing=_windowing(writers[0], demanded), whole_input=whole)
+            windowing = expected.ttl or _windowing(writers[0], demanded)
+            compare_store(written, demanded, found, windowing=windowing, whole_input=whole)
             return
         if any(node in self.subtopology.joins for node in upstream):
             subject = f"{output.topic}: not compared: what a join wrote depends on when a table's row came"
@@ -330,6 +347,22 @@ class _Recount:
             keyed=not merged and not other_keys,
             complete=not left_out and not compacted and not self.firsts.deleted,
         )
+
+    @cached_property
+    def _not_processed(self) -> str:
+        """Why a Python class does not process the records again; empty where it does, or where there is none."""
+        if not self.subtopology.processes:
+            return ""
+        if len(self.subtopology.sources) > 1:
+            return "what is processed of several topics depends on when their records came"
+        counts = [
+            end - self.firsts.of(topic, ends)[number]
+            for topic, ends in self.cut.positions.items()
+            for number, end in ends.items()
+        ]
+        if (most := max(counts)) > _PROCESSED:
+            return f"a stream task has {most:,} records, and {_PROCESSED:,} at most are processed again"
+        return ""
 
     def _upstream(self, writers: Sequence[Node]) -> list[Node]:
         """All nodes before some nodes."""
@@ -410,8 +443,24 @@ class _Recount:
                 if node in subtopology.final_aggregations:
                     stored = store_rows(0, node, closed_windows(node, inputs, rows), inputs)
                 planner.bind(name, store_result(node, session_ends(stored) if stored.is_of_sessions else stored))
+        ttl = self._processed(planner) if subtopology.processes else None
         planner.plan(subtopology.nodes)
-        return _Demanded(reduce(DataFrame.unionByName, planner.take_output_rows().rows), late, exact)
+        return _Demanded(reduce(DataFrame.unionByName, planner.take_output_rows().rows), late, exact, ttl)
+
+    def _processed(self, planner: OperatorPlanner) -> TimeToLive | None:
+        """Let a Python class process all records once more; return which values of its store are gone."""
+        (node,) = self.subtopology.processes
+        after = self.subtopology.downstream_of([node.name])
+        planner.plan(other for other in self.subtopology.nodes if other.name not in after and other is not node)
+        inputs = planner.process_input(node)
+        if self._not_processed or _not_deterministic([node]):
+            inputs = replace(inputs, data=inputs.data.where("false"))
+        planner.bind(node.name, planner.with_store(node, process_records(node, inputs, sweeps=False), inputs))
+        assert isinstance(node.operation, Process)
+        if node.operation.ttl_ms is None:
+            return None
+        newest = inputs.data.agg(F.max(F.unix_millis("record.timestamp"))).first()
+        return TimeToLive(node.operation.ttl_ms, newest[0] if newest and newest[0] is not None else 0)
 
     def _with_turns(self, expected: DataFrame, letters: DataFrame) -> DataFrame:
         """Add the column ``turn``: 0, and for what a re-drive has made of a record the offset of its mark.

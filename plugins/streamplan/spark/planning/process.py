@@ -1,0 +1,155 @@
+"""Records that a Python class processes with the state of their key: Spark's ``transformWithState``.
+
+:mod:`streamplan.spark.planning.process_state` has the state of a stream task, and calls the class. What it makes of a
+record belongs to that record. What the store has changed is given at the end of a micro-batch, so that a micro-batch in
+which the store has changed is committed as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from streamplan.model.functions import STOP
+from streamplan.model.operations import Process
+from streamplan.model.processor_topology import Processor
+from streamplan.serdes.field_types import FieldType, parse_type
+from streamplan.serdes.internal import repartition_serde
+from streamplan.serdes.primitive import KeySerde
+from streamplan.spark.planning.aggregation import stored_record
+from streamplan.spark.planning.field_types import as_state, from_state, state_name
+from streamplan.spark.planning.process_state import ProcessState, RestoredProcessState
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.task_state import record_in_state, record_of_state
+
+
+def process_records(node: Processor, records: RecordFrame, *, sweeps: bool = True) -> DataFrame:
+    """Process the records of each stream task.
+
+    Args:
+        node: A processor with a Python class.
+        records: What it processes. None is rejected. A record without a key becomes a dead letter.
+        sweeps: Whether values that are gone by their time to live are removed where no record asks for them, too.
+
+    Returns:
+        A row for each record that the class gives, with its value in ``fields``; it belongs to the ``record`` that was
+        processed, or that has moved the time on, and ``place`` is its place among the rows of that one. A row with a
+        ``reason`` is a dead letter. A row with ``stored_key`` is a change of the store, once for each key.
+
+    Raises:
+        Refused: A field of the records has a type that Python is not given.
+    """
+    rows = records.data.select(
+        F.col("record.partition").alias("partition"),
+        F.unix_millis("record.timestamp").alias("at"),
+        records.key.alias("key"),
+        # A value that an operation has made stands beside the record, which keeps the value that was read.
+        (F.lit(None).cast("binary") if records.value_is_raw else records.value).alias("value"),
+        record_in_state(records).alias("record"),
+    )
+    operation = _operation_of(node)
+    state = ProcessState(operation, records.schema, records.key_serde, sweeps=sweeps)
+    return _transformed(rows, state, operation, rows.schema["record"])
+
+
+def restore_process(node: Processor, key_serde: KeySerde, stored: DataFrame) -> DataFrame:
+    """Read the values of a changelog into the state that :func:`process_records` goes on with.
+
+    Args:
+        node: As for :func:`process_records`.
+        key_serde: The serde of the keys.
+        stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
+    """
+    rows = stored.select("partition", F.unix_millis("timestamp").alias("at"), "key", "value")
+    operation = _operation_of(node)
+    serde = repartition_serde({name: parse_type(of_field) for name, of_field in operation.state})
+    state = RestoredProcessState(operation, serde, key_serde, sweeps=False)
+    return _transformed(rows, state, operation, StructField("record", StringType()))
+
+
+def stored_changes(batch: DataFrame, records: RecordFrame) -> RecordFrame:
+    """Return the changes of the store as records. Their values in bytes are what goes into the changelog.
+
+    Args:
+        batch: What :func:`process_records` gave.
+        records: What was processed; only what is known of the keys is used.
+    """
+    changes = batch.where("stored_key is not null").withColumn("timestamp", F.timestamp_millis("at"))
+    record = F.struct(*stored_record(F.col("stored_key"), F.col("stored_value"), records.key_serde)).alias("record")
+    return RecordFrame(
+        changes.select(record),
+        value_is_raw=True,
+        no_rejects=True,
+        key_not_null=True,
+        format="json",
+        key_serde=records.key_serde,
+    )
+
+
+def processed_records(node: Processor, batch: DataFrame, records: RecordFrame) -> RecordFrame:
+    """Return the records that the class has given. Those for which it has failed are rejected.
+
+    Args:
+        node: As for :func:`process_records`.
+        batch: What :func:`process_records` gave.
+        records: What was processed; only what is known of the keys is used.
+    """
+    operation = _operation_of(node)
+    rejected = F.col("reason").isNotNull()
+    # The value that was read is what a dead letter has. Of others it only tells whether there is a value.
+    has_value = F.when(F.col("fields").isNotNull(), F.lit("").cast("binary"))
+    record = record_of_state(records.key_serde).withField("reason", F.col("reason"))
+    record = record.withField("value", F.when(rejected, F.col("record.value")).otherwise(has_value))
+    record = record.withField("order", F.concat(F.col("record.order"), F.array(F.col("place"))))
+    fields = [
+        from_state(F.col(f"fields.`{state_name(name, place)}`"), of_field).alias(name)
+        for place, (name, of_field) in enumerate(_types_of(operation).items())
+    ]
+    return replace(
+        records,
+        data=batch.where("stored_key is null").select(*fields, record.alias("record")),
+        value_is_raw=False,
+        no_rejects=operation.function.on_error == STOP and records.key_not_null,
+        key_not_null=True,
+        serde=None,
+        format=None,
+    )
+
+
+def _operation_of(node: Processor) -> Process:
+    operation = node.operation
+    assert isinstance(operation, Process), f"{node.name} calls no class"
+    return operation
+
+
+def _types_of(operation: Process) -> dict[str, FieldType]:
+    return {name: parse_type(of_field) for name, of_field in operation.fields}
+
+
+def _transformed(rows: DataFrame, state: ProcessState, operation: Process, record: StructField) -> DataFrame:
+    schema = StructType(
+        [
+            StructField("partition", IntegerType()),
+            StructField("at", LongType()),
+            record,
+            StructField("place", IntegerType()),
+            StructField("reason", StringType()),
+            StructField("fields", _made(rows, operation)),
+            StructField("stored_key", BinaryType()),
+            StructField("stored_value", BinaryType()),
+        ]
+    )
+    return rows.groupBy("partition").transformWithState(state, schema, "Update", "none")
+
+
+def _made(rows: DataFrame, operation: Process) -> StructType:
+    """The type of the records that the class gives, in the form that a state has."""
+    columns: list[Column] = [
+        as_state(F.lit(None).cast(str(of_field)), of_field).alias(state_name(name, place))
+        for place, (name, of_field) in enumerate(_types_of(operation).items())
+    ]
+    return cast(StructType, rows.select(F.struct(*columns).alias("fields")).schema["fields"].dataType)

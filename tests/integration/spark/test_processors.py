@@ -1,0 +1,139 @@
+"""Python classes with state on real brokers and Spark: their results, their changelog, and what is restored of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.processor import KeyValueStore, Processor, Record
+from streamplan.serdes.primitive import Long
+from streamplan.spark.recount.recount import recount
+
+from tests.support.soak import soak
+from tests.support.tried_topology import EPOCH, SALE, Tried, sale
+
+
+@pytest.fixture
+def tried(
+    request: pytest.FixtureRequest, bootstrap_servers: str, tmp_path: Path, spark: SparkSession
+) -> Iterator[Tried]:
+    """``restoring``: before each micro-batch the state is lost, and built from the changelog."""
+    made = Tried(bootstrap_servers, tmp_path, spark, restoring=request.param)
+    yield made
+    made.delete_topics()
+
+
+class Shops(Processor):
+    """Adds the amounts of a shop, and tells of a shop without a sale for a minute. A sale that is not paid deletes."""
+
+    def process(self, record: Record, store: KeyValueStore) -> Iterator[dict[str, Any]]:
+        sold = record.value
+        seen = store.get()
+        total = sold.amount + (0 if seen is None else seen.total)
+        store.put({"total": total, "mean": sold.weight / sold.amount, "due": record.timestamp + timedelta(minutes=1)})
+        if not sold.paid:
+            store.delete()
+        yield {"shop": sold.shop, "total": total, "at": record.timestamp, "silent": False}
+
+    def on_timer(self, time: datetime, store: KeyValueStore) -> Iterator[dict[str, Any]]:
+        seen = store.get()
+        if seen.total == 13:
+            raise RuntimeError("unlucky")
+        yield {"shop": f"of {store.key}", "total": seen.total, "at": time, "silent": True}
+
+
+def stored(second: int | None, total: int, mean: float) -> dict[str, Any]:
+    due = {} if second is None else {"due": text_of(second)}
+    return {"total": total, "mean": mean, **due}
+
+
+def text_of(second: int) -> str:
+    moment = datetime.fromtimestamp(EPOCH // 1000 + second, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def made(shop: str, total: int, second: int, *, silent: bool = False) -> dict[str, Any]:
+    return {"shop": shop, "total": total, "at": text_of(second), "silent": silent}
+
+
+def disagreeing(tried: Tried) -> list[Any]:
+    cluster = KafkaCluster(Brokers(tried.bootstrap_servers))
+    rows = recount(tried.spark, tried.pipeline, cluster, Brokers(tried.bootstrap_servers))
+    assert not any("not compared" in row.subject for row in rows)
+    return [row for row in rows if not row.agrees]
+
+
+@pytest.mark.parametrize("tried", [True, *soak([False])], indirect=True, ids=["restored", "continued"])
+def test_records_timers_and_failures_over_several_micro_batches(tried: Tried) -> None:
+    """What fails is a dead letter, and leaves nothing in the store. A key deletes itself, and is deleted by no one."""
+    shops = tried.topology.stream(tried.named("sales"), value=SALE).process(
+        Shops,
+        store="totals",
+        state="total bigint, mean double, due timestamp",
+        schema="shop string, total bigint, at timestamp, silent boolean",
+        timer="due",
+        ttl="1 day",
+    )
+    shops.to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("x", 1), 0), ("a", sale("x", 4), 1), ("a", sale("x", 0), 2)])
+    tried.produce("sales", [("a", b"no JSON", 3), (None, sale("x", 1), 4), ("a", None, 5)])
+    tried.drain()
+    assert tried.store("totals") == {"a": stored(61, 5, 0.375)}
+    tried.produce("sales", [("a", sale("x", 2), 6), ("a", sale("x", 6, paid=True), 70)])
+    tried.produce("sales", [("a", sale("y", 1, paid=False), 71), ("a", sale("y", 13), 72)])
+    tried.drain()
+    tried.produce("sales", [("a", sale("z", 0), 150)])
+    tried.drain()
+    assert tried.store("totals") == {"a": stored(None, 13, 1.5 / 13)}
+    name = f"{__name__}.Shops"
+    first = Shops.process.__code__.co_firstlineno
+    divided = f"{name}.process raised ZeroDivisionError in line {first + 4}: float division by zero"
+    no_value = f"{name}.process raised AttributeError in line {first + 3}: 'NoneType' object has no attribute 'amount'"
+    unlucky = f"{name}.on_timer raised RuntimeError in line {Shops.on_timer.__code__.co_firstlineno + 3}: unlucky"
+    reasons = [divided, divided, no_value, unlucky, "the key is null", "the value is not JSON"]
+    assert tried.dead_letters() == sorted(("sales", reason) for reason in reasons)
+    expected = [
+        ("a", made("x", 1, 0)),
+        ("a", made("x", 5, 1)),
+        ("a", made("x", 7, 6)),
+        ("a", made("x", 13, 70)),
+        ("a", made("y", 14, 71)),
+        ("a", made("y", 13, 72)),
+    ]
+    assert tried.records("out") == sorted(expected, key=repr)
+    assert disagreeing(tried) == []
+
+
+class Ones(Processor):
+    """Counts records of a key in a store whose values are of a single field."""
+
+    def process(self, record: Record, store: KeyValueStore) -> list[dict[str, Any]]:
+        seen = store.get()
+        store.put({"count": 1 if seen is None else seen.count + 1})
+        return [{"key": record.key, "count": store.get().count, "place": f"{record.partition}@{record.offset}"}]
+
+
+@pytest.mark.parametrize("tried", [False, *soak([True])], indirect=True, ids=["continued", "restored"])
+def test_keys_of_another_serde(tried: Tried) -> None:
+    stream = tried.topology.stream(tried.named("sales"), value=SALE, key_serde=Long())
+    ones = stream.process(Ones, store="ones", state="count bigint", schema="key bigint, count bigint, place string")
+    ones.filter("count > 1").to(tried.named("out"))
+    tried.create_topics()
+    key = (5).to_bytes(8, "big")
+    tried.produce("sales", [(key, sale("x", 1), 0), (key, sale("x", 1), 1)])
+    tried.drain()
+    tried.produce("sales", [(key, sale("x", 1), 2), (b"5", sale("x", 1), 3)])
+    tried.drain()
+    changelog = tried.read(tried.topology.changelog_topic("ones"))
+    assert [(m.key(), m.value()) for m in changelog] == [(key, b'{"count":2}'), (key, b'{"count":3}')]
+    assert [m.timestamp()[1] for m in changelog] == [EPOCH + 1000, EPOCH + 2000]
+    assert [m.key() for m in tried.read(tried.named("out"))] == [key, key]
+    assert tried.dead_letters() == [("sales", "the key has 1 bytes; Long has 8")]
+    assert disagreeing(tried) == []
