@@ -6,6 +6,7 @@ its state stores say what it can be.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -256,17 +257,18 @@ class Recognition:
 
 
 def _stream_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedStreamJoin]]:
-    """Yield the joins of two streams: each side looks up in the store that the other one fills.
+    """Yield the joins of two streams: each side looks up in the store that the other one fills, and nobody else does.
 
     Those of a left or outer join share a third store, too.
     """
+    users = Counter(store for node in nodes.values() for store in node.stores)
     for node in nodes.values():
         sides = [nodes[name] for name in node.before]
         if len(sides) != 2 or any(len(side.before) != 1 for side in sides):
             continue
         shared = set(sides[0].stores) & set(sides[1].stores)
         looked_up = [tuple(store for store in side.stores if store not in shared) for side in sides]
-        if len(shared) > 1 or any(len(stores) != 1 for stores in looked_up):
+        if len(shared) > 1 or any(len(stores) != 1 or users[stores[0]] != 2 for stores in looked_up):
             continue
         windowed = [nodes[side.before[0]] for side in sides]
         if any(prefix_of(one.name).startswith("KTABLE-") for one in (node, *sides, *windowed)):

@@ -133,22 +133,22 @@ class DescribedSubtopology:
 
     @property
     def joined(self) -> tuple[frozenset[str], ...]:
-        """Sets of names of sources that are joined: two processors with different sources share a state store.
+        """Sets of names of sources that are joined: two processors share a state store.
 
-        A merge shares no store, and one processor alone does not join. The library enforces equal partition counts for
-        the same sets (``InternalTopologyBuilder.copartitionSources``).
+        A merge shares no store, and one processor alone does not join. Where all processors of a store have the same
+        sources, merged streams are joined with themselves. The library enforces equal partition counts for the same
+        sets (``InternalTopologyBuilder.copartitionSources``).
         """
         upstream = {name: self._sources_upstream_of(name) for name in self.stores}
-        joined_pairs = [
-            upstream[left] | upstream[right]
-            for left, right in combinations(self.stores, 2)
-            if set(self.stores[left]) & set(self.stores[right]) and upstream[left] != upstream[right]
-        ]
+        joined_sets = list[frozenset[str]]()
+        for store in self.store_names:
+            pairs = [*combinations([upstream[name] for name, stores in self.stores.items() if store in stores], 2)]
+            joined_sets += [left | right for left, right in pairs if left != right] or [left for left, _ in pairs[:1]]
         groups: list[frozenset[str]] = []
-        for pair in joined_pairs:
-            touching = [group for group in groups if group & pair]
-            groups = [group for group in groups if not group & pair] + [frozenset().union(pair, *touching)]
-        return tuple(groups)
+        for joined in joined_sets:
+            touching = [group for group in groups if group & joined]
+            groups = [group for group in groups if not group & joined] + [frozenset().union(joined, *touching)]
+        return tuple(group for group in groups if len(group) > 1)
 
     def _sources_upstream_of(self, name: str) -> frozenset[str]:
         visited, pending = set[str](), [name]

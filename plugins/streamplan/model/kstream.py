@@ -637,9 +637,10 @@ class KStream(_Declared):
         if not self._can_take(other, KStream, operation, "Join a stream of this topology"):
             return replace(self, fields=None)
         windows = self._checked_windows(within, operation)
-        if name is not None and (fault := name_fault(name)):
-            self.graph.fault(fault, "Choose a shorter one of legal characters")
-            name = None
+        for given in (name, store):
+            if given is not None and (fault := name_fault(given)):
+                self.graph.fault(fault, "Choose a shorter one of legal characters")
+                return replace(self, fields=None)
         self._refuse_unlike_keys(other, operation, "other stream")
         if self.fields is not None and "other" in self.fields:
             self.graph.fault(f"{operation}: the stream has a field named other", "Rename it before with map_values")

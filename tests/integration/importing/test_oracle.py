@@ -69,7 +69,7 @@ def test_a_name_like_a_generated_one_misleads_and_that_is_told(jvm: Any) -> None
     assert not imported.is_verified
 
 
-@pytest.mark.parametrize("seed", seeds(200, in_soak=1000))
+@pytest.mark.parametrize("seed", [559, *seeds(200, in_soak=1000)])  # 559 merges what looks like a join of two streams
 def test_a_topology_at_random_is_imported(jvm: Any, seed: int) -> None:
     steps = drawn(seed)
     if refusal(jvm, steps):
