@@ -1,8 +1,9 @@
 """Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
-``Processor`` and the serdes ``Avro``, ``String``, ``Integer``, ``Long``, ``Double``, ``UUID`` and ``Bytes``. Each is
-imported when it is first used. So a process that needs one part of the library does not import all of it.
+``Processor`` and the serdes ``Avro``, ``Protobuf``, ``String``, ``Integer``, ``Long``, ``Double``, ``UUID`` and
+``Bytes``. Each is imported when it is first used. So a process that needs one part of the library does not import all
+of it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
     from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, Long, String
+    from streamplan.serdes.protobuf import Protobuf
     from streamplan.serdes.serde import Serde
 
 __version__ = "0.1.0"
@@ -38,6 +40,7 @@ __all__ = [
     "Pipeline",
     "Processor",
     "Record",
+    "Protobuf",
     "Serde",
     "SessionWindows",
     "String",
@@ -62,6 +65,7 @@ _MODULES = {
     "KeyValueStore": "streamplan.model.processor",
     "Processor": "streamplan.model.processor",
     "Record": "streamplan.model.processor",
+    "Protobuf": "streamplan.serdes.protobuf",
     "Serde": "streamplan.serdes.serde",
     "SessionWindows": "streamplan.model.windows",
     "String": "streamplan.serdes.primitive",

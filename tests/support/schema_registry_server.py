@@ -82,7 +82,8 @@ class SchemaRegistryServer:
                     "message": "Schema being registered is incompatible with an earlier one",
                 }
             subject = unquote(path.split("/")[2])
-            return 200, {"id": self.add(subject, body["schema"], tuple(body.get("references") or ()))}
+            references = tuple(body.get("references") or ())
+            return 200, {"id": self.add(subject, body["schema"], references, body.get("schemaType") or "AVRO")}
         if method == "POST":
             return self._look_up(unquote(path.split("/")[2]), body)
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}

@@ -18,6 +18,7 @@ from streamplan.model.pipeline import Limits
 from streamplan.model.topics import SERIALIZED_KEY_TYPES
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
+from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.serde import Serde
 
 OPTIONS = {
@@ -79,8 +80,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--value",
         metavar="SCHEMA",
-        help='the fields of its values: "Id string, Type int"; or for values in Avro a file order.avsc, with a Schema '
-        "Registry in the client properties",
+        help='the fields of its values: "Id string, Type int"; or, with a Schema Registry in the client properties, a '
+        "file of Avro, order.avsc, or of Protobuf, order.proto, with the message behind a colon where the file has "
+        "several: order.proto:Order",
     )
     group.add_argument("--store", metavar="NAME", help="the store that holds the counts, if there are several stores")
 
@@ -157,8 +159,13 @@ def _count(options: argparse.Namespace) -> CountOf:
 
 
 def _serde(declared: str) -> Serde:
-    if declared.endswith(".avsc"):
-        return Avro(str(Path(declared).absolute()))
+    file, _, message = declared.partition(":")
+    path = str(Path(file).absolute())
+    match Path(file).suffix:
+        case ".avsc":
+            return Avro(path)
+        case ".proto" | ".desc" | ".binpb":
+            return Protobuf(path, message=message)
     return Avro(declared) if declared.lstrip().startswith("{") else Json(declared)
 
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Sink, Source
-from streamplan.serdes.avro import Avro
-from streamplan.serdes.avro_resolution import differences, undeclared_fields
+from streamplan.serdes.schema_serde import SchemaSerde
 
 
 class SchemaFinding(NamedTuple):
@@ -31,29 +30,29 @@ def compare_with_registry(pipeline: Pipeline, registry: SchemaRegistry) -> Itera
         Refused: No registry is given, or its properties cannot be followed.
     """
     for node in pipeline.topology.processors.nodes:
-        if isinstance(node, Source) and isinstance(node.value, Avro):
+        if isinstance(node, Source) and isinstance(node.value, SchemaSerde):
             yield from _of_source(node.topic, node.value, registry)
-        elif isinstance(node, Sink) and isinstance(node.value, Avro):
+        elif isinstance(node, Sink) and isinstance(node.value, SchemaSerde):
             yield _of_sink(node.topic, node.value, registry)
 
 
 def has_schemas(pipeline: Pipeline) -> bool:
-    """Return whether a pipeline declares a value in Avro."""
+    """Return whether a pipeline declares values that name a registered schema."""
     nodes = pipeline.topology.processors.nodes
-    return any(isinstance(node, Source | Sink) and isinstance(node.value, Avro) for node in nodes)
+    return any(isinstance(node, Source | Sink) and isinstance(node.value, SchemaSerde) for node in nodes)
 
 
-def _of_source(topic: str, serde: Avro, registry: SchemaRegistry) -> Iterator[SchemaFinding]:
-    subject, latest = registry.latest(topic, serde.record.name)
+def _of_source(topic: str, serde: SchemaSerde, registry: SchemaRegistry) -> Iterator[SchemaFinding]:
+    subject, latest = registry.latest(topic, serde.record_name)
     if latest is None:
         yield SchemaFinding(f"{topic}: the registry has no schema under the subject {subject}", False)
         return
-    if latest.format != "AVRO":
+    if latest.format != serde.schema_format:
         yield SchemaFinding(f"{topic}: the schema of the subject {subject} is one of {latest.format}", True)
         return
     try:
-        found = differences(latest, serde.schema)
-        undeclared = undeclared_fields(latest, serde.schema)
+        found = serde.differences(latest)
+        undeclared = serde.undeclared_fields(latest)
     except (ValueError, KeyError, TypeError) as error:
         yield SchemaFinding(f"{topic}: the latest schema of the subject {subject} cannot be used: {error}", True)
         return
@@ -69,9 +68,9 @@ def _of_source(topic: str, serde: Avro, registry: SchemaRegistry) -> Iterator[Sc
         yield SchemaFinding(f"{topic}: written and not declared: {', '.join(undeclared)}", False)
 
 
-def _of_sink(topic: str, serde: Avro, registry: SchemaRegistry) -> SchemaFinding:
-    subject, latest = registry.latest(topic, serde.record.name)
-    if registry.is_registered(topic, serde.record.name, serde.schema):
+def _of_sink(topic: str, serde: SchemaSerde, registry: SchemaRegistry) -> SchemaFinding:
+    subject, latest = registry.latest(topic, serde.record_name)
+    if registry.is_registered(topic, serde.record_name, serde.declared):
         return SchemaFinding(f"{topic}: the declared schema is registered under the subject {subject}", False)
     if not registry.registers:
         return SchemaFinding(

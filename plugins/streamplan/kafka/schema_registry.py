@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from streamplan.errors import Refused, SchemaRegistryUnavailable
 from streamplan.kafka.client_properties import librdkafka_properties
-from streamplan.serdes.schema_source import UnknownSchema, WrittenSchema
+from streamplan.serdes.schema_source import Reference, UnknownSchema, WrittenSchema
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
 
     from streamplan.kafka.brokers import Brokers
 
@@ -92,7 +92,7 @@ class SchemaRegistry:
         """
         return self._session.schema(schema_id)
 
-    def id_of(self, topic: str, record: str, schema: str) -> int:
+    def id_of(self, topic: str, record: str, schema: WrittenSchema) -> int:
         """Return the id of a schema that is registered for a topic; see :meth:`SchemaSource.id_of`.
 
         Raises:
@@ -101,7 +101,7 @@ class SchemaRegistry:
         """
         return self._session.id_of(self._subject(topic, record), schema)
 
-    def register(self, topic: str, record: str, schema: str) -> int:
+    def register(self, topic: str, record: str, schema: WrittenSchema) -> int:
         """Register a schema for a topic, or only look it up where ``auto.register.schemas`` is false.
 
         Raises:
@@ -117,7 +117,7 @@ class SchemaRegistry:
         """Whether a schema is registered, and not only looked up."""
         return self.properties.get("auto.register.schemas", "true").lower() != "false"
 
-    def is_registered(self, topic: str, record: str, schema: str) -> bool:
+    def is_registered(self, topic: str, record: str, schema: WrittenSchema) -> bool:
         """Return whether a schema is registered for a topic.
 
         Raises:
@@ -139,6 +139,13 @@ class SchemaRegistry:
         match name.rpartition(".")[2]:
             case "TopicNameStrategy":
                 return f"{topic}-value"
+            case "RecordNameStrategy" | "TopicRecordNameStrategy" if not record:
+                raise Refused(
+                    f"the declared schema of {topic}",
+                    expected=f"a name, because {_STRATEGY} is {name}",
+                    observed="none",
+                    remedy='A JSON Schema has its name as "title".',
+                )
             case "RecordNameStrategy":
                 return record
             case "TopicRecordNameStrategy":
@@ -157,7 +164,7 @@ class SchemaRegistry:
         if not self.properties.get(URL):
             raise Refused(
                 "the Schema Registry",
-                expected=f"its address, {URL}, because values in Avro name their schema by an id",
+                expected=f"its address, {URL}, because the values name their schema by an id",
                 observed="none",
                 remedy=f"Add it {_WHERE}.",
             )
@@ -219,7 +226,7 @@ class _Session:
     def __init__(self, client: SchemaRegistryClient, address: str, normalize: bool) -> None:
         self._client, self._address, self._normalize = client, address, normalize
         self._schemas: dict[int, WrittenSchema] = {}
-        self._ids: dict[tuple[str, str], int] = {}
+        self._ids: dict[tuple[str, WrittenSchema], int] = {}
 
     def schema(self, schema_id: int) -> WrittenSchema:
         if schema_id not in self._schemas:
@@ -233,31 +240,24 @@ class _Session:
         found = self._ask(lambda: self._client.get_version(subject, "latest"), *_NOT_REGISTERED)
         return None if found is None else self._written(found.schema)
 
-    def find(self, subject: str, schema: str) -> int | None:
+    def find(self, subject: str, schema: WrittenSchema) -> int | None:
         if (subject, schema) not in self._ids:
-            wanted = self._schema(schema)
-            found = self._ask(
-                lambda: self._client.lookup_schema(subject, wanted, normalize_schemas=self._normalize),
-                *_NOT_REGISTERED,
-            )
-            if found is None:
+            if (found := self._look_up(subject, schema)) is None:
                 return None
             self._ids[subject, schema] = int(found.schema_id or 0)
         return self._ids[subject, schema]
 
-    def id_of(self, subject: str, schema: str) -> int:
+    def id_of(self, subject: str, schema: WrittenSchema) -> int:
         if (found := self.find(subject, schema)) is None:
-            raise Refused(
-                f"subject {subject} of the Schema Registry at {self._address}",
-                expected="the declared schema, registered",
-                observed="it is not",
-                remedy="Register it, or set auto.register.schemas=true where schema.registry.url stands, and start the "
-                "aggregator again.",
-            )
+            raise self._not_registered(subject)
         return found
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, subject: str, schema: WrittenSchema) -> int:
+        for name, reference in schema.references:  # the name is the subject, as by DefaultReferenceSubjectNameStrategy
+            self.register(name, reference)
         wanted = self._schema(schema)
+        if wanted is None:
+            raise self._not_registered(", ".join(name for name, _ in schema.references))
         with self._refusing(subject):
             found: int = self._asked(
                 lambda: self._client.register_schema(subject, wanted, normalize_schemas=self._normalize)
@@ -265,24 +265,39 @@ class _Session:
         self._ids[subject, schema] = found
         return found
 
-    def _schema(self, text: str) -> Schema:
-        from confluent_kafka.schema_registry import Schema
+    def _look_up(self, subject: str, schema: WrittenSchema) -> RegisteredSchema | None:
+        if (wanted := self._schema(schema)) is None:
+            return None
+        return self._ask(
+            lambda: self._client.lookup_schema(subject, wanted, normalize_schemas=self._normalize), *_NOT_REGISTERED
+        )
 
-        return Schema(text, "AVRO")
+    def _not_registered(self, subject: str) -> Refused:
+        return Refused(
+            f"subject {subject} of the Schema Registry at {self._address}",
+            expected="the declared schema, registered",
+            observed="it is not",
+            remedy="Register it, or set auto.register.schemas=true where schema.registry.url stands, and start the "
+            "aggregator again.",
+        )
+
+    def _schema(self, schema: WrittenSchema) -> Schema | None:
+        """The schema as the client has it; None where one that it names is not registered."""
+        from confluent_kafka.schema_registry import Schema, SchemaReference
+
+        references = []
+        for name, reference in schema.references:
+            if (found := self._look_up(name, reference)) is None:
+                return None
+            references.append(SchemaReference(name, name, found.version))
+        return Schema(schema.text, schema.format, references)
 
     def _written(self, found: Schema) -> WrittenSchema:
-        references: dict[tuple[str, int], str] = {}
-
-        def collect(schema: Schema) -> None:
-            for each in schema.references or ():
-                named = (str(each.subject), int(each.version or 0))
-                if named not in references:
-                    version = self._version(*named)
-                    collect(version)
-                    references[named] = version.schema_str or ""
-
-        collect(found)
-        return WrittenSchema(found.schema_str or "", tuple(references.values()), found.schema_type or "AVRO")
+        references = []
+        for each in found.references or ():
+            version = self._version(str(each.subject), int(each.version or 0))
+            references.append(Reference(str(each.name), self._written(version)))
+        return WrittenSchema(found.schema_str or "", tuple(references), found.schema_type or "AVRO")
 
     def _version(self, subject: str, version: int) -> Schema:
         """A version that is referred to; it may have been deleted since."""

@@ -16,9 +16,9 @@ from streamplan.model import dead_letters as letters
 from streamplan.model.dead_letters import Redrive
 from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import STRING_KEYS, TopicRole, TopicSpec
-from streamplan.serdes.avro import text_of_record
 from streamplan.serdes.primitive import KEY_SERDES
 from streamplan.serdes.schema_source import SchemaSource
+from streamplan.serdes.value_text import text_of_value
 
 SEARCHED_RECORDS = 10_000
 """So many records of a partition are searched for a text."""
@@ -271,16 +271,16 @@ def key_as_text(spec: TopicSpec | None, key: bytes | None) -> str | None:
 
 
 class _Texts:
-    """Values as people read them, those in Avro as JSON. A registry that does not answer is asked once."""
+    """Values as people read them, those with a schema as JSON. A registry that does not answer is asked once."""
 
     def __init__(self, schemas: SchemaSource) -> None:
         self._schemas: SchemaSource | None = schemas
 
     def of(self, value: bytes | None) -> str | None:
-        # A great count begins as a value in Avro does, with a zero.
+        # A great count begins as a value with a schema does, with a zero.
         if value is not None and len(value) != _LONG_BYTES and self._schemas is not None:
             try:
-                if (text := text_of_record(value, self._schemas)) is not None:
+                if (text := text_of_value(value, self._schemas)) is not None:
                     return text
             except StreamplanError:  # it is away, or there is none: the value is shown as it is
                 self._schemas = None

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from streamplan.serdes.avro_schema import full_name, parse_json
 from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.serdes.schema_values import Difference
 
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
@@ -27,19 +27,6 @@ _LOGICAL_TYPES = ("date", "timestamp-millis", "timestamp-micros")
 """The number of one of them is none of another's."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """What a reader cannot read, as a sentence.
-
-    Attributes:
-        text: The sentence, without a full stop.
-        always: Whether it concerns every value; else those that have what the sentence says.
-    """
-
-    text: str
-    always: bool
-
-
 def differences(written: WrittenSchema, reader: str) -> tuple[Difference, ...]:
     """Return what a reader's schema cannot read of values that were written with another schema.
 
@@ -50,7 +37,7 @@ def differences(written: WrittenSchema, reader: str) -> tuple[Difference, ...]:
     Raises:
         ValueError: One of them is no schema.
     """
-    writer_schema, reader_schema = _Schema(written.text, written.references), _Schema(reader)
+    writer_schema, reader_schema = _Schema(written.text, tuple(written.flattened().values())), _Schema(reader)
     return tuple(_Comparison(writer_schema, reader_schema).of(writer_schema.root, "", reader_schema.root, "", ""))
 
 
@@ -61,7 +48,7 @@ def undeclared_fields(written: WrittenSchema, reader: str) -> list[str]:
         written: As for :func:`differences`.
         reader: As for :func:`differences`.
     """
-    writer_schema, reader_schema = _Schema(written.text, written.references), _Schema(reader)
+    writer_schema, reader_schema = _Schema(written.text, tuple(written.flattened().values())), _Schema(reader)
     declared = {name for field in reader_schema.root["fields"] for name in (field["name"], *field.get("aliases", ()))}
     fields = writer_schema.root.get("fields", ()) if isinstance(writer_schema.root, dict) else ()
     return [field["name"] for field in fields if field["name"] not in declared]

@@ -17,7 +17,6 @@ from typing import Any
 from streamplan.serdes.avro_values import (
     DAY,
     PRIMITIVES,
-    Convert,
     Part,
     array_part,
     decimal_part,
@@ -28,6 +27,7 @@ from streamplan.serdes.avro_values import (
     record_part,
 )
 from streamplan.serdes.field_types import GREATEST_PRECISION, FieldType, StructType
+from streamplan.serdes.schema_values import Convert
 
 _UNREAD_LOGICAL_TYPES = (
     *("time-millis", "time-micros", "timestamp-nanos", "duration"),

@@ -5,13 +5,11 @@ On the standard library alone.
 
 from __future__ import annotations
 
-import math
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 from streamplan.serdes.field_types import (
     TIMESTAMP,
@@ -23,12 +21,25 @@ from streamplan.serdes.field_types import (
     StructType,
 )
 from streamplan.serdes.json_values import Misfit
-
-Convert: TypeAlias = Callable[[Any], Any]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_DAY = date(1970, 1, 1)
-_MICROSECOND = timedelta(microseconds=1)
+from streamplan.serdes.schema_values import (
+    NULL,
+    Convert,
+    bytes_of,
+    convert_elements,
+    convert_entries,
+    day_of,
+    days_of,
+    decimal_of,
+    enum_writer,
+    microseconds_of,
+    moment_of,
+    read_number,
+    same,
+    unscaled_of,
+    write_double,
+    write_float,
+    writer_of,
+)
 
 
 @dataclass(frozen=True)
@@ -46,21 +57,14 @@ class Part:
     write: Convert
 
 
-_NULL = "is null, and the schema has no null there"
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
 def or_null(part: Part) -> Part:
     """Return a type whose values may be null."""
     return Part(part.type, _or_null(part.read), _or_null(part.write))
 
 
 def _or_null(convert: Convert) -> Convert:
-    if convert is _same:
-        return _same
+    if convert is same:
+        return same
     return lambda value: None if value is None else convert(value)
 
 
@@ -78,7 +82,7 @@ def _fields(parts: Mapping[str, Convert]) -> Convert:
 
     def convert(value: Any) -> dict[str, Any]:
         if value is None:
-            raise Misfit(_NULL)
+            raise Misfit(NULL)
         found = {}
         for name, convert_part in items:
             try:
@@ -88,8 +92,8 @@ def _fields(parts: Mapping[str, Convert]) -> Convert:
                 raise
         return found
 
-    if all(convert_part is _same for convert_part in parts.values()):
-        return _same
+    if all(convert_part is same for convert_part in parts.values()):
+        return same
     return convert
 
 
@@ -99,19 +103,12 @@ def array_part(element: Part) -> Part:
     def each(convert_part: Convert) -> Convert:
         def convert(value: Any) -> list[Any]:
             if value is None:
-                raise Misfit(_NULL)
-            found: list[Any] = []
-            for part in value:
-                try:
-                    found.append(convert_part(part))
-                except Misfit as misfit:
-                    misfit.path = f"[{len(found)}]{misfit.path}"
-                    raise
-            return found
+                raise Misfit(NULL)
+            return convert_elements(convert_part, value)
 
         return convert
 
-    read = _same if element.read is _same else each(element.read)
+    read = same if element.read is same else each(element.read)
     return Part(ArrayType(element.type), read, each(element.write))
 
 
@@ -121,19 +118,12 @@ def map_part(of_value: Part) -> Part:
     def each(convert_part: Convert) -> Convert:
         def convert(value: Any) -> dict[str, Any]:
             if value is None:
-                raise Misfit(_NULL)
-            found: dict[str, Any] = {}
-            for key, part in value.items():
-                try:
-                    found[key] = convert_part(part)
-                except Misfit as misfit:
-                    misfit.path = f"[{key!r}]{misfit.path}"
-                    raise
-            return found
+                raise Misfit(NULL)
+            return convert_entries(convert_part, value.items())
 
         return convert
 
-    read = _same if of_value.read is _same else each(of_value.read)
+    read = same if of_value.read is same else each(of_value.read)
     return Part(MapType(of_value.type), read, each(of_value.write))
 
 
@@ -146,120 +136,50 @@ def decimal_part(precision: int, scale: int, size: int | None) -> Part:
         size: The number of its bytes; None for as many as it needs.
     """
     field_type = DecimalType(precision, scale)
-    limit = 10**precision
 
     def read(value: Any) -> Decimal:
         data = value.encode("latin-1") if isinstance(value, str) else value  # the default of a field is text
-        unscaled = int.from_bytes(data, "big", signed=True)
-        if not data or not -limit < unscaled < limit:
+        if not data:
             raise Misfit(f"is not of type {field_type}")
-        return Decimal(f"{unscaled}E-{scale}")
+        return decimal_of(int.from_bytes(data, "big", signed=True), field_type)
 
     def write(value: Any) -> bytes:
-        if value is None:
-            raise Misfit(_NULL)
-        sign, digits, exponent = value.as_tuple()
-        unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-        shift = exponent + scale
-        unscaled, rest = (unscaled * 10**shift, 0) if shift >= 0 else divmod(unscaled, 10**-shift)
-        if rest or not -limit < unscaled < limit:
-            raise Misfit(f"is {value}, and not of type {field_type}")
-        # As many bytes as java.math.BigInteger.toByteArray gives.
-        length = size or (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+        unscaled = unscaled_of(value, field_type)
+        if size is None:
+            return bytes_of(unscaled)
         try:
-            data: bytes = unscaled.to_bytes(length, "big", signed=True)
+            return unscaled.to_bytes(size, "big", signed=True)
         except OverflowError as error:
             raise Misfit(f"is {value}, which does not fit into {size} bytes") from error
-        return data
 
     return Part(field_type, read, write)
-
-
-def _read_day(value: int) -> date:
-    try:
-        return _FIRST_DAY + timedelta(days=value)
-    except OverflowError as error:
-        raise Misfit("is not of type date") from error
-
-
-def _write_day(value: Any) -> int:
-    if value is None:
-        raise Misfit(_NULL)
-    return int((value - _FIRST_DAY).days)
 
 
 def moment_part(unit: int) -> Part:
     """The type of a number of units since 1970, each of so many microseconds."""
 
     def read(value: int) -> datetime:
-        try:
-            return _EPOCH + timedelta(microseconds=value * unit)
-        except OverflowError as error:
-            raise Misfit("is not of type timestamp") from error
+        return moment_of(value * unit)
 
     def write(value: Any) -> int:
-        if value is None:
-            raise Misfit(_NULL)
-        return int((value - _EPOCH) // _MICROSECOND // unit)
+        return microseconds_of(value) // unit
 
     return Part(TIMESTAMP, read, write)
 
 
-def _read_number(value: Any) -> float:
-    if not math.isfinite(value):
-        raise Misfit(f"is {value}, which is no number")
-    return float(value)
-
-
-def _write_float(value: Any) -> float:
-    number = _write_double(value)
-    try:
-        struct.pack("<f", number)
-    except OverflowError as error:
-        raise Misfit(f"is {value}, which no float of 32 bits can be") from error
-    return number
-
-
-def _write_double(value: Any) -> float:
-    if value is None:
-        raise Misfit(_NULL)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Misfit("is not of type double")
-    return _read_number(value)
-
-
-def _writer_of(types: tuple[type, ...], field_type: str, bits: int = 0) -> Convert:
-    def write(value: Any) -> Any:
-        if value is None:
-            raise Misfit(_NULL)
-        if type(value) not in types or (bits and not -(1 << bits) <= value < 1 << bits):
-            raise Misfit(f"is not of type {field_type}")
-        return value
-
-    return write
-
-
 def enum_part(symbols: Sequence[str]) -> Part:
     """Return the type of an enum: one of its symbols as a text."""
-
-    def write(value: Any) -> str:
-        if value is None:
-            raise Misfit(_NULL)
-        if value not in symbols:
-            raise Misfit(f"is {value!r}, and not one of {', '.join(symbols)}")
-        return str(value)
-
-    return Part(Scalar("string"), _same, write)
+    return Part(Scalar("string"), same, enum_writer(symbols))
 
 
-DAY = Part(Scalar("date"), _read_day, _write_day)
+DAY = Part(Scalar("date"), day_of, days_of)
 
 PRIMITIVES: Mapping[str, Part] = {
-    "string": Part(Scalar("string"), _same, _writer_of((str,), "string")),
-    "int": Part(Scalar("int"), _same, _writer_of((int,), "int", 31)),
-    "long": Part(Scalar("bigint"), _same, _writer_of((int,), "bigint", 63)),
-    "float": Part(Scalar("double"), _read_number, _write_float),
-    "double": Part(Scalar("double"), _read_number, _write_double),
-    "boolean": Part(Scalar("boolean"), _same, _writer_of((bool,), "boolean")),
+    "string": Part(Scalar("string"), same, writer_of((str,), "string")),
+    "int": Part(Scalar("int"), same, writer_of((int,), "int", -(1 << 31), (1 << 31) - 1)),
+    "long": Part(Scalar("bigint"), same, writer_of((int,), "bigint", -(1 << 63), (1 << 63) - 1)),
+    "float": Part(Scalar("double"), read_number, write_float),
+    "double": Part(Scalar("double"), read_number, write_double),
+    "boolean": Part(Scalar("boolean"), same, writer_of((bool,), "boolean")),
 }
 """By Avro's names the types without parts. ``bytes`` and ``null`` are none of a field."""

@@ -10,13 +10,34 @@ class WrittenSchema(NamedTuple):
 
     Attributes:
         text: The schema.
-        references: The schemas that it names and does not contain, each after those that it names itself.
+        references: The schemas that it names and does not contain.
         format: ``AVRO``, ``JSON`` or ``PROTOBUF``.
     """
 
     text: str
-    references: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
     format: str = "AVRO"
+
+    def flattened(self) -> dict[str, str]:
+        """Return the texts of all schemas that it needs by their names, each after those that it names itself."""
+        found: dict[str, str] = {}
+        for reference in self.references:
+            for name, text in reference.schema.flattened().items():
+                found.setdefault(name, text)
+            found.setdefault(reference.name, reference.schema.text)
+        return found
+
+
+class Reference(NamedTuple):
+    """A schema that another one names.
+
+    Attributes:
+        name: The name: of a type in Avro, of an imported file in Protobuf, what stands as ``$ref`` in JSON Schema.
+        schema: The schema, with its own references.
+    """
+
+    name: str
+    schema: WrittenSchema
 
 
 class UnknownSchema(LookupError):
@@ -41,25 +62,25 @@ class SchemaSource(Protocol):
             UnknownSchema: There is none.
         """
 
-    def id_of(self, topic: str, record: str, schema: str) -> int:
+    def id_of(self, topic: str, record: str, schema: WrittenSchema) -> int:
         """Return the id of a schema that was registered for the values of a topic.
 
         Args:
             topic: The name of the topic in Kafka.
-            record: The full name of the schema's record.
+            record: The full name of the schema's record; empty where it has none.
             schema: The schema.
 
         Raises:
             Refused: It is not registered.
         """
 
-    def register(self, topic: str, record: str, schema: str) -> int:
+    def register(self, topic: str, record: str, schema: WrittenSchema) -> int:
         """Register a schema for the values of a topic, unless it is, and return its id.
 
         Args:
             topic: As for :meth:`id_of`.
             record: As for :meth:`id_of`.
-            schema: As for :meth:`id_of`.
+            schema: As for :meth:`id_of`. The schemas that it names are registered before it.
 
         Raises:
             Refused: The registry does not take it, or it is not registered and must not be.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Sink, Source
-from streamplan.serdes.avro import Avro
+from streamplan.serdes.schema_serde import SchemaSerde
 from streamplan.serdes.schema_source import UnknownSchema, WrittenSchema
 
 
@@ -30,8 +30,7 @@ class DeclaredSchemas:
         """
         nodes = pipeline.topology.processors.nodes
         serdes = (node.value for node in nodes if isinstance(node, Source | Sink))
-        texts = dict.fromkeys(serde.schema for serde in serdes if isinstance(serde, Avro))
-        return cls(tuple(map(WrittenSchema, texts)))
+        return cls(tuple(dict.fromkeys(serde.declared for serde in serdes if isinstance(serde, SchemaSerde))))
 
     def require_available(self) -> None:
         """Nothing: they are there."""
@@ -46,17 +45,17 @@ class DeclaredSchemas:
             raise UnknownSchema(schema_id)
         return self.schemas[schema_id - 1]
 
-    def id_of(self, topic: str, record: str, schema: str) -> int:
+    def id_of(self, topic: str, record: str, schema: WrittenSchema) -> int:
         """Return the id of a schema. It is the same for all topics.
 
         Raises:
             Refused: The schema is not one of these.
         """
         for number, known in enumerate(self.schemas, 1):
-            if known.text == schema:
+            if known == schema:
                 return number
         raise Refused(f"the schema {record} for {topic}", expected="a schema that is declared", observed="another one")
 
-    def register(self, topic: str, record: str, schema: str) -> int:
+    def register(self, topic: str, record: str, schema: WrittenSchema) -> int:
         """Return the id of a schema: all of them are registered."""
         return self.id_of(topic, record, schema)

@@ -19,12 +19,14 @@ from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.serdes.avro import Avro
-from streamplan.serdes.schema_source import UnknownSchema, WrittenSchema
+from streamplan.serdes.schema_source import Reference, UnknownSchema, WrittenSchema
 from streamplan.serdes.serde import Undecodable
 
 from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
 
 ORDER = '{"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "string"}]}'
+
+REGISTERED = WrittenSchema(ORDER)
 
 
 @pytest.fixture
@@ -60,7 +62,10 @@ def test_the_schemas_that_a_schema_refers_to_come_with_it(server: SchemaRegistry
         {"name": "Money", "subject": "money", "version": 1},
     )
     schema_id = server.add("order", order, references)
-    assert registry_of(server).schema(schema_id) == WrittenSchema(order, (money, line))
+    of_money = Reference("Money", WrittenSchema(money))
+    expected = WrittenSchema(order, (Reference("Line", WrittenSchema(line, (of_money,))), of_money))
+    assert [*expected.flattened()] == ["Money", "Line"]
+    assert registry_of(server).schema(schema_id) == expected
 
 
 def test_only_the_registrys_own_word_makes_a_value_undecodable(server: SchemaRegistryServer) -> None:
@@ -100,10 +105,10 @@ def test_what_is_no_registry_is_told(server: SchemaRegistryServer, monkeypatch: 
 def test_a_schema_is_registered_under_the_subject_of_its_topic(server: SchemaRegistryServer) -> None:
     registry = registry_of(server)
     with pytest.raises(Refused, match=r"subject orders-value .*it is not\. Register it"):
-        registry.id_of("orders", "shop.Order", ORDER)
-    schema_id = registry.register("orders", "shop.Order", ORDER)
-    assert registry.id_of("orders", "shop.Order", ORDER) == schema_id
-    assert registry_of(server).id_of("orders", "shop.Order", ORDER) == schema_id
+        registry.id_of("orders", "shop.Order", REGISTERED)
+    schema_id = registry.register("orders", "shop.Order", REGISTERED)
+    assert registry.id_of("orders", "shop.Order", REGISTERED) == schema_id
+    assert registry_of(server).id_of("orders", "shop.Order", REGISTERED) == schema_id
     assert server.subjects == {"orders-value": [schema_id]}
     assert registry.latest("orders", "shop.Order") == ("orders-value", WrittenSchema(ORDER))
     assert registry.latest("others", "shop.Order") == ("others-value", None)
@@ -117,25 +122,25 @@ def test_a_schema_is_registered_under_the_subject_of_its_topic(server: SchemaReg
     ],
 )
 def test_the_subject_follows_the_strategy(server: SchemaRegistryServer, strategy: str, subject: str) -> None:
-    registry_of(server, value_subject_name_strategy=strategy).register("orders", "shop.Order", ORDER)
+    registry_of(server, value_subject_name_strategy=strategy).register("orders", "shop.Order", REGISTERED)
     assert [*server.subjects] == [subject]
     with pytest.raises(Refused, match=r"observed my\.Strategy"):
-        registry_of(server, value_subject_name_strategy="my.Strategy").register("orders", "shop.Order", ORDER)
+        registry_of(server, value_subject_name_strategy="my.Strategy").register("orders", "shop.Order", REGISTERED)
 
 
 def test_a_schema_is_only_looked_up_where_it_must_not_be_registered(server: SchemaRegistryServer) -> None:
     registry = registry_of(server, auto_register_schemas="false")
     with pytest.raises(Refused, match="Register it, or set"):
-        registry.register("orders", "shop.Order", ORDER)
+        registry.register("orders", "shop.Order", REGISTERED)
     schema_id = server.add("orders-value", ORDER)
-    assert registry.register("orders", "shop.Order", ORDER) == schema_id
+    assert registry.register("orders", "shop.Order", REGISTERED) == schema_id
     assert not [path for path in server.asked if path.endswith("/versions")]
 
 
 def test_a_schema_that_the_registry_does_not_take_is_refused(server: SchemaRegistryServer) -> None:
     server.takes_schemas = False
     with pytest.raises(Refused, match=r"subject orders-value .*incompatible"):
-        registry_of(server).register("orders", "shop.Order", ORDER)
+        registry_of(server).register("orders", "shop.Order", REGISTERED)
 
 
 def test_the_properties_of_the_registry_are_handed_over_and_given_to_no_client_of_kafka(tmp_path: Path) -> None:

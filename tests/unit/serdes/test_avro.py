@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from streamplan.errors import Refused
 from streamplan.serdes.avro import Avro
-from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.serdes.schema_source import Reference, WrittenSchema
 from streamplan.serdes.serde import Undecodable, key_of
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -326,7 +326,7 @@ def test_a_schema_may_name_types_of_its_references() -> None:
     fastavro.parse_schema(json.loads(line), named)
     data = written(refers, {"id": "1", "line": {"sku": "a", "price": Decimal("1.00")}}, named=named)
     declared = record(("line", LINE))
-    serde = read_with(declared, WrittenSchema(refers, (line,)))
+    serde = read_with(declared, WrittenSchema(refers, (Reference("shop.Line", WrittenSchema(line)),)))
     assert serde.decode(data) == {"line": {"sku": "a", "price": Decimal("1.00")}}
 
 

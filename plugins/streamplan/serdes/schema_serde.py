@@ -1,0 +1,242 @@
+"""What the formats with a registered schema share: Confluent's wire format, and the way to a Schema Registry.
+
+A value is a byte 0, the id of a schema in 4 bytes, and what the format writes. The declaration has the schema of the
+reader. That of the writer has the id, and a Schema Registry knows it.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+from streamplan.errors import Refused
+from streamplan.serdes.field_types import FieldType
+from streamplan.serdes.json_values import Misfit
+from streamplan.serdes.schema_source import SchemaSource, UnknownSchema, WrittenSchema
+from streamplan.serdes.schema_values import Difference, told
+from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamplan.serdes.columns import DecodedColumn, KeyColumn
+
+MAGIC = 0
+"""The first byte of a value (``AbstractKafkaSchemaSerDe.MAGIC_BYTE``)."""
+
+PREFIX = struct.Struct(">bI")
+
+Decode: TypeAlias = Callable[[bytes], dict[str, Any]]
+"""Reads a whole value, prefix included, of one schema."""
+
+
+@dataclass(frozen=True)
+class SchemaSerde:
+    """A serde whose values name their schema; a :class:`streamplan.serdes.serde.Serde`.
+
+    Attributes:
+        schema: The declared schema as text, or the path of a file with it. A relative path begins at the file that
+            declares it.
+        max_bytes: The most bytes that the value, its new key and the record's headers may have together.
+        schemas: Where the schemas of values are looked up. It is not declared: :meth:`with_schemas` sets it.
+        topic: The topic that the values are in, for the name of the schema's subject. It is not declared either.
+    """
+
+    schema: str
+    max_bytes: int = MAX_BYTES
+    schemas: SchemaSource | None = field(default=None, repr=False)
+    topic: str = field(default="", repr=False)
+
+    schema_format: ClassVar[str]
+    """The format by the registry's name: ``AVRO``, ``JSON`` or ``PROTOBUF``."""
+
+    title: ClassVar[str]
+    """The format as people read it."""
+
+    @property
+    def types(self) -> Mapping[str, FieldType]:
+        """Field name to type.
+
+        Raises:
+            ValueError: The declaration is wrong.
+        """
+        raise NotImplementedError
+
+    @property
+    def record_name(self) -> str:
+        """The full name of what the schema describes; empty without one."""
+        raise NotImplementedError
+
+    @property
+    def declared(self) -> WrittenSchema:
+        """The declared schema, as it is registered."""
+        return WrittenSchema(self.schema, (), self.schema_format)
+
+    def differences(self, written: WrittenSchema) -> tuple[Difference, ...]:
+        """Return what the declared schema cannot read of values that were written with another one.
+
+        Raises:
+            ValueError: The other one is no schema.
+        """
+        raise NotImplementedError
+
+    def undeclared_fields(self, written: WrittenSchema) -> list[str]:
+        """Return the fields of another schema that the declared one lacks, by name."""
+        raise NotImplementedError
+
+    def _decoder(self, written: WrittenSchema, schema_id: int) -> Decode:
+        """Return what reads the values of a schema of this format. One that cannot be read rejects all its values."""
+        raise NotImplementedError
+
+    def _write(self, value: Value) -> bytes:
+        """Return what follows the prefix. Raises :class:`Misfit` for a value that the schema does not allow."""
+        raise NotImplementedError
+
+    # -- what they share
+
+    @cached_property
+    def fields(self) -> Mapping[str, str]:
+        """Field name to the text of its type."""
+        return {name: str(of_field) for name, of_field in self.types.items()}
+
+    @property
+    def allowed(self) -> Mapping[str, Mapping[Any, str]]:
+        """No value is excluded. An enum lists its own."""
+        return {}
+
+    @property
+    def format(self) -> str:
+        """Only serdes of the same schema read each other's bytes."""
+        return f"{self.title.lower()} {self.schema}"
+
+    def unrestricted(self) -> Self:
+        """The serde itself: it excludes no value."""
+        return self
+
+    def with_schemas(self, schemas: SchemaSource, topic: str) -> Self:
+        """Return the serde of the values of a topic.
+
+        Args:
+            schemas: Knows the schemas.
+            topic: The name of the topic in Kafka.
+        """
+        return replace(self, schemas=schemas, topic=topic)
+
+    def prepare_to_read(self) -> None:
+        """Asks the registry for an answer."""
+        self._registry.require_available()
+
+    def prepare_to_write(self) -> None:
+        """Registers the schema, or looks it up, as the registry's properties say."""
+        self._registry.register(self.topic, self.record_name, self.declared)
+
+    def decode(self, data: bytes | None) -> dict[str, Any]:
+        """Reads one value: every declared field, None where it is null.
+
+        Raises:
+            Undecodable: The bytes are no such value, the registry has no schema of its id, or the declared schema
+                cannot read what was written.
+            StreamplanError: The registry gave no answer, or there is none.
+        """
+        if data is None:
+            raise Undecodable("the value is null")
+        if len(data) < PREFIX.size or data[0] != MAGIC:
+            raise Undecodable("the value does not begin with the byte 0 and the id of a schema")
+        _, schema_id = PREFIX.unpack_from(data)
+        return self._decoder_of(schema_id)(data)
+
+    def encode(self, value: Value) -> bytes:
+        """Writes one value. Raises ValueError where the schema has no such value."""
+        try:
+            written = self._write(value)
+        except Misfit as misfit:
+            raise ValueError(told(misfit)) from misfit
+        schema_id = self._registry.id_of(self.topic, self.record_name, self.declared)
+        return PREFIX.pack(MAGIC, schema_id) + written
+
+    def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
+        """Reads the values of many records, nulls allowed."""
+        from streamplan.serdes.arrow import binary_array, decode_each
+
+        return decode_each(self, binary_array(values))
+
+    def encode_column(self, values: pa.StructArray) -> pa.Array:
+        """Writes a struct array of the declared fields as a binary array."""
+        from streamplan.serdes.arrow import encode_each
+
+        return encode_each(self, values)
+
+    def key_column(self, field: str, values: pa.Array | Sequence[bytes | None]) -> KeyColumn:
+        """The keys that grouping by ``field`` gives these values."""
+        from streamplan.serdes.arrow import key_column
+
+        return key_column(self, field, values)
+
+    def spark_expression(self, fields: Mapping[str, FieldType], prefix: str = "") -> str | None:
+        """None: Spark does not know Confluent's wire format."""
+        return None
+
+    @property
+    def _registry(self) -> SchemaSource:
+        if self.schemas is None:
+            raise Refused(
+                "the Schema Registry",
+                expected=f"its address, because values in {self.title} name their schema by an id",
+                observed="none",
+                remedy="Add schema.registry.url where bootstrap.servers stands: in the connection, or in the file of "
+                "client properties.",
+            )
+        return self.schemas
+
+    def _decoder_of(self, schema_id: int) -> Decode:
+        try:
+            written = self._registry.schema(schema_id)
+        except UnknownSchema as error:
+            raise Undecodable(f"the Schema Registry has no schema {schema_id}") from error
+        if written.format != self.schema_format:
+            raise Undecodable(f"schema {schema_id} is one of {written.format}, and not of {self.title}")
+        return self._decoder(written, schema_id)
+
+
+def rejecting(reason: str) -> Decode:
+    """Return what rejects all values for the same reason."""
+
+    def decode(data: bytes) -> dict[str, Any]:
+        raise Undecodable(reason)
+
+    return decode
+
+
+def declared_file(name: str) -> Path:
+    """Return the path of a file that a declaration names: it begins at the file with the declaration.
+
+    That is the file of the nearest caller outside of this package's serdes.
+    """
+    here = str(Path(__file__).parent)
+    frame: FrameType | None = sys._getframe(1)
+    # The generated __init__ of a dataclass has no file.
+    while frame is not None and (
+        frame.f_code.co_filename == "<string>" or str(Path(frame.f_code.co_filename).parent) == here
+    ):
+        frame = frame.f_back
+    declaring = Path(frame.f_code.co_filename if frame is not None else ".").absolute()
+    return declaring.parent / name
+
+
+def text_of_file(path: Path) -> str | None:
+    """Return the text of a file that a declaration names; None where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def unreadable(path: str) -> str:
+    """Return the fault of a declaration whose file cannot be read."""
+    return f"the schema {path} cannot be read. A relative path begins at the file that declares it"
