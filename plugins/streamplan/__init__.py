@@ -1,9 +1,9 @@
 """Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
-``Processor`` and the serdes ``Avro``, ``Protobuf``, ``String``, ``Integer``, ``Long``, ``Double``, ``UUID`` and
-``Bytes``. Each is imported when it is first used. So a process that needs one part of the library does not import all
-of it.
+``Processor`` and the serdes ``Avro``, ``JsonSchema``, ``Protobuf``, ``String``, ``Integer``, ``Long``, ``Double``,
+``UUID`` and ``Bytes``. Each is imported when it is first used. So a process that needs one part of the library does
+not import all of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamplan.registry import pipeline_named, registered_pipelines
     from streamplan.serdes.avro import Avro
     from streamplan.serdes.json import Json
+    from streamplan.serdes.json_schema import JsonSchema
     from streamplan.serdes.primitive import UUID, Bytes, Double, Integer, Long, String
     from streamplan.serdes.protobuf import Protobuf
     from streamplan.serdes.serde import Serde
@@ -34,6 +35,7 @@ __all__ = [
     "JoinWindows",
     "Json",
     "KeyValueStore",
+    "JsonSchema",
     "Limits",
     "Long",
     "OnWindowClose",
@@ -58,6 +60,7 @@ _MODULES = {
     "Integer": "streamplan.serdes.primitive",
     "JoinWindows": "streamplan.model.windows",
     "Json": "streamplan.serdes.json",
+    "JsonSchema": "streamplan.serdes.json_schema",
     "Limits": "streamplan.model.pipeline",
     "Long": "streamplan.serdes.primitive",
     "OnWindowClose": "streamplan.model.windows",

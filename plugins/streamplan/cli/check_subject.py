@@ -18,6 +18,7 @@ from streamplan.model.pipeline import Limits
 from streamplan.model.topics import SERIALIZED_KEY_TYPES
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.json import Json
+from streamplan.serdes.json_schema import JsonSchema
 from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.serde import Serde
 
@@ -81,8 +82,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--value",
         metavar="SCHEMA",
         help='the fields of its values: "Id string, Type int"; or, with a Schema Registry in the client properties, a '
-        "file of Avro, order.avsc, or of Protobuf, order.proto, with the message behind a colon where the file has "
-        "several: order.proto:Order",
+        "file of Avro, order.avsc, of JSON Schema, order.schema.json, or of Protobuf, order.proto, with the message "
+        "behind a colon where the file has several: order.proto:Order",
     )
     group.add_argument("--store", metavar="NAME", help="the store that holds the counts, if there are several stores")
 
@@ -166,6 +167,8 @@ def _serde(declared: str) -> Serde:
             return Avro(path)
         case ".proto" | ".desc" | ".binpb":
             return Protobuf(path, message=message)
+        case ".json":
+            return JsonSchema(path)
     return Avro(declared) if declared.lstrip().startswith("{") else Json(declared)
 
 

@@ -146,10 +146,7 @@ class SchemaSerde:
         """
         if data is None:
             raise Undecodable("the value is null")
-        if len(data) < PREFIX.size or data[0] != MAGIC:
-            raise Undecodable("the value does not begin with the byte 0 and the id of a schema")
-        _, schema_id = PREFIX.unpack_from(data)
-        return self._decoder_of(schema_id)(data)
+        return self._decoder_of(schema_id_of(data))(data)
 
     def encode(self, value: Value) -> bytes:
         """Writes one value. Raises ValueError where the schema has no such value."""
@@ -202,6 +199,18 @@ class SchemaSerde:
         if written.format != self.schema_format:
             raise Undecodable(f"schema {schema_id} is one of {written.format}, and not of {self.title}")
         return self._decoder(written, schema_id)
+
+
+def schema_id_of(data: bytes) -> int:
+    """Return the id of the schema that a value names.
+
+    Raises:
+        Undecodable: The bytes are no such value.
+    """
+    if len(data) < PREFIX.size or data[0] != MAGIC:
+        raise Undecodable("the value does not begin with the byte 0 and the id of a schema")
+    schema_id: int = PREFIX.unpack_from(data)[1]
+    return schema_id
 
 
 def rejecting(reason: str) -> Decode:

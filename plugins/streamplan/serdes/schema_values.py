@@ -69,7 +69,7 @@ def convert_entries(convert: Convert, entries: Iterable[tuple[str, Any]]) -> dic
 
 def told(misfit: Misfit) -> str:
     """Return a misfit as a sentence: the path of the field, and what is wrong with it."""
-    return f"{misfit.path.lstrip('.')} {misfit.reason}"
+    return f"{misfit.path.lstrip('.') or 'the value'} {misfit.reason}"
 
 
 def writer_of(types: tuple[type, ...], field_type: str, first: int = 0, last: int = 0) -> Convert:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from streamplan.serdes.avro import text_of_record
+from streamplan.serdes.json_schema import text_of_document
 from streamplan.serdes.protobuf import text_of_message
 from streamplan.serdes.schema_serde import MAGIC, PREFIX
 from streamplan.serdes.schema_source import SchemaSource, UnknownSchema
 
-_TEXTS = {"AVRO": text_of_record, "PROTOBUF": text_of_message}
+_TEXTS = {"AVRO": text_of_record, "JSON": text_of_document, "PROTOBUF": text_of_message}
 """By the registry's names of formats what makes JSON of a value; None of bytes that are no such value."""
 
 
