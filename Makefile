@@ -76,5 +76,5 @@ wheel: setup ## the package as a wheel, in dist/
 	$(PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 lock: setup ## resolve pyproject.toml and requirements*.in anew
-	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U pyproject.toml requirements.in --extra airflow -o requirements.txt
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U pyproject.toml requirements.in --extra airflow --extra protobuf -o requirements.txt
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 -U requirements-dev.in -o requirements-dev.txt

@@ -19,6 +19,8 @@ from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.serdes.avro import Avro
+from streamplan.serdes.json_schema import JsonSchema
+from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.schema_source import Reference, UnknownSchema, WrittenSchema
 from streamplan.serdes.serde import Undecodable
 
@@ -226,6 +228,54 @@ def test_a_declaration_is_compared_with_what_is_registered(server: SchemaRegistr
         "orders: written and not declared: note",
     ]
     assert not [wrong for _, wrong in told() if wrong]
+
+
+def test_declarations_of_other_formats_are_compared_with_what_is_registered(
+    server: SchemaRegistryServer, tmp_path: Path
+) -> None:
+    proto = 'syntax = "proto3"; package shop; message Order { string id = 1; enum E { A = 0; %s } E state = 2; %s }'
+    (tmp_path / "order.proto").write_text(proto % ("", ""))
+    document = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    topology = Topology("compared")
+    orders = topology.stream("orders", value=Protobuf(str(tmp_path / "order.proto")))
+    orders.map_values({"id": "id"}).to("documents", value=JsonSchema(json.dumps(document)))
+    topology.stream("more", value=JsonSchema(json.dumps(document))).to("copied")
+    pipeline = Pipeline("compared", topology, "", {"orders": 1, "more": 1})
+
+    def told() -> list[str]:
+        return [finding.sentence for finding in compare_with_registry(pipeline, registry_of(server))]
+
+    server.add("orders-value", proto % ("B = 1;", "int32 added = 3;"), kind="PROTOBUF")
+    server.add("more-value", json.dumps({**document, "required": []}), kind="JSON")
+    server.add("documents-value", json.dumps(document), kind="JSON")
+    assert told() == [
+        "orders: the latest schema of the subject orders-value can be read",
+        "orders: state may be B, which the declaration does not list. Such a record goes to the dead-letter topic",
+        "orders: written and not declared: added",
+        "documents: the declared schema is registered under the subject documents-value",
+        "more: the latest schema of the subject more-value can be read",
+        "more: id may be absent, and the declaration requires it. Such a record goes to the dead-letter topic",
+    ]
+    server.add("orders-value", 'syntax = "proto3"; message Order { int64 id = 1; }', kind="PROTOBUF")
+    server.add("more-value", ORDER)
+    assert [*told()[:1], *told()[2:]] == [
+        "orders: the latest schema of the subject orders-value cannot be read: id is written as int64, and declared as "
+        "string",
+        "more: the schema of the subject more-value is one of AVRO",
+    ]
+    server.add("orders-value", "no file", kind="PROTOBUF")
+    assert told()[0].startswith(
+        "orders: the latest schema of the subject orders-value cannot be used: schema.proto:1:1"
+    )
+
+
+def test_a_json_schema_without_a_title_has_no_subject_of_its_name(server: SchemaRegistryServer) -> None:
+    schema = '{"type": "object", "properties": {"id": {"type": "string"}}}'
+    registry = registry_of(server, value_subject_name_strategy="RecordNameStrategy")
+    with pytest.raises(Refused, match='A JSON Schema has its name as "title"'):
+        JsonSchema(schema).with_schemas(registry, "orders").prepare_to_write()
+    JsonSchema('{"title": "Order", ' + schema[1:]).with_schemas(registry, "orders").prepare_to_write()
+    assert [*server.subjects] == ["Order"]
 
 
 @pytest.mark.parametrize(("registered", "status"), [(DECLARED, 0), (ORDER, 1)])

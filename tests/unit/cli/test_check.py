@@ -46,6 +46,23 @@ def orders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApplication:
     return application
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "behind"),
+    [
+        ("order.avsc", '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}', ""),
+        ("order.schema.json", '{"type": "object", "properties": {"id": {"type": "string"}}}', ""),
+        ("order.proto", 'syntax = "proto3"; message Order { string id = 1; } message Line { int32 n = 1; }', ":Order"),
+    ],
+)
+def test_the_fields_of_counted_values_may_stand_in_the_file_of_a_schema(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, text: str, behind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).write_text(text)
+    serde = check_subject._serde(file + behind)
+    assert dict(serde.fields) == {"id": "string"}
+
+
 def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:  # type: ignore[type-arg]
     return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
 
