@@ -14,6 +14,7 @@ from dataclasses import InitVar, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
+from streamplan.errors import Refused
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.protobuf_files import (
@@ -22,6 +23,7 @@ from streamplan.serdes.protobuf_files import (
     compile_file,
     compile_schema,
     declared_schema,
+    require_compiler,
 )
 from streamplan.serdes.protobuf_resolution import differences, undeclared_fields
 from streamplan.serdes.protobuf_values import MessageSchema, message_schema
@@ -100,6 +102,11 @@ class Protobuf(SchemaSerde):
     def declared(self) -> WrittenSchema:
         """The file of the message, as it is registered."""
         return declared_schema(b64decode(self.schema), self._declared_message.descriptor.file.name)
+
+    def prepare_to_read(self) -> None:
+        """Asks the registry for an answer, and makes sure that what it answers can be compiled."""
+        super().prepare_to_read()
+        require_compiler()
 
     def differences(self, written: WrittenSchema) -> tuple[Difference, ...]:
         """Return what the declared message cannot read of the message of that name in another schema."""
@@ -182,7 +189,7 @@ def _set_of_file(declared: str, proto_path: str) -> str:
             name, root = (declared, folder) if folder else (path.name, path.parent)
             return b64encode(compile_file(name, root)).decode()
         return b64encode(_checked_set(path.read_bytes())).decode()
-    except (NotCompiled, OSError) as error:
+    except (NotCompiled, OSError, Refused) as error:
         return f"the schema {path} cannot be read: {error}"
 
 

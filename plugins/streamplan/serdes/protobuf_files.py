@@ -26,6 +26,8 @@ _BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
 
 _FILE = "schema.proto"
 _COMPILER_SECONDS = 60
+_OF_A_FILE = 1
+"""The exit status of the compiler where a file is wrong."""
 
 _REMARK = re.compile(r"warning:|^WARNING:|^[IW]\d{4} ")
 """What the compiler says beside its errors: warnings, and lines of its own log."""
@@ -33,6 +35,21 @@ _REMARK = re.compile(r"warning:|^WARNING:|^[IW]\d{4} ")
 
 class NotCompiled(ValueError):
     """A text that is no file of Protobuf. ``str()`` is what the compiler says."""
+
+
+def require_compiler() -> None:
+    """Make sure that files can be compiled.
+
+    Raises:
+        Refused: There is no compiler.
+    """
+    if find_spec("grpc_tools") is None:
+        raise Refused(
+            "a schema of Protobuf",
+            expected="the compiler of the package grpcio-tools",
+            observed="it is not installed",
+            remedy="Run `pip install 'streamplan[protobuf]'`.",
+        )
 
 
 def compile_file(name: str, folder: Path) -> bytes:
@@ -68,7 +85,7 @@ def compile_schema(written: WrittenSchema) -> bytes:
                 described.file.append(found)
                 continue
             path = Path(folder, name)
-            if not path.resolve().is_relative_to(Path(folder).resolve()):
+            if "\0" in name or not path.resolve().is_relative_to(Path(folder).resolve()):
                 raise NotCompiled(f"{name} is no name of a file that is imported")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -112,16 +129,19 @@ def _described(name: str, text: str) -> Any:
 
 def _compiled(name: str, folder: Path, described: bytes = b"") -> bytes:
     """Run the compiler on a file of a folder, or on one of which there is a descriptor."""
-    if find_spec("grpc_tools") is None:
-        raise Refused(
-            "a schema of Protobuf",
-            expected="the compiler of the package grpcio-tools",
-            observed="it is not installed",
-            remedy="Run `pip install 'streamplan[protobuf]'`.",
-        )
+    require_compiler()
     status, told, result = _run_compiler(name, folder, described)
     if status and '"confluent/' in told:  # no text of these files is here, and importing their descriptors takes long
         status, told, result = _run_compiler(name, folder, described + _confluent_files())
+    if (
+        status not in (0, _OF_A_FILE) or "Traceback (most recent call last)" in told
+    ):  # it did not run, whatever the file is
+        raise Refused(
+            "a schema of Protobuf",
+            expected="the compiler of the package grpcio-tools to run",
+            observed=f"exit status {status}, {' '.join(told.split())[-300:]}",
+            remedy="Install it anew: `pip install --force-reinstall grpcio-tools`.",
+        )
     if status:
         lines = [line.removeprefix(f"{folder}/") for line in told.splitlines() if not _REMARK.search(line)]
         raise NotCompiled("; ".join(lines) or "protoc failed")

@@ -28,6 +28,7 @@ from streamplan.spark.recount.recount import recount
 from tests.support.draining import drain
 from tests.support.protobuf_messages import made, message_class
 from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
+from tests.support.soak import soak
 from tests.support.tried_topology import Tried
 
 Write = Callable[[dict[str, Any], SerializationContext], bytes]
@@ -142,7 +143,7 @@ def order(n: int, **more: Any) -> dict[str, Any]:
     return {"id": f"order_{n}", "shop": "north" if n % 3 else "south", "total": n, **more}
 
 
-@pytest.mark.parametrize("format_of", [protobuf, json_schema])
+@pytest.mark.parametrize("format_of", [protobuf, *soak([json_schema])])
 def test_an_outage_a_newer_schema_and_broken_bytes_lose_nothing_and_reject_what_is_broken(
     orders: Orders, registry: SchemaRegistryServer, tmp_path: Path, format_of: Callable[..., Format]
 ) -> None:

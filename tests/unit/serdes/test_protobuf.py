@@ -278,8 +278,19 @@ def test_without_the_compiler_nothing_is_rejected_and_the_error_says_what_to_do(
     serde = reading(Protobuf.of(googles), Protobuf.of(googles), other)
     monkeypatch.setattr("streamplan.serdes.protobuf_files.find_spec", lambda name: None)
     assert serde.decode(serde.encode(ABSENT)) == ABSENT  # one's own schema is not compiled
-    with pytest.raises(Refused, match=r"pip install 'streamplan\[protobuf\]'"):
-        serde.decode(b"\0\0\0\0\2\0")
+    for refused in (lambda: serde.decode(b"\0\0\0\0\2\0"), serde.prepare_to_read):
+        with pytest.raises(Refused, match=r"pip install 'streamplan\[protobuf\]'"):
+            refused()
+    with pytest.raises(ValueError, match=r"file0\.proto cannot be read: .*pip install 'streamplan\[protobuf\]'"):
+        _ = declare("message M { string a = 1; }").fields
+
+
+def test_a_compiler_that_does_not_run_rejects_nothing(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    serde = reading(declare("message M { string a = 1; }"), 'syntax = "proto3"; message M { string a = 1; } // other')
+    monkeypatch.setattr("streamplan.serdes.protobuf_files.sys.executable", "/bin/false")
+    monkeypatch.setattr("streamplan.serdes.protobuf_files._OF_A_FILE", 7)
+    with pytest.raises(Refused, match="exit status 1"):
+        serde.decode(MAIL)
 
 
 def test_a_decimal_has_the_digits_of_its_options(declare: Declare) -> None:
