@@ -27,7 +27,7 @@ from streamplan.serdes.field_types import (
 )
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.schema_source import WrittenSchema
-from streamplan.serdes.schema_values import NULL, convert_elements, write_double, writer_of
+from streamplan.serdes.schema_values import NULL, convert_elements, convert_entries, write_double, writer_of
 
 Text: TypeAlias = Callable[[Any], str]
 """Makes JSON of a value that is not null. Raises :class:`Misfit`."""
@@ -311,14 +311,8 @@ def _struct(parts: Mapping[str, Part], required: Sequence[str]) -> Part:
 
 def _map(of_value: Part) -> Part:
     def text(value: Any) -> str:
-        written = []
-        for key, each in value.items():
-            try:
-                written.append(f"{_dumps(key)}:{of_value.written(each)}")
-            except Misfit as misfit:
-                misfit.path = f"[{key!r}]{misfit.path}"
-                raise
-        return f"{{{','.join(written)}}}"
+        written = convert_entries(of_value.written, value.items())
+        return f"{{{','.join(f'{_dumps(key)}:{text}' for key, text in written.items())}}}"
 
     return Part(MapType(of_value.type), text)
 

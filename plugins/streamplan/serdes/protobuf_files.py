@@ -52,21 +52,38 @@ def require_compiler() -> None:
         )
 
 
-def compile_file(name: str, folder: Path) -> bytes:
+def compile_file(name: str, folder: Path, described: bytes = b"") -> bytes:
     """Compile a file with all that it imports.
 
     Args:
         name: Its path in the folder.
         folder: Where imports begin.
+        described: The ``FileDescriptorSet`` of files that are not in the folder; the file itself may be one of them.
 
     Returns:
         A ``FileDescriptorSet``, in which each file stands after those that it imports.
 
     Raises:
         NotCompiled: The compiler refuses it.
-        Refused: There is no compiler.
+        Refused: There is no compiler, or it does not run.
     """
-    return _compiled(name, folder)
+    require_compiler()
+    status, told, result = _run_compiler(name, folder, described)
+    if status and '"confluent/' in told:  # no text of these files is here, and importing their descriptors takes long
+        status, told, result = _run_compiler(name, folder, described + _confluent_files())
+    if (
+        status not in (0, _OF_A_FILE) or "Traceback (most recent call last)" in told
+    ):  # it did not run, whatever the file is
+        raise Refused(
+            "a schema of Protobuf",
+            expected="the compiler of the package grpcio-tools to run",
+            observed=f"exit status {status}, {' '.join(told.split())[-300:]}",
+            remedy="Install it anew: `pip install --force-reinstall grpcio-tools`.",
+        )
+    if status:
+        lines = [line.removeprefix(f"{folder}/") for line in told.splitlines() if not _REMARK.search(line)]
+        raise NotCompiled("; ".join(lines) or "protoc failed")
+    return result
 
 
 def compile_schema(written: WrittenSchema) -> bytes:
@@ -89,7 +106,7 @@ def compile_schema(written: WrittenSchema) -> bytes:
                 raise NotCompiled(f"{name} is no name of a file that is imported")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        return _compiled(_FILE, Path(folder), described.SerializeToString())
+        return compile_file(_FILE, Path(folder), described.SerializeToString())
 
 
 def declared_schema(files: bytes, name: str) -> WrittenSchema:
@@ -125,27 +142,6 @@ def _described(name: str, text: str) -> Any:
         return None
     found.name = name
     return found
-
-
-def _compiled(name: str, folder: Path, described: bytes = b"") -> bytes:
-    """Run the compiler on a file of a folder, or on one of which there is a descriptor."""
-    require_compiler()
-    status, told, result = _run_compiler(name, folder, described)
-    if status and '"confluent/' in told:  # no text of these files is here, and importing their descriptors takes long
-        status, told, result = _run_compiler(name, folder, described + _confluent_files())
-    if (
-        status not in (0, _OF_A_FILE) or "Traceback (most recent call last)" in told
-    ):  # it did not run, whatever the file is
-        raise Refused(
-            "a schema of Protobuf",
-            expected="the compiler of the package grpcio-tools to run",
-            observed=f"exit status {status}, {' '.join(told.split())[-300:]}",
-            remedy="Install it anew: `pip install --force-reinstall grpcio-tools`.",
-        )
-    if status:
-        lines = [line.removeprefix(f"{folder}/") for line in told.splitlines() if not _REMARK.search(line)]
-        raise NotCompiled("; ".join(lines) or "protoc failed")
-    return result
 
 
 def _run_compiler(name: str, folder: Path, described: bytes) -> tuple[int, str, bytes]:

@@ -28,11 +28,14 @@ from streamplan.serdes.schema_values import (
     Convert,
     bytes_of,
     convert_elements,
+    convert_entries,
     decimal_of,
+    enum_writer,
     microseconds_of,
     moment_of,
     read_number,
     same,
+    shifted,
     unscaled_of,
     write_double,
     write_float,
@@ -258,14 +261,7 @@ def _map_field(field: Any, path: str, around: tuple[str, ...]) -> tuple[FieldTyp
     read, write, fill = part.read, part.write, part.fill
 
     def read_map(message: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in getattr(message, name).items():
-            try:
-                found[read_key(key)] = read(value)
-            except Misfit as misfit:
-                misfit.path = f"[{read_key(key)!r}]{misfit.path}"
-                raise
-        return found
+        return convert_entries(read, ((read_key(key), value) for key, value in getattr(message, name).items()))
 
     def write_map(message: Any, value: Any) -> None:
         if value is None:
@@ -291,13 +287,13 @@ def _keys(field: Any) -> tuple[Convert, Convert]:
     if field.type == field.TYPE_BOOL:
         texts = {"true": True, "false": False}
         return (lambda key: "true" if key else "false"), lambda text: _key_of(texts.get(text), text, field)
-    write = _scalars(field)[field.type].write
+    part = _scalars(field)[field.type]
 
     def write_number(text: str) -> Any:
         number = int(text) if text.removeprefix("-").isdecimal() and text.isascii() else None
-        value = Decimal(number) if number is not None and _scalars(field)[field.type].type == UINT64 else number
+        value = Decimal(number) if number is not None and part.type == UINT64 else number
         try:
-            return write(_key_of(value, text, field))
+            return part.write(_key_of(value, text, field))
         except Misfit:
             return _key_of(None, text, field)
 
@@ -348,12 +344,10 @@ def _enum(enum: Any) -> Part:
             raise Misfit(f"is {number}, which the enum {enum.name} does not list")
         return name
 
+    judge = enum_writer(numbers)
+
     def write(value: Any) -> int:
-        if value is None:
-            raise Misfit(NULL)
-        if value not in numbers:
-            raise Misfit(f"is {value!r}, and not one of {', '.join(numbers)}")
-        return numbers[value]
+        return numbers[judge(value)]
 
     return Part(Scalar("string"), read, write)
 
@@ -401,14 +395,10 @@ def _decimal(precision: int, scale: int, path: str) -> Part:
 
     def read(message: Any) -> Decimal:
         shift = scale - message.scale
-        unscaled, rest = int.from_bytes(message.value, "big", signed=True), 0
         if not message.value or abs(shift) > 10 * GREATEST_PRECISION:
             raise Misfit(f"is not of type {field_type}")
-        if shift >= 0:
-            unscaled *= 10**shift
-        else:
-            unscaled, rest = divmod(unscaled, 10**-shift)
-        if rest:
+        unscaled = shifted(int.from_bytes(message.value, "big", signed=True), shift)
+        if unscaled is None:
             raise Misfit(f"is not of type {field_type}")
         return decimal_of(unscaled, field_type)
 

@@ -172,16 +172,19 @@ def unscaled_of(value: Any, field_type: DecimalType) -> int:
     if value is None:
         raise Misfit(NULL)
     sign, digits, exponent = value.as_tuple()
-    unscaled: int = int("".join(map(str, digits))) * (-1 if sign else 1)
-    shift = exponent + field_type.scale
-    rest = 0
-    if shift >= 0:
-        unscaled *= int(10**shift)
-    else:
-        unscaled, rest = divmod(unscaled, int(10**-shift))
-    if rest or not -(10**field_type.precision) < unscaled < 10**field_type.precision:
+    number: int = int("".join(map(str, digits))) * (-1 if sign else 1)
+    unscaled = shifted(number, exponent + field_type.scale)
+    if unscaled is None or not -(10**field_type.precision) < unscaled < 10**field_type.precision:
         raise Misfit(f"is {value}, and not of type {field_type}")
     return unscaled
+
+
+def shifted(number: int, places: int) -> int | None:
+    """Return a number times ten to the power of ``places``; None where that is no whole number."""
+    if places >= 0:
+        return number * int(10**places)
+    whole, rest = divmod(number, int(10**-places))
+    return None if rest else whole
 
 
 def decimal_of(unscaled: int, field_type: DecimalType) -> Decimal:
