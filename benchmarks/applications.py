@@ -217,6 +217,11 @@ class Job:
             os.killpg(self.process.pid, number)
             self.process.wait(seconds)
 
+    def kill_and_start(self) -> None:
+        """Kill it, and start it again at once."""
+        self.signal(signal.SIGKILL)
+        self.start()
+
 
 def spark_job(script: Path, arguments: Sequence[str], home: Path, master: str, *options: str) -> Job:
     """Return a job that runs a script by spark-submit, with our package and Spark's Kafka connector."""

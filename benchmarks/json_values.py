@@ -108,17 +108,27 @@ def newer_order(n: int) -> bytes:
     return AVRO_NEWER.encode({"Id": f"order_{n}", "ProductType": n % 2, "note": ""})
 
 
+def typed_fields(n: int) -> dict[str, Any]:
+    """Return the fields of the value of :func:`typed`."""
+    at = NOW + timedelta(microseconds=n)
+    return {"id": str(n), "at": at, "day": date(2026, 11, 24), "price": Decimal(f"{n}.50")}
+
+
+def nested_fields(n: int) -> dict[str, Any]:
+    """Return the fields of the value of :func:`nested`."""
+    lines = [{"sku": f"a{n}", "price": Decimal("12.50")}, {"sku": "b", "price": Decimal("1.25")}]
+    customer = {"name": f"n{n}", "address": {"city": "Rome"}}
+    return {"id": str(n), "at": NOW, "customer": customer, "lines": lines}
+
+
 def avro_typed(n: int) -> bytes:
     """Return the value of :func:`typed` in Avro."""
-    at = NOW + timedelta(microseconds=n)
-    return AVRO_TYPED.encode({"id": str(n), "at": at, "day": date(2026, 11, 24), "price": Decimal(f"{n}.50")})
+    return AVRO_TYPED.encode(typed_fields(n))
 
 
 def avro_nested(n: int) -> bytes:
     """Return the value of :func:`nested` in Avro."""
-    lines = [{"sku": f"a{n}", "price": Decimal("12.50")}, {"sku": "b", "price": Decimal("1.25")}]
-    customer = {"name": f"n{n}", "address": {"city": "Rome"}}
-    return AVRO_NESTED.encode({"id": str(n), "at": NOW, "customer": customer, "lines": lines})
+    return AVRO_NESTED.encode(nested_fields(n))
 
 
 def registered(serde: SchemaSerde) -> SchemaSerde:
@@ -197,15 +207,12 @@ def proto_order(n: int) -> bytes:
 
 def proto_typed(n: int) -> bytes:
     """Return the value of :func:`typed` in Protobuf."""
-    at = NOW + timedelta(microseconds=n)
-    return PROTO_TYPED.encode({"id": str(n), "at": at, "day": date(2026, 11, 24), "price": Decimal(f"{n}.50")})
+    return PROTO_TYPED.encode(typed_fields(n))
 
 
 def proto_nested(n: int) -> bytes:
     """Return the value of :func:`nested` in Protobuf."""
-    lines = [{"sku": f"a{n}", "price": Decimal("12.50")}, {"sku": "b", "price": Decimal("1.25")}]
-    customer = {"name": f"n{n}", "address": {"city": "Rome"}}
-    return PROTO_NESTED.encode({"id": str(n), "at": NOW, "customer": customer, "lines": lines})
+    return PROTO_NESTED.encode(nested_fields(n))
 
 
 def nested_text(n: int) -> bytes:

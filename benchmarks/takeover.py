@@ -131,14 +131,15 @@ class Bench:
             )
 
     def _driver(self, cluster: EmbeddedSpark, positions: Positions, job: Job) -> None:
-        def kill_and_restart() -> None:
-            job.signal(signal.SIGKILL)
-            job.start()
-
         def settled() -> None:
             wait_until("an executor", lambda: any(worker.cores_used for worker in cluster.workers()), DEADLINE_SECONDS)
 
-        self.measure("ours, the driver is killed and started again at once", positions, kill_and_restart, settled)
+        self.measure(
+            "ours, the driver is killed and started again at once",
+            positions,
+            job.kill_and_start,
+            settled,
+        )
 
     def local(self) -> None:
         """Measure our aggregator with Spark in one JVM."""
@@ -147,15 +148,15 @@ class Bench:
         job = aggregator(self.bootstrap_servers, home, LOCAL_MASTER)
         positions = Positions(self.bootstrap_servers, ORDERS.topology.application_id)
 
-        def kill_and_restart() -> None:
-            job.signal(signal.SIGKILL)
-            job.start()
-
         try:
             with Flow(self.bootstrap_servers, self.rate):
                 job.start()
                 self.measure(f"ours, {LOCAL_MASTER}, nothing is killed", positions, lambda: None)
-                self.measure(f"ours, {LOCAL_MASTER}, killed and started again at once", positions, kill_and_restart)
+                self.measure(
+                    f"ours, {LOCAL_MASTER}, killed and started again at once",
+                    positions,
+                    job.kill_and_start,
+                )
         finally:
             job.signal(signal.SIGKILL)
 

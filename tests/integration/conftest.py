@@ -21,6 +21,7 @@ from streamplan.spark.submit import LOCAL_MASTER, SHORT_RUN_OPTIONS, spark_submi
 
 from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, local_kafka
+from tests.support.schema_registry_server import SchemaRegistryServer, schema_registry
 from tests.support.secured_brokers import SecuredBrokers
 from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import DEADLINE_SECONDS
@@ -89,6 +90,13 @@ def new_topic(bootstrap_servers: str) -> Iterator[NewTopicFactory]:
     yield create
     for future in (admin.delete_topics(created) if created else {}).values():
         future.result(120)
+
+
+@pytest.fixture
+def registry_server() -> Iterator[SchemaRegistryServer]:
+    """The tests' Schema Registry, without a schema."""
+    with schema_registry() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

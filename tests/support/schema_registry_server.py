@@ -17,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
 USER, PASSWORD = "streams", "r3gistry-s3cret"
 
 _WRONG: tuple[int, dict[str, Any]] = (401, {"error_code": 401, "message": "Unauthorized"})
@@ -45,6 +47,10 @@ class SchemaRegistryServer:
     def properties(self) -> Mapping[str, str]:
         """The client properties to connect with."""
         return {"schema.registry.url": self.url, "basic.auth.user.info": f"{USER}:{PASSWORD}"}
+
+    def client(self) -> SchemaRegistryClient:
+        """Confluent's client of it, which asks once."""
+        return SchemaRegistryClient({"url": self.url, "basic.auth.user.info": f"{USER}:{PASSWORD}", "max.retries": 0})
 
     def add(self, subject: str, schema: str, references: tuple[dict[str, Any], ...] = (), kind: str = "AVRO") -> int:
         """Register a schema, and return its id."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +16,17 @@ from streamplan.serdes.json_schema import JsonSchema
 from streamplan.serdes.serde import Undecodable
 
 from tests.support.json_schema_documents import EVERYTHING, document_of, random_value
-from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
+from tests.support.schema_registry_server import SchemaRegistryServer
 from tests.support.soak import seeds
 
 VALUES = SerializationContext("orders", MessageField.VALUE)
 
 
-@pytest.fixture
-def server() -> Iterator[SchemaRegistryServer]:
-    with schema_registry() as running:
-        yield running
-
-
-@pytest.fixture
-def client(server: SchemaRegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": server.url, "basic.auth.user.info": f"{USER}:{PASSWORD}", "max.retries": 0})
-
-
 @pytest.mark.parametrize("seed", seeds(1, 10))
 def test_confluents_deserializer_reads_what_is_written_and_its_serializers_values_are_read(
-    server: SchemaRegistryServer, client: SchemaRegistryClient, seed: int
+    registry_server: SchemaRegistryServer, client: SchemaRegistryClient, seed: int
 ) -> None:
-    serde = JsonSchema(EVERYTHING).with_schemas(SchemaRegistry(server.properties), "orders")
+    serde = JsonSchema(EVERYTHING).with_schemas(SchemaRegistry(registry_server.properties), "orders")
     serde.prepare_to_write()
     # Its library finds that 0.07 is no multiple of 0.01.
     serializer = JSONSerializer(EVERYTHING, client, conf={"validate": False})
@@ -50,7 +38,7 @@ def test_confluents_deserializer_reads_what_is_written_and_its_serializers_value
         assert serde.decode(theirs) == value
         assert {**deserializer(ours, VALUES), "at": None} == {**document, "at": None}  # another text of the same moment
         assert ours[:5] == theirs[:5]
-    assert server.subjects == {"orders-value": [1]}
+    assert registry_server.subjects == {"orders-value": [1]}
 
 
 RESTRICTED = json.dumps(
@@ -78,9 +66,9 @@ RESTRICTED = json.dumps(
 
 
 def test_what_confluents_serializer_does_not_take_is_neither_read_nor_written(
-    server: SchemaRegistryServer, client: SchemaRegistryClient
+    registry_server: SchemaRegistryServer, client: SchemaRegistryClient
 ) -> None:
-    serde = JsonSchema(RESTRICTED).with_schemas(SchemaRegistry(server.properties), "orders")
+    serde = JsonSchema(RESTRICTED).with_schemas(SchemaRegistry(registry_server.properties), "orders")
     serde.prepare_to_write()
     serializer = JSONSerializer(RESTRICTED, client)
     generator = random.Random(5)
@@ -116,16 +104,16 @@ def test_what_confluents_serializer_does_not_take_is_neither_read_nor_written(
 
 
 def test_references_are_registered_as_confluents_client_finds_them(
-    server: SchemaRegistryServer, client: SchemaRegistryClient, tmp_path: Path
+    registry_server: SchemaRegistryServer, client: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     money = json.dumps({"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]})
     order = json.dumps({"title": "Order", "type": "object", "properties": {"price": {"$ref": "money.json"}}})
     (tmp_path / "money.json").write_text(money)
     (tmp_path / "order.schema.json").write_text(order)
     serde = JsonSchema(str(tmp_path / "order.schema.json"))
-    serde = serde.with_schemas(SchemaRegistry(server.properties), "orders")
+    serde = serde.with_schemas(SchemaRegistry(registry_server.properties), "orders")
     serde.prepare_to_write()
-    assert {*server.subjects} == {"money.json", "orders-value"}
+    assert {*registry_server.subjects} == {"money.json", "orders-value"}
     ours = serde.encode({"price": {"cents": 7}})
     registered = Schema(order, "JSON", [SchemaReference("money.json", "money.json", 1)])
     assert JSONSerializer(registered, client)({"price": {"cents": 7}}, VALUES) == ours

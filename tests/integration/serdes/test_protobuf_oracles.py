@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from streamplan.spark.submit import pyspark_home
 
 from tests.support.kafka_streams import java_with
 from tests.support.protobuf_messages import EVERYTHING, MESSAGE, json_of, made, message_class, random_value
-from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
+from tests.support.schema_registry_server import SchemaRegistryServer
 from tests.support.soak import seeds
 
 VALUES = SerializationContext("orders", MessageField.VALUE)
@@ -41,24 +40,13 @@ UNITS = 'syntax = "proto3"; package shop; enum Unit { EUR = 0; USD = 1; }'
 FILES = {"order.proto": NESTED, "common/money.proto": MONEY, "common/units.proto": UNITS}
 
 
-@pytest.fixture
-def server() -> Iterator[SchemaRegistryServer]:
-    with schema_registry() as running:
-        yield running
-
-
-@pytest.fixture
-def client(server: SchemaRegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": server.url, "basic.auth.user.info": f"{USER}:{PASSWORD}", "max.retries": 0})
-
-
 @pytest.mark.parametrize("seed", seeds(1, 10))
 def test_confluents_deserializer_reads_what_is_written_and_its_serializers_values_are_read(
-    server: SchemaRegistryServer, client: SchemaRegistryClient, tmp_path: Path, seed: int
+    registry_server: SchemaRegistryServer, client: SchemaRegistryClient, tmp_path: Path, seed: int
 ) -> None:
     of_class = message_class({"everything.proto": EVERYTHING}, "everything.proto", f"shop.{MESSAGE}", tmp_path)
     serde = Protobuf(str(tmp_path / "everything.proto"), message=MESSAGE)
-    serde = serde.with_schemas(SchemaRegistry(server.properties), "orders")
+    serde = serde.with_schemas(SchemaRegistry(registry_server.properties), "orders")
     serde.prepare_to_write()
     serializer = ProtobufSerializer(of_class, client)
     deserializer = ProtobufDeserializer(of_class, {}, client)
@@ -72,7 +60,7 @@ def test_confluents_deserializer_reads_what_is_written_and_its_serializers_value
         assert len(ours) == len(theirs)
         if max(len(each) for each in value.values() if isinstance(each, dict)) < 2:  # entries of a map have no order
             assert ours == theirs
-    assert server.subjects == {"orders-value": [1]}
+    assert registry_server.subjects == {"orders-value": [1]}
 
 
 @pytest.mark.parametrize(
@@ -87,21 +75,25 @@ def test_confluents_deserializer_reads_what_is_written_and_its_serializers_value
     ],
 )
 def test_each_message_of_a_file_has_the_prefix_that_confluents_serializer_gives_it(
-    server: SchemaRegistryServer, client: SchemaRegistryClient, tmp_path: Path, name: str, value: dict[str, Any]
+    registry_server: SchemaRegistryServer,
+    client: SchemaRegistryClient,
+    tmp_path: Path,
+    name: str,
+    value: dict[str, Any],
 ) -> None:
     of_class = message_class(FILES, "order.proto", f"shop.{name}", tmp_path)
     theirs = ProtobufSerializer(of_class, client)(made(of_class, value), VALUES)
-    registered = {subject: [*ids] for subject, ids in server.subjects.items()}
+    registered = {subject: [*ids] for subject, ids in registry_server.subjects.items()}
     assert {*registered} == {"orders-value", "common/money.proto", "common/units.proto"}
     # What Confluent's serializer has registered is found: the same schema with the same references.
-    found = SchemaRegistry({**server.properties, "auto.register.schemas": "false"})
+    found = SchemaRegistry({**registry_server.properties, "auto.register.schemas": "false"})
     serde = Protobuf(str(tmp_path / "order.proto"), message=name).with_schemas(found, "orders")
     serde.prepare_to_write()
     assert serde.encode(value) == theirs
     assert serde.decode(theirs) == value
-    again = SchemaRegistry(server.properties)
+    again = SchemaRegistry(registry_server.properties)
     again.register("orders", serde.record_name, serde.declared)
-    assert server.subjects == registered
+    assert registry_server.subjects == registered
     assert [*again.schema(int.from_bytes(theirs[1:5], "big")).flattened()] == [
         "common/units.proto",
         "common/money.proto",
@@ -109,11 +101,11 @@ def test_each_message_of_a_file_has_the_prefix_that_confluents_serializer_gives_
 
 
 def test_what_is_registered_with_its_references_is_read_by_confluents_deserializer(
-    server: SchemaRegistryServer, client: SchemaRegistryClient, tmp_path: Path
+    registry_server: SchemaRegistryServer, client: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     of_class = message_class(FILES, "order.proto", "shop.Order", tmp_path)
     serde = Protobuf(str(tmp_path / "order.proto"), message="Order")
-    serde = serde.with_schemas(SchemaRegistry(server.properties), "orders")
+    serde = serde.with_schemas(SchemaRegistry(registry_server.properties), "orders")
     serde.prepare_to_write()
     value = {"lines": [{"sku": "a", "price": {"unit": "USD", "cents": 7}}]}
     assert ProtobufDeserializer(of_class, {}, client)(serde.encode(value), VALUES) == made(of_class, value)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
@@ -21,14 +19,11 @@ from streamplan.checks.recount.reader import TotalsReader
 from streamplan.errors import SchemaRegistryUnavailable
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.topics import resolve_pipeline
-from streamplan.model.pipeline import Pipeline
 from streamplan.serdes.avro import Avro
 from streamplan.spark.recount.recount import recount
 
-from tests.support.draining import drain
-from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
-from tests.support.tried_topology import Tried
+from tests.support.orders_with_registry import OrdersWithRegistry
+from tests.support.schema_registry_server import SchemaRegistryServer
 
 CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
 
@@ -45,55 +40,32 @@ NEWER = schema("Order", ("id", "string"), ("note", ["null", "string"], None), ("
 PRICED = schema("Priced", ("id", "string"), ("net", ["null", CENTS], None))
 
 
-class Orders(Tried):
+class Orders(OrdersWithRegistry):
     """Orders above 1 by shop, and their prices in a topic of their own."""
 
-    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, registry: SchemaRegistryServer):
-        super().__init__(bootstrap_servers, checkpoints, spark, restoring=False)
-        self.brokers = Brokers(bootstrap_servers, {}, registry.properties)
-        self.client = SchemaRegistryClient(
-            {"url": registry.url, "basic.auth.user.info": f"{USER}:{PASSWORD}", "max.retries": 0}
-        )
-
-    @property
-    def resolved(self) -> Pipeline:
-        return resolve_pipeline(self.pipeline, self.brokers)
+    def __init__(
+        self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, registry_server: SchemaRegistryServer
+    ) -> None:
+        super().__init__(bootstrap_servers, checkpoints, spark, registry_server)
+        self.client = registry_server.client()
 
     def serializer(self, text: str) -> AvroSerializer:
         serializer = AvroSerializer(self.client, text)
-        serializer({"id": "", "shop": "", "total": Decimal("0.00")}, self._values(self.named("orders")))  # registers it
+        serializer({"id": "", "shop": "", "total": Decimal("0.00")}, self.values("orders"))  # registers it
         return serializer
-
-    def write(self, serializer: AvroSerializer, orders: Iterable[Mapping[str, Any]]) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
-        for order in orders:
-            producer.produce(self.named("orders"), serializer(order, self._values(self.named("orders"))), order["id"])
-        assert producer.flush(120) == 0
-
-    def drain(self) -> None:
-        drain(self.spark, self.resolved, self.brokers, self.checkpoints, report=self.lines.append)
 
     def written(self, topic: str) -> list[tuple[str, Any]]:
         """Key and value of an output, as Confluent's deserializer reads them."""
-        deserializer = AvroDeserializer(self.client)
-        records = [(each.key().decode(), deserializer(each.value(), self._values(topic))) for each in self.read(topic)]
+        deserializer, values = AvroDeserializer(self.client), SerializationContext(topic, MessageField.VALUE)
+        records = [(each.key().decode(), deserializer(each.value(), values)) for each in self.read(topic)]
         return sorted(records, key=lambda pair: pair[0])  # those of a key stay in their order
-
-    def _values(self, topic: str) -> SerializationContext:
-        return SerializationContext(topic, MessageField.VALUE)
-
-
-@pytest.fixture
-def registry() -> Iterator[SchemaRegistryServer]:
-    with schema_registry() as running:
-        yield running
 
 
 @pytest.fixture
 def orders(
-    bootstrap_servers: str, tmp_path: Path, spark: SparkSession, registry: SchemaRegistryServer
+    bootstrap_servers: str, tmp_path: Path, spark: SparkSession, registry_server: SchemaRegistryServer
 ) -> Iterator[Orders]:
-    tried = Orders(bootstrap_servers, tmp_path / "checkpoints", spark, registry)
+    tried = Orders(bootstrap_servers, tmp_path / "checkpoints", spark, registry_server)
     yield tried
     tried.delete_topics()
 
@@ -102,7 +74,9 @@ def order(n: int, **more: Any) -> dict[str, Any]:
     return {"id": f"order_{n}", "shop": "north" if n % 3 else "south", "total": Decimal(n), **more}
 
 
-def test_an_outage_and_a_newer_schema_lose_and_reject_nothing(orders: Orders, registry: SchemaRegistryServer) -> None:
+def test_an_outage_and_a_newer_schema_lose_and_reject_nothing(
+    orders: Orders, registry_server: SchemaRegistryServer
+) -> None:
     large = orders.topology.stream(orders.named("orders"), value=Avro(ORDER)).filter("total > 1")
     large.map_values({"id": "id", "net": "cast(total * 0.8 as decimal(12,2))"}).to(
         orders.named("priced"), value=Avro(PRICED)
@@ -111,15 +85,15 @@ def test_an_outage_and_a_newer_schema_lose_and_reject_nothing(orders: Orders, re
     by_shop.count(store="orders")
     by_shop.reduce(max_by="total", store="greatest")
     orders.create_topics()
-    orders.write(orders.serializer(ORDER), (order(n) for n in range(20)))
+    orders.send(orders.serializer(ORDER), (order(n) for n in range(20)))
     orders.drain()
     newer = orders.serializer(NEWER)
-    orders.write(newer, (order(n, note="in the outage") for n in range(20, 40)))
-    registry.away_from = len(registry.schemas)  # the aggregator starts, and then meets the newer schema
+    orders.send(newer, (order(n, note="in the outage") for n in range(20, 40)))
+    registry_server.away_from = len(registry_server.schemas)  # the aggregator starts, and then meets the newer schema
     with pytest.raises(SchemaRegistryUnavailable, match=r"HTTP 503, .*No record is lost or rejected"):
         orders.drain()
     assert orders.dead_letters() == []
-    registry.away_from = None
+    registry_server.away_from = None
     shutil.rmtree(orders.checkpoints)  # the stores are restored from their changelogs
     orders.drain()
 
@@ -132,18 +106,18 @@ def test_an_outage_and_a_newer_schema_lose_and_reject_nothing(orders: Orders, re
     priced = [(each["id"], {"id": each["id"], "net": each["total"] * Decimal("0.80")}) for each in expected]
     assert orders.written(orders.named("priced")) == sorted(priced, key=lambda pair: pair[0])
     assert orders.dead_letters() == []
-    assert registry.subjects[f"{orders.named('priced')}-value"]
+    assert registry_server.subjects[f"{orders.named('priced')}-value"]
     rows = recount(orders.spark, orders.resolved, KafkaCluster(orders.brokers), orders.brokers)
     assert [row for row in rows if not row.agrees] == []
 
 
-def test_counts_of_a_field_are_checked_without_spark(orders: Orders, registry: SchemaRegistryServer) -> None:
+def test_counts_of_a_field_are_checked_without_spark(orders: Orders, registry_server: SchemaRegistryServer) -> None:
     orders.topology.stream(orders.named("orders"), value=Avro(ORDER)).group_by("shop", name="shops").count(
         store="orders"
     )
     orders.create_topics()
-    orders.write(orders.serializer(ORDER), (order(n) for n in range(10)))
-    orders.write(orders.serializer(NEWER), (order(n) for n in range(10, 20)))
+    orders.send(orders.serializer(ORDER), (order(n) for n in range(10)))
+    orders.send(orders.serializer(NEWER), (order(n) for n in range(10, 20)))
     orders.produce("orders", [("x", b"no avro", 1), ("x", b"\0\0\0\0\x63\2x", 1)])
     orders.drain()
     reasons = [reason for _, reason in orders.dead_letters()]
@@ -157,12 +131,14 @@ def test_counts_of_a_field_are_checked_without_spark(orders: Orders, registry: S
     assert totals.agree
     assert totals.counted == {b"north": 13, b"south": 7}
     assert len(totals.rejected) == 2
-    registry.answers_with = 503
+    registry_server.answers_with = 503
     begun = [line for line in orders.lines if ": generation " in line]
     with pytest.raises(SchemaRegistryUnavailable):
         orders.drain()
     assert [line for line in orders.lines if ": generation " in line] == begun  # nothing was claimed
-    away = KafkaCluster(Brokers(orders.bootstrap_servers, {}, {**registry.properties, "normalize.schemas": "true"}))
+    away = KafkaCluster(
+        Brokers(orders.bootstrap_servers, {}, {**registry_server.properties, "normalize.schemas": "true"})
+    )
     (aggregation,) = application_in(orders.pipeline, away).aggregations
     with pytest.raises(SchemaRegistryUnavailable):
         TotalsReader(aggregation, away, NoVerifiedStore()).totals()

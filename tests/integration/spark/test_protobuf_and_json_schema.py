@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
+from confluent_kafka.serialization import SerializationContext
 from pyspark.sql import SparkSession
 from streamplan.errors import SchemaRegistryUnavailable
-from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import resolve_pipeline
 from streamplan.serdes.json_schema import JsonSchema
@@ -25,11 +23,10 @@ from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.serde import Serde
 from streamplan.spark.recount.recount import recount
 
-from tests.support.draining import drain
+from tests.support.orders_with_registry import OrdersWithRegistry
 from tests.support.protobuf_messages import made, message_class
-from tests.support.schema_registry_server import PASSWORD, USER, SchemaRegistryServer, schema_registry
+from tests.support.schema_registry_server import SchemaRegistryServer
 from tests.support.soak import soak
-from tests.support.tried_topology import Tried
 
 Write = Callable[[dict[str, Any], SerializationContext], bytes]
 
@@ -98,43 +95,11 @@ def json_schema(client: SchemaRegistryClient, folder: Path) -> Format:
     )
 
 
-class Orders(Tried):
-    """Orders, with a registry."""
-
-    def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, registry: SchemaRegistryServer):
-        super().__init__(bootstrap_servers, checkpoints, spark, restoring=False)
-        self.brokers = Brokers(bootstrap_servers, {}, registry.properties)
-
-    def values(self, topic: str) -> SerializationContext:
-        return SerializationContext(self.named(topic), MessageField.VALUE)
-
-    def send(self, write: Write, orders: Iterable[Mapping[str, Any]]) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
-        for order in orders:
-            producer.produce(self.named("orders"), write(dict(order), self.values("orders")), order["id"])
-        assert producer.flush(120) == 0
-
-    def drain(self) -> None:
-        drain(
-            self.spark,
-            resolve_pipeline(self.pipeline, self.brokers),
-            self.brokers,
-            self.checkpoints,
-            report=self.lines.append,
-        )
-
-
-@pytest.fixture
-def registry() -> Iterator[SchemaRegistryServer]:
-    with schema_registry() as running:
-        yield running
-
-
 @pytest.fixture
 def orders(
-    bootstrap_servers: str, tmp_path: Path, spark: SparkSession, registry: SchemaRegistryServer
-) -> Iterator[Orders]:
-    tried = Orders(bootstrap_servers, tmp_path / "checkpoints", spark, registry)
+    bootstrap_servers: str, tmp_path: Path, spark: SparkSession, registry_server: SchemaRegistryServer
+) -> Iterator[OrdersWithRegistry]:
+    tried = OrdersWithRegistry(bootstrap_servers, tmp_path / "checkpoints", spark, registry_server)
     yield tried
     tried.delete_topics()
 
@@ -145,9 +110,9 @@ def order(n: int, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("format_of", [protobuf, *soak([json_schema])])
 def test_an_outage_a_newer_schema_and_broken_bytes_lose_nothing_and_reject_what_is_broken(
-    orders: Orders, registry: SchemaRegistryServer, tmp_path: Path, format_of: Callable[..., Format]
+    orders: OrdersWithRegistry, registry_server: SchemaRegistryServer, tmp_path: Path, format_of: Callable[..., Format]
 ) -> None:
-    client = SchemaRegistryClient({"url": registry.url, "basic.auth.user.info": f"{USER}:{PASSWORD}", "max.retries": 0})
+    client = registry_server.client()
     of = format_of(client, tmp_path)
     read = orders.topology.stream(orders.named("orders"), value=of.orders)
     read.map_values({"id": "id", "net": "nullif(total * 2, 0)"}).to(orders.named("priced"), value=of.priced)
@@ -157,10 +122,10 @@ def test_an_outage_a_newer_schema_and_broken_bytes_lose_nothing_and_reject_what_
     orders.produce("orders", [("x", of.broken, 1), ("x", b"\0\0\0\0\x63\0", 1)])
     orders.drain()
     orders.send(of.write_newer, [order(n, notes=["in the outage"]) for n in range(20, 40)])
-    registry.away_from = len(registry.schemas)  # the aggregator starts, and then meets the newer schema
+    registry_server.away_from = len(registry_server.schemas)  # the aggregator starts, and then meets the newer schema
     with pytest.raises(SchemaRegistryUnavailable, match=r"HTTP 503, .*No record is lost or rejected"):
         orders.drain()
-    registry.away_from = None
+    registry_server.away_from = None
     shutil.rmtree(orders.checkpoints)  # the store is restored from its changelog
     orders.drain()
 
@@ -172,7 +137,7 @@ def test_an_outage_a_newer_schema_and_broken_bytes_lose_nothing_and_reject_what_
     assert sorted(made_of, key=lambda each: each["id"]) == sorted(expected, key=lambda each: str(each["id"]))
     reasons = sorted(reason for _, reason in orders.dead_letters())
     assert reasons == ["the Schema Registry has no schema 99", of.reason]
-    assert registry.subjects[f"{orders.named('priced')}-value"]
+    assert registry_server.subjects[f"{orders.named('priced')}-value"]
     cluster = KafkaCluster(orders.brokers)
     rows = recount(orders.spark, resolve_pipeline(orders.pipeline, orders.brokers), cluster, orders.brokers)
     assert [row for row in rows if not row.agrees] == []

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 from streamplan.errors import Refused
 from streamplan.serdes.avro import Avro
 from streamplan.serdes.schema_source import Reference, WrittenSchema
-from streamplan.serdes.serde import Undecodable, key_of
+from streamplan.serdes.serde import key_of
 from streamplan.testing.declared_schemas import DeclaredSchemas
+
+from tests.support.serde_columns import expect_column_as_values, reason_of
 
 
 def record(*fields: tuple[Any, ...], name: str = "shop.Order") -> str:
@@ -96,12 +97,6 @@ def written(schema: str, value: dict[str, Any], schema_id: int = 1, named: dict[
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(schema), named or {}), value)
     return b"\0" + schema_id.to_bytes(4, "big") + stream.getvalue()
-
-
-def reason_of(serde: Avro, data: bytes | None) -> str:
-    with pytest.raises(Undecodable) as rejection:
-        serde.decode(data)
-    return str(rejection.value)
 
 
 # -- types
@@ -362,16 +357,7 @@ def values_with_faults() -> Iterator[bytes | None]:
 
 def test_a_column_is_read_as_its_values_are_and_no_bytes_do_any_harm() -> None:
     serde = read_with(EVERYTHING, EVERYTHING, record(("id", "string"), ("extra", "long")))
-    values = [*values_with_faults()]
-    column = serde.decode_column(pa.array(values, pa.binary()))
-    fields = column.fields.to_pylist(maps_as_pydicts="strict")
-    assert len(fields) == len(values)
-    for row, data in enumerate(values):
-        if row in column.rejected:
-            assert reason_of(serde, data) == column.rejected[row]
-        else:
-            assert serde.decode(data) == fields[row]
-    assert 0 < len(column.rejected) < len(values)
+    expect_column_as_values(serde, [*values_with_faults()])
 
 
 def test_a_column_is_written_as_its_values_are() -> None:

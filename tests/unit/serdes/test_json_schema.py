@@ -10,16 +10,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from streamplan.errors import Refused
 from streamplan.serdes.json_schema import JsonSchema
 from streamplan.serdes.schema_source import Reference, WrittenSchema
-from streamplan.serdes.serde import Undecodable, key_of
+from streamplan.serdes.serde import key_of
 from streamplan.serdes.value_text import text_of_value
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.json_schema_documents import EVERYTHING, FIELDS, LEAST, document_of, random_value
+from tests.support.serde_columns import changed, expect_column_as_values, reason_of
 from tests.support.soak import seeds, soak
 
 PREFIX = b"\0\0\0\0\1"
@@ -34,12 +34,6 @@ def reading(declared: str | JsonSchema, *written: str | WrittenSchema) -> JsonSc
     serde = JsonSchema(declared) if isinstance(declared, str) else declared
     known = (WrittenSchema(each, (), "JSON") if isinstance(each, str) else each for each in written)
     return serde.with_schemas(DeclaredSchemas(tuple(known) or (serde.declared,)), "orders")
-
-
-def reason_of(serde: JsonSchema, data: bytes | None) -> str:
-    with pytest.raises(Undecodable) as rejection:
-        serde.decode(data)
-    return str(rejection.value)
 
 
 # -- types
@@ -347,18 +341,12 @@ def test_the_differences_of_two_schemas_are_told(
 
 def values_with_faults(number: int) -> Iterator[bytes | None]:
     serde, generator = reading(EVERYTHING), random.Random(7)
+
+    def inserted() -> int:
+        return generator.choice(b'0"[]{},:.e-\\') if generator.random() < 0.8 else 255
+
     for _ in range(number):
-        data = bytearray(serde.encode(random_value(generator)))
-        for _ in range(generator.choice((0, 0, 1, 3))):
-            at = generator.randrange(len(data) + 1)
-            match generator.randrange(3):
-                case 0:
-                    data[at : at + 1] = bytes([generator.randrange(256)])
-                case 1:
-                    del data[at:]
-                case _:
-                    data.insert(at, generator.choice(b'0"[]{},:.e-\\') if generator.random() < 0.8 else 255)
-        yield bytes(data)
+        yield changed(serde.encode(random_value(generator)), generator, inserted)
     yield None
 
 
@@ -381,20 +369,8 @@ def simple_values(number: int) -> Iterator[bytes | None]:
 
 @pytest.mark.parametrize("number", [500, *soak([30_000])])
 def test_a_column_is_read_as_its_values_are_and_no_bytes_do_any_harm(number: int) -> None:
-    for serde, values in (
-        (reading(EVERYTHING), [*values_with_faults(number)]),
-        (reading(SIMPLE), [*simple_values(number)]),
-    ):
-        column = serde.decode_column(pa.array(values, pa.binary()))
-        fields = column.fields.to_pylist(maps_as_pydicts="strict")
-        assert len(fields) == len(values)
-        for row, data in enumerate(values):
-            if row in column.rejected:
-                assert reason_of(serde, data) == column.rejected[row]
-                assert fields[row] is None
-            else:
-                assert serde.decode(data) == fields[row]
-        assert 0 < len(column.rejected) < len(values)
+    expect_column_as_values(reading(EVERYTHING), [*values_with_faults(number)])
+    expect_column_as_values(reading(SIMPLE), [*simple_values(number)])
 
 
 def test_a_field_can_be_a_key() -> None:

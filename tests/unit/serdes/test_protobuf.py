@@ -10,17 +10,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from streamplan.errors import Refused
 from streamplan.serdes.protobuf import Protobuf
 from streamplan.serdes.schema_serde import PREFIX
 from streamplan.serdes.schema_source import Reference, WrittenSchema
-from streamplan.serdes.serde import Undecodable, key_of
+from streamplan.serdes.serde import key_of
 from streamplan.serdes.value_text import text_of_value
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.protobuf_messages import ABSENT, EVERYTHING, FIELDS, MESSAGE, made, message_class, random_value
+from tests.support.serde_columns import changed, expect_column_as_values, reason_of
 from tests.support.soak import seeds, soak
 
 Declare = Callable[..., Protobuf]
@@ -66,12 +66,6 @@ def reading(serde: Protobuf, *written: Protobuf | WrittenSchema | str) -> Protob
         return each.declared if isinstance(each, Protobuf) else each
 
     return serde.with_schemas(DeclaredSchemas(tuple(map(schema, written))), "orders")
-
-
-def reason_of(serde: Protobuf, data: bytes | None) -> str:
-    with pytest.raises(Undecodable) as rejection:
-        serde.decode(data)
-    return str(rejection.value)
 
 
 # -- types
@@ -468,32 +462,13 @@ def test_what_is_no_schema_of_protobuf_is_told(declare: Declare) -> None:
 def values_with_faults(serde: Protobuf, number: int) -> Iterator[bytes | None]:
     generator = random.Random(7)
     for _ in range(number):
-        data = bytearray(serde.encode(random_value(generator)))
-        for _ in range(generator.choice((0, 0, 1, 3))):
-            at = generator.randrange(len(data) + 1)
-            match generator.randrange(3):
-                case 0:
-                    data[at : at + 1] = bytes([generator.randrange(256)])
-                case 1:
-                    del data[at:]
-                case _:
-                    data.insert(at, generator.randrange(256))
-        yield bytes(data)
+        yield changed(serde.encode(random_value(generator)), generator, lambda: generator.randrange(256))
     yield None
 
 
 @pytest.mark.parametrize("number", [500, *soak([30_000])])
 def test_a_column_is_read_as_its_values_are_and_no_bytes_do_any_harm(everything: Protobuf, number: int) -> None:
-    values = [*values_with_faults(everything, number)]
-    column = everything.decode_column(pa.array(values, pa.binary()))
-    fields = column.fields.to_pylist(maps_as_pydicts="strict")
-    assert len(fields) == len(values)
-    for row, data in enumerate(values):
-        if row in column.rejected:
-            assert reason_of(everything, data) == column.rejected[row]
-        else:
-            assert everything.decode(data) == fields[row]
-    assert 0 < len(column.rejected) < len(values)
+    expect_column_as_values(everything, [*values_with_faults(everything, number)])
 
 
 def test_a_field_can_be_a_key(everything: Protobuf) -> None:
