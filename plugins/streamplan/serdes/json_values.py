@@ -25,11 +25,11 @@ from streamplan.serdes.field_types import (
     StructType,
     parse_fields,
 )
+from streamplan.serdes.moments import as_datetime
 
 _SHOWN_OF_KEY = 40
 """So many characters of a map's key stand in a reason."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER_BITS = {"int": 31, "bigint": 63}
 _MOMENT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])([01]\d|2[0-3]):?([0-5]\d))", re.ASCII
@@ -239,7 +239,7 @@ def _moment(value: Any) -> datetime | None:
     """A moment from ISO 8601 text with a zone, or from milliseconds since the epoch; digits below 1 us are dropped."""
     try:
         if type(value) is int:
-            return _EPOCH + timedelta(milliseconds=value)
+            return as_datetime(value)
         found = _MOMENT.fullmatch(value) if type(value) is str else None
         if found is None:
             return None

@@ -9,18 +9,18 @@ import math
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from streamplan.serdes.field_types import DecimalType
 from streamplan.serdes.json_values import Misfit
+from streamplan.serdes.moments import EPOCH
 
 Convert: TypeAlias = Callable[[Any], Any]
 
 NULL = "is null, and the schema has no null there"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY = date(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -151,7 +151,7 @@ def days_of(value: Any) -> int:
 def moment_of(microseconds: int) -> datetime:
     """Return the moment so many microseconds after 1970."""
     try:
-        return _EPOCH + timedelta(microseconds=microseconds)
+        return EPOCH + timedelta(microseconds=microseconds)
     except OverflowError as error:
         raise Misfit("is not of type timestamp") from error
 
@@ -160,7 +160,7 @@ def microseconds_of(value: Any) -> int:
     """Return the microseconds of a moment since 1970."""
     if value is None:
         raise Misfit(NULL)
-    return int((value - _EPOCH) // _MICROSECOND)
+    return int((value - EPOCH) // _MICROSECOND)
 
 
 def unscaled_of(value: Any, field_type: DecimalType) -> int:

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from streamplan.errors import Refused
 from streamplan.model.windows import duration_ms
+from streamplan.serdes.moments import as_milliseconds
 
 Moment: TypeAlias = "str | int | datetime"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMS = "'12:00', '2026-01-31T12:00:00Z', a datetime, or ms since the epoch"
 
 
@@ -29,16 +29,7 @@ def timestamp_ms(moment: Moment, day: date) -> int:
     found = moment if isinstance(moment, datetime) else _parsed(moment, day)
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
-    return (found - _EPOCH) // timedelta(milliseconds=1)
-
-
-def as_datetime(timestamp: int) -> datetime:
-    """Return ms since the epoch as a datetime in UTC.
-
-    Args:
-        timestamp: From 0 to the end of the year 9999.
-    """
-    return _EPOCH + timedelta(milliseconds=timestamp)
+    return as_milliseconds(found)
 
 
 def milliseconds(duration: str | timedelta) -> int:

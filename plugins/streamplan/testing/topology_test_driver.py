@@ -24,12 +24,13 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.model.timestamps import timestamp_fault
+from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde
 from streamplan.serdes.serde import Serde, Value
 from streamplan.testing.local_spark import as_tested, local_spark
 from streamplan.testing.memory_output import WrittenRecord
 from streamplan.testing.memory_query import MemoryQuery, SourceRecord
-from streamplan.testing.moments import Moment, as_datetime, milliseconds, timestamp_ms
+from streamplan.testing.moments import Moment, milliseconds, timestamp_ms
 from streamplan.testing.records import DeadLetter, TestRecord
 from streamplan.testing.written import StoreContent, WrittenTopics, is_primitive
 

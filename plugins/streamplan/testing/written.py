@@ -20,6 +20,7 @@ from streamplan.model.windows import (
     window_start_ms,
     without_suffix,
 )
+from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KEY_SERDES, KeySerde, Primitive, String
 from streamplan.serdes.serde import Serde, Undecodable
 from streamplan.spark.planning.outer_join_state import parse_stored_list
@@ -27,7 +28,7 @@ from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_stream_join import WAITING
 from streamplan.spark.sink.spec import Headers as WrittenHeaders
 from streamplan.testing.memory_output import DEAD_LETTER, WrittenRecord
-from streamplan.testing.moments import as_datetime, timestamp_ms
+from streamplan.testing.moments import timestamp_ms
 from streamplan.testing.records import DeadLetter, Headers, Key, PlainKey, SessionKey, TestRecord, WindowedKey
 
 

@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from streamplan.errors import Refused
-from streamplan.testing.moments import Moment, as_datetime, milliseconds, timestamp_ms
+from streamplan.serdes.moments import as_datetime
+from streamplan.testing.moments import Moment, milliseconds, timestamp_ms
 
 DAY = date(2026, 1, 31)
 NOON = 1_769_860_800_000

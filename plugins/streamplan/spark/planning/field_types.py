@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -13,9 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from streamplan.serdes import field_types as declared
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+from streamplan.serdes.schema_values import microseconds_of
 
 _SCALARS: Mapping[type[spark_types.DataType], str] = {
     spark_types.StringType: "string",
@@ -97,7 +94,7 @@ def in_state(value: Any, field_type: declared.FieldType) -> Any:
             return [in_state(each, part) for each in value]
         case declared.MapType(value=part):
             return {key: in_state(each, part) for key, each in value.items()}
-    return (value - _EPOCH) // _MICROSECOND
+    return microseconds_of(value)
 
 
 def state_name(name: str, place: int) -> str:

@@ -55,7 +55,7 @@ from streamplan.spark.planning.records import (
     rejecting_binary_keys,
 )
 from streamplan.spark.planning.stream_stream_join import without_records
-from streamplan.spark.planning.task_windows import aggregate_windows, final_results, session_ends
+from streamplan.spark.planning.task_windows import aggregate_windows, final_results, with_times_of_updates
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
 
@@ -91,6 +91,10 @@ class OperatorPlanner:
         """Say what the records of a node are, instead of planning it."""
         self._frames[name] = frame
 
+    def bind_all(self, frames: Mapping[str, RecordFrame]) -> None:
+        """Say what the records of nodes are, by their names."""
+        self._frames.update(frames)
+
     def write(self, rows: DataFrame) -> None:
         """Add rows of the columns :data:`~streamplan.spark.planning.output_rows.OUTPUT` to those that are written."""
         self._rows.append(rows)
@@ -115,6 +119,12 @@ class OperatorPlanner:
                     self._diagnostics.append(Diagnostic(node.location, _sentence(error), _HINT))
             self._frames[node.name] = frame
 
+    def plan_before(self, nodes: Sequence[Processor]) -> None:
+        """Plan every node that is none of these and does not come after them."""
+        names = {node.name for node in nodes}
+        after = self.subtopology.downstream_of(names)
+        self.plan(node for node in self.subtopology.nodes if node.name not in after and node.name not in names)
+
     def consume(self, name: str) -> RecordFrame | None:
         """Return the records of a node for one of its successors, the rejected ones for the first successor only.
 
@@ -126,28 +136,44 @@ class OperatorPlanner:
         return frame if frame is None or first else frame.accepted()
 
     def aggregation_inputs(self, aggregations: Sequence[Processor]) -> dict[str, RecordFrame]:
-        """Return the records that each of several aggregations takes, by its name."""
-        inputs: dict[str, RecordFrame] = {}
-        for node in aggregations:
-            (predecessor,) = self.subtopology.predecessors[node.name]
-            frame = self.consume(predecessor)
-            assert frame is not None, "an aggregation is planned on records that Spark refused"
-            inputs[node.name] = self._grouped_records(node, frame)
-        return inputs
+        """Plan what comes before several aggregations; return the records that each of them takes, by its name."""
+        self.plan_before(aggregations)
+        return {node.name: self._grouped_records(node, self._input_of(node)) for node in aggregations}
 
-    def join_input(self, side: Processor) -> RecordFrame:
-        """Return the records of one side of a join of two streams, by the processor that stores them."""
-        (predecessor,) = self.subtopology.predecessors[side.name]
-        frame = self.consume(predecessor)
-        assert frame is not None, "a join is planned on records that Spark refused"
-        return self._storable_records(frame)
+    def join_inputs(self, sides: Sequence[Processor]) -> list[RecordFrame]:
+        """Plan what comes before a join of two streams; return the records of its sides.
+
+        Args:
+            sides: The processors that store the records.
+        """
+        self.plan_before(sides)
+        return [self._storable_records(self._input_of(side)) for side in sides]
 
     def process_input(self, node: Processor) -> RecordFrame:
-        """Return the records that a processor with a Python class is given."""
+        """Plan what comes before a processor with a Python class; return the records that the class is given."""
+        self.plan_before([node])
+        return self._processable_records(self._input_of(node))
+
+    def _input_of(self, node: Processor) -> RecordFrame:
         (predecessor,) = self.subtopology.predecessors[node.name]
         frame = self.consume(predecessor)
-        assert frame is not None, "a class is given records that Spark refused"
-        return self._processable_records(frame)
+        assert frame is not None, f"{node.name} is planned on records that Spark refused"
+        return frame
+
+    def with_windows(self, node: Processor, rows: DataFrame, records: RecordFrame) -> RecordFrame:
+        """Write the changes of windows into the changelog; return what is passed of them.
+
+        Args:
+            node: One of :attr:`Subtopology.task_aggregations`.
+            rows: What :func:`~streamplan.spark.planning.task_windows.aggregate_windows` gave.
+            records: What was aggregated.
+        """
+        changed, closed = final_results(rows) if node in self.subtopology.final_aggregations else (rows, None)
+        stored = store_rows(0, node, changed, records)
+        self.write_changelog(node, stored)
+        return store_result(
+            node, with_times_of_updates(stored if closed is None else store_rows(0, node, closed, records))
+        )
 
     def with_store(self, node: Processor, processed: DataFrame, records: RecordFrame) -> RecordFrame:
         """Write what a processor with a Python class has changed in its store; return the records that it gives.
@@ -249,12 +275,7 @@ class OperatorPlanner:
         """Aggregate a DataFrame that holds all records that there are, and so needs no state."""
         frame = self._grouped_records(node, frame)
         if node in self.subtopology.task_aggregations:
-            changed = passed = aggregate_windows(node, frame)
-            if node in self.subtopology.final_aggregations:
-                changed, passed = final_results(changed)
-            self.write_changelog(node, store_rows(0, node, changed, frame))
-            results = store_rows(0, node, passed, frame)
-            return store_result(node, session_ends(results) if results.is_of_sessions else results)
+            return self.with_windows(node, aggregate_windows(node, frame), frame)
         aggregated = aggregate([node], {node.name: frame}, merged=len(self.subtopology.sources) > 1)
         stored = store_rows(0, node, aggregated, frame)
         self.write_changelog(node, stored)

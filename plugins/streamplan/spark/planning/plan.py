@@ -50,7 +50,7 @@ from streamplan.spark.planning.stream_stream_join import (
     stored_records,
 )
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
-from streamplan.spark.planning.task_windows import aggregate_windows, final_results, restore_windows, session_ends
+from streamplan.spark.planning.task_windows import aggregate_windows, restore_windows
 from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
 
@@ -186,7 +186,8 @@ def plan_restore(
     if nodes:
         frames = _read_sources(subtopology, schemas, dict.fromkeys(names, no_records))
         planner = OperatorPlanner(subtopology, output_numbers(subtopology))
-        inputs = _plan_inputs(subtopology, planner, nodes, frames)
+        planner.bind_all(frames)
+        inputs = planner.aggregation_inputs(nodes)
         if subtopology.task_aggregations:
             (node,) = nodes
             return restore_windows(node, inputs[node.name], stored(node))
@@ -198,7 +199,8 @@ def plan_restore(
         frames = _read_sources(subtopology, schemas, dict.fromkeys(names, no_records))
         planner = OperatorPlanner(subtopology, output_numbers(subtopology))
         sides = subtopology.sides_of(join)
-        join_inputs = _plan_join_inputs(subtopology, planner, sides, frames)
+        planner.bind_all(frames)
+        join_inputs = planner.join_inputs(sides)
         shared = subtopology.shared_by(join)
         waiting = stored(shared) if shared is not None else None
         return restore_join(join_inputs, [stored(side) for side in sides], waiting, join.operation)
@@ -281,8 +283,7 @@ def _cut_at_joins(
     frames = _read_sources(subtopology, schemas, raw)
     streaming = join_tables(frames, stores)
     batch = _batch_of(streaming)
-    for name, frame in joined_frames(batch, frames, stores).items():
-        planner.bind(name, frame)
+    planner.bind_all(joined_frames(batch, frames, stores))
     return _Cut(streaming, True, batch, divided=True)
 
 
@@ -291,7 +292,8 @@ def _cut_at_aggregations(
 ) -> _Cut:
     """Let the planner go on with what the aggregations store, and with the rows that were complete before them."""
     nodes = subtopology.aggregations
-    inputs = _plan_inputs(subtopology, planner, nodes, _read_sources(subtopology, schemas, raw))
+    planner.bind_all(_read_sources(subtopology, schemas, raw))
+    inputs = planner.aggregation_inputs(nodes)
     aggregated = aggregate(nodes, inputs, merged=len(raw) > 1)
     streaming, batch, aggregated_batch = _behind_state(aggregated, planner)
     for number, node in enumerate(nodes):
@@ -306,16 +308,12 @@ def _cut_at_windows(
 ) -> _Cut:
     """Let the planner go on with the windows that have changed, or that close, and with what was complete before."""
     (node,) = subtopology.task_aggregations
-    inputs = _plan_inputs(subtopology, planner, [node], _read_sources(subtopology, schemas, raw))[node.name]
+    planner.bind_all(_read_sources(subtopology, schemas, raw))
+    inputs = planner.aggregation_inputs([node])[node.name]
     streaming, batch, changed = _behind_state(aggregate_windows(node, inputs), planner)
-    final = node in subtopology.final_aggregations
-    passed = changed
-    if final:
-        changed, passed = final_results(changed)
-    planner.write_changelog(node, store_rows(0, node, changed, inputs))
-    results = store_rows(0, node, passed, inputs)
-    planner.bind(node.name, store_result(node, session_ends(results) if results.is_of_sessions else results))
-    return _Cut(streaming, True, batch, divided=final or batch is not changed)
+    planner.bind(node.name, planner.with_windows(node, changed, inputs))
+    divided = node in subtopology.final_aggregations or batch is not changed
+    return _Cut(streaming, True, batch, divided=divided)
 
 
 def _cut_at_stream_join(
@@ -325,7 +323,8 @@ def _cut_at_stream_join(
     (join,) = subtopology.stream_joins
     assert isinstance(join.operation, StreamJoin)
     sides = subtopology.sides_of(join)
-    inputs = _plan_join_inputs(subtopology, planner, sides, _read_sources(subtopology, schemas, raw))
+    planner.bind_all(_read_sources(subtopology, schemas, raw))
+    inputs = planner.join_inputs(sides)
     streaming, batch, joined = _behind_state(join_streams(inputs, join.operation), planner)
     for number, side in enumerate(sides):
         stored = stored_records(number, joined, inputs[number])
@@ -342,10 +341,7 @@ def _cut_at_process(
 ) -> _Cut:
     """Let the planner go on with what a Python class gives, and with the rows that were complete before."""
     (node,) = subtopology.processes
-    for name, frame in _read_sources(subtopology, schemas, raw).items():
-        planner.bind(name, frame)
-    after = subtopology.downstream_of([node.name])
-    planner.plan(other for other in subtopology.nodes if other.name not in after and other is not node)
+    planner.bind_all(_read_sources(subtopology, schemas, raw))
     inputs = planner.process_input(node)
     streaming, batch, processed = _behind_state(process_records(node, inputs), planner)
     planner.bind(node.name, planner.with_store(node, processed, inputs))
@@ -372,36 +368,6 @@ def _read_sources(
     subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame]
 ) -> dict[str, RecordFrame]:
     return {source.name: read_source(subtopology, source, schemas, raw[source.name]) for source in subtopology.sources}
-
-
-def _plan_inputs(
-    subtopology: Subtopology,
-    planner: OperatorPlanner,
-    nodes: Sequence[Processor],
-    sources: Mapping[str, RecordFrame],
-) -> dict[str, RecordFrame]:
-    """Plan all that does not come after the aggregations ``nodes``; return what each of them aggregates."""
-    for name, frame in sources.items():
-        planner.bind(name, frame)
-    names = {node.name for node in nodes}
-    after = subtopology.downstream_of(names)
-    planner.plan(node for node in subtopology.nodes if node.name not in after and node.name not in names)
-    return planner.aggregation_inputs(nodes)
-
-
-def _plan_join_inputs(
-    subtopology: Subtopology,
-    planner: OperatorPlanner,
-    sides: Sequence[Processor],
-    sources: Mapping[str, RecordFrame],
-) -> list[RecordFrame]:
-    """Plan all that does not come after a join of two streams; return the records of its sides."""
-    for name, frame in sources.items():
-        planner.bind(name, frame)
-    names = {side.name for side in sides}
-    after = subtopology.downstream_of(names)
-    planner.plan(node for node in subtopology.nodes if node.name not in after and node.name not in names)
-    return [planner.join_input(side) for side in sides]
 
 
 def _with_early_rows(aggregated: DataFrame, early: Sequence[DataFrame]) -> DataFrame:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -29,6 +28,7 @@ from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import FieldType, parse_type
 from streamplan.serdes.field_types import StructType as DeclaredStruct
 from streamplan.serdes.internal import repartition_serde
+from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.field_types import in_state
@@ -40,12 +40,9 @@ from streamplan.spark.planning.python_functions import (
     values_of,
     with_attributes,
 )
-from streamplan.spark.planning.task_state import sweep_is_due, task_order
+from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 
-BEFORE_ALL_TIME, NEVER = -(1 << 63), (1 << 63) - 1
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+BEFORE_ALL_TIME = -(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ class _StoreForm:
 
     def _due(self, value: Mapping[str, Any]) -> int | None:
         moment = None if self.timer is None else value[self.timer]
-        return None if moment is None else (moment - _EPOCH) // _MILLISECOND
+        return None if moment is None else as_milliseconds(moment)
 
 
 class _Store(KeyValueStore):
@@ -251,7 +248,7 @@ class ProcessState(StatefulProcessor):
         key, data = bytes(row.key), row.record["value"] if row.value is None else row.value
         value = None if data is None else with_attributes(self._serde.decode(bytes(data)), self._read_type)
         place = (row.record[name] for name in ("topic", "partition", "offset"))
-        record = Record(self._key_serde.read_key(key), value, _moment(row.at), *place)
+        record = Record(self._key_serde.read_key(key), value, as_datetime(row.at), *place)
         entry = self._entry(key)
         held = (entry.value, entry.due) if self._is_live(entry, self._stream_time) else (None, None)
         store = _Store(self._form, record.key, key, *held, BEFORE_ALL_TIME)
@@ -292,7 +289,7 @@ class ProcessState(StatefulProcessor):
             before = entry.value
             entry.change(self._form.without_timer(before), None, self._stream_time)
             store = _Store(self._form, self._key_serde.read_key(key), key, entry.value, None, due)
-            made = self._call("on_timer", processor.on_timer, _moment(due), store, entry, self._stream_time)
+            made = self._call("on_timer", processor.on_timer, as_datetime(due), store, entry, self._stream_time)
             in_record = key.decode() if isinstance(self._key_serde, String) else key
             of_timer = {"key": in_record, "original_key": key, "value": before, "headers": None}
             yield from self._rows(made, due, {**row.record, **of_timer}, places)
@@ -372,7 +369,3 @@ class RestoredProcessState(ProcessState):
                 self._waiting.append((entry.due, key))
             self._stream_time = self._swept = max(self._stream_time, row.at)
         yield from ()
-
-
-def _moment(at: int) -> datetime:
-    return _EPOCH + at * _MILLISECOND

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import cast
 
@@ -24,6 +23,7 @@ from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StructField,
 
 from streamplan.model.operations import OuterStreamJoin, StreamJoin
 from streamplan.model.windows import TIME_AND_SIDE_BYTES
+from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import STRING
 from streamplan.spark.planning.aggregation import refusing_unreadable, stored_key
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
@@ -96,7 +96,7 @@ def _waiting_records(number: int) -> ArrowFunction:
                     records += [
                         row
                         | {"key": row["key"][TIME_AND_SIDE_BYTES:], "value": value[1:], "offset": place}
-                        | {"timestamp": _EPOCH + timedelta(milliseconds=at)}
+                        | {"timestamp": as_datetime(at)}
                         for place, value in enumerate(parse_stored_list(row["value"]))
                     ]
             yield pa.RecordBatch.from_pylist(records, batch.schema)
@@ -165,8 +165,6 @@ _ADDED = [
     StructField("place", IntegerType()),
     StructField("number", IntegerType()),
 ]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ADDED_BY_OUTER = [StructField("shared_key", BinaryType()), StructField("shared_value", BinaryType())]
 

@@ -13,6 +13,9 @@ from streamplan.spark.planning.records import RecordFrame
 
 _PLACE = ("partition_time", "topic", "offset", "order")
 
+NEVER = (1 << 63) - 1
+"""A time in ms that is later than that of any record."""
+
 _LEAST_SWEEP_MS = 60_000
 """How much time passes at least before the state is searched for what is too old, as for the library's segments
 (``Stores.persistentWindowStore``)."""

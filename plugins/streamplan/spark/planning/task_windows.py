@@ -143,12 +143,14 @@ def final_results(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
     return batch.where("place is null").drop("place"), batch.where("place is not null")
 
 
-def session_ends(stored: RecordFrame) -> RecordFrame:
-    """Return the rows of a store with the times that its updates have: those of the ends of their sessions.
+def with_times_of_updates(stored: RecordFrame) -> RecordFrame:
+    """Return the rows of a store with the times that its updates have. An update of a session has that of its end.
 
     Args:
         stored: The rows of the store, with the times that its changelog has.
     """
+    if not stored.is_of_sessions:
+        return stored
     return stored.with_record(F.col("record").withField("timestamp", F.col("record.window.end")))
 
 

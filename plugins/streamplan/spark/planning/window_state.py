@@ -14,9 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, Stru
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.spark.planning.key_windows import KeySessions, KeyTimeWindows, KeyWindows
 from streamplan.spark.planning.merging import Merging
-from streamplan.spark.planning.task_state import sweep_is_due, task_order
-
-_NEVER = (1 << 63) - 1
+from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 
 
 class WindowAggregate(StatefulProcessor):
@@ -140,7 +138,7 @@ class FinalResults(WindowAggregate):
         if isinstance(self._windows, SessionWindows):  # a session's end is in the session
             closed_before = newest - self._retention_ms
         some_are_closed = earliest < closed_before
-        left, closed = (_NEVER if some_are_closed else earliest), []
+        left, closed = (NEVER if some_are_closed else earliest), []
         others = self._others(touched) if some_are_closed else ()
         for key, windows in chain(touched.items(), others):
             closed += [(end, start, key, parts) for start, end, parts in windows.take(closed_before)]

@@ -56,7 +56,7 @@ from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
 from streamplan.spark.planning.process import process_records
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
-from streamplan.spark.planning.task_windows import session_ends
+from streamplan.spark.planning.task_windows import with_times_of_updates
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.recount.final_results import closed_windows, recounted_windows
 from streamplan.spark.recount.last_values import TimeToLive, Windowing, compare_store, compare_updates
@@ -232,16 +232,16 @@ class _Recount:
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
-                output = outputs[numbers[writers[0].name]]
-                if (doubt := self._final_results_doubt(writers, letters)) is not None:
-                    found.rows.append(Observation(f"{output.topic}: not compared: {doubt}", 0, 0))
+                if (doubt := self._doubt([*writers, *self._upstream(writers)], letters)) is not None:
+                    found.not_compared(topic, doubt)
                     continue
+                output = outputs[numbers[writers[0].name]]
                 self._compare_output(writers, output, replace(demanded, rows=expected), numbers, found)
-            letters_of = f"dead letters of sub-topology {self.subtopology.id}: not compared"
+            letters_of = f"dead letters of sub-topology {self.subtopology.id}"
             if random := _not_deterministic(self.subtopology.nodes):
-                found.rows.append(Observation(f"{letters_of}: {random} may reject other records", 0, 0))
+                found.not_compared(letters_of, f"{random} may reject other records")
             elif self._not_processed:
-                found.rows.append(Observation(f"{letters_of}: {self._not_processed}", 0, 0))
+                found.not_compared(letters_of, self._not_processed)
             else:
                 found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
@@ -250,15 +250,23 @@ class _Recount:
                 late.unpersist()
             letters.unpersist()
 
-    def _final_results_doubt(self, writers: Sequence[Node], letters: DataFrame) -> str | None:
-        """Say why the final results that nodes have written cannot be recounted; None where they can, or are none."""
-        final = self.subtopology.final_aggregations
-        if not any(node in final for node in (*writers, *self._upstream(writers))):
-            return None
-        if len(self.subtopology.sources) > 1:
-            return "the windows of several topics depend on when their records came"
-        if not letters.where("is_mark").isEmpty():
-            return "what a dead letter gives that is processed again depends on when that was done"
+    def _doubt(self, nodes: Sequence[Node], letters: DataFrame) -> str | None:
+        """Say why an output cannot be recounted that these nodes have made; None where it can."""
+        subtopology = self.subtopology
+        several_topics = len(subtopology.sources) > 1
+        if any(node in subtopology.final_aggregations for node in nodes):
+            if several_topics:
+                return "the windows of several topics depend on when their records came"
+            if not letters.where("is_mark").isEmpty():
+                return "what a dead letter gives that is processed again depends on when that was done"
+        if random := _not_deterministic(nodes):
+            return f"{random} need not return the same for the same record"
+        if self._not_processed and any(node in subtopology.processes for node in nodes):
+            return self._not_processed
+        if subtopology.stream_joins and any(_is_of_stream_join(node) for node in nodes):
+            return "what a join of two streams wrote depends on when its records came"
+        if several_topics and any(node in subtopology.session_aggregations for node in nodes):
+            return "sessions of several topics depend on when their records came"
         return None
 
     def _topic_of(self, node: Node, numbers: Mapping[str, int], outputs: Sequence[Output]) -> str | None:
@@ -283,28 +291,13 @@ class _Recount:
 
         written, demanded = self._written(writers, output), rows_of(*writers)
         upstream = self._upstream(writers)
-        if random := _not_deterministic([*writers, *upstream]):
-            subject = f"{output.topic}: not compared: {random} need not return the same for the same record"
-            found.rows.append(Observation(subject, 0, 0))
-            return
-        if self._not_processed and any(node in self.subtopology.processes for node in (*writers, *upstream)):
-            found.rows.append(Observation(f"{output.topic}: not compared: {self._not_processed}", 0, 0))
-            return
-        if self.subtopology.stream_joins and any(_is_of_stream_join(node) for node in (*writers, *upstream)):
-            subject = f"{output.topic}: not compared: what a join of two streams wrote depends on when its records came"
-            found.rows.append(Observation(subject, 0, 0))
-            return
         sessions = self.subtopology.session_aggregations
         if late is not None and any(node in sessions for node in (*writers, *upstream)):
-            if len(self.subtopology.sources) > 1:
-                subject = f"{output.topic}: not compared: sessions of several topics depend on when their records came"
-                found.rows.append(Observation(subject, 0, 0))
-                return
             if keys := late.count():
                 subject = (
                     f"{output.topic}: keys that are not compared, since a record of them came later than the grace"
                 )
-                found.rows.append(Observation(subject, keys, keys))
+                found.compared(subject, keys, keys)
             if output.partition_by is PartitionBy.SESSION_KEY or any(node in sessions for node in writers):
                 written = without_late_keys(written, late)
         if output.partition_by is PartitionBy.TASK:
@@ -313,8 +306,7 @@ class _Recount:
             compare_store(written, demanded, found, windowing=windowing, whole_input=whole)
             return
         if any(node in self.subtopology.joins for node in upstream):
-            subject = f"{output.topic}: not compared: what a join wrote depends on when a table's row came"
-            found.rows.append(Observation(subject, 0, 0))
+            found.not_compared(output.topic, "what a join wrote depends on when a table's row came")
             return
         aggregations = [node for node in upstream if node in self.subtopology.aggregations]
         compacted = any(self._is_compacted(node) for node in upstream if isinstance(node, Source))
@@ -324,8 +316,7 @@ class _Recount:
         final = bool(aggregations) and all(node in self.subtopology.final_aggregations for node in aggregations)
         if final and expected.exact:
             if late is not None and output.partition_by is not PartitionBy.SESSION_KEY and not late.isEmpty():
-                subject = f"{output.topic}: not compared: some sessions of other keys cannot be recounted"
-                found.rows.append(Observation(subject, 0, 0))
+                found.not_compared(output.topic, "some sessions of other keys cannot be recounted")
                 return
             # What is made of a window was read at no offset. Its place among the results gives its order.
             compare_records(written, demanded.withColumn("offset", F.coalesce("offset", F.lit(0))), found)
@@ -419,12 +410,9 @@ class _Recount:
         if subtopology.joins:
             stores = subtopology.table_stores
             frames = joined_frames(join_tables(frames, stores), frames, stores)
-        for name, records in frames.items():
-            planner.bind(name, records)
+        planner.bind_all(frames)
         nodes, late, exact = subtopology.aggregations, None, True
         if nodes:
-            after = subtopology.downstream_of({node.name for node in nodes}) | {node.name for node in nodes}
-            planner.plan(node for node in subtopology.nodes if node.name not in after)
             for name, inputs in planner.aggregation_inputs(nodes).items():
                 node = next(node for node in nodes if node.name == name)
                 if node in subtopology.session_aggregations:
@@ -442,7 +430,7 @@ class _Recount:
                 planner.write_changelog(node, stored)
                 if node in subtopology.final_aggregations:
                     stored = store_rows(0, node, closed_windows(node, inputs, rows), inputs)
-                planner.bind(name, store_result(node, session_ends(stored) if stored.is_of_sessions else stored))
+                planner.bind(name, store_result(node, with_times_of_updates(stored)))
         ttl = self._processed(planner) if subtopology.processes else None
         planner.plan(subtopology.nodes)
         return _Demanded(reduce(DataFrame.unionByName, planner.take_output_rows().rows), late, exact, ttl)
@@ -450,8 +438,6 @@ class _Recount:
     def _processed(self, planner: OperatorPlanner) -> TimeToLive | None:
         """Let a Python class process all records once more; return which values of its store are gone."""
         (node,) = self.subtopology.processes
-        after = self.subtopology.downstream_of([node.name])
-        planner.plan(other for other in self.subtopology.nodes if other.name not in after and other is not node)
         inputs = planner.process_input(node)
         if self._not_processed or _not_deterministic([node]):
             inputs = replace(inputs, data=inputs.data.where("false"))

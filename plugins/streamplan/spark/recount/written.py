@@ -39,6 +39,10 @@ class Findings:
         """Add a row with two numbers."""
         self.rows.append(Observation(subject, expected, observed))
 
+    def not_compared(self, subject: str, reason: str) -> None:
+        """Add a row that says why something is not compared."""
+        self.compared(f"{subject}: not compared: {reason}", 0, 0)
+
 
 @dataclass(frozen=True)
 class WrittenTopic:
