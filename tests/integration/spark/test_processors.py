@@ -14,6 +14,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.serdes.primitive import Long
 from streamplan.spark.recount.recount import recount
+from streamplan.spark.session import generate_code
 
 from tests.support.soak import soak
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
@@ -63,8 +64,13 @@ def made(shop: str, total: int, second: int, *, silent: bool = False) -> dict[st
 
 
 def disagreeing(tried: Tried) -> list[Any]:
+    """A recount by compiled code, as outside of tests. It is stricter than interpreted code: it trusts the schema."""
     cluster = KafkaCluster(Brokers(tried.bootstrap_servers))
-    rows = recount(tried.spark, tried.pipeline, cluster, Brokers(tried.bootstrap_servers))
+    generate_code(tried.spark, whether=True)
+    try:
+        rows = recount(tried.spark, tried.pipeline, cluster, Brokers(tried.bootstrap_servers))
+    finally:
+        generate_code(tried.spark, whether=False)
     assert not any("not compared" in row.subject for row in rows)
     return [row for row in rows if not row.agrees]
 

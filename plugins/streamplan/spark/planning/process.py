@@ -12,7 +12,7 @@ from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from streamplan.model.functions import STOP
 from streamplan.model.operations import Process
@@ -53,7 +53,7 @@ def process_records(node: Processor, records: RecordFrame, *, sweeps: bool = Tru
     )
     operation = _operation_of(node)
     state = ProcessState(operation, records.schema, records.key_serde, sweeps=sweeps)
-    return _transformed(rows, state, operation, rows.schema["record"])
+    return _transformed(rows, state, operation, rows.schema["record"].dataType)
 
 
 def restore_process(node: Processor, key_serde: KeySerde, stored: DataFrame) -> DataFrame:
@@ -68,7 +68,7 @@ def restore_process(node: Processor, key_serde: KeySerde, stored: DataFrame) -> 
     operation = _operation_of(node)
     serde = repartition_serde({name: parse_type(of_field) for name, of_field in operation.state})
     state = RestoredProcessState(operation, serde, key_serde, sweeps=False)
-    return _transformed(rows, state, operation, StructField("record", StringType()))
+    return _transformed(rows, state, operation, StringType())
 
 
 def stored_changes(batch: DataFrame, records: RecordFrame) -> RecordFrame:
@@ -130,12 +130,12 @@ def _types_of(operation: Process) -> dict[str, FieldType]:
     return {name: parse_type(of_field) for name, of_field in operation.fields}
 
 
-def _transformed(rows: DataFrame, state: ProcessState, operation: Process, record: StructField) -> DataFrame:
+def _transformed(rows: DataFrame, state: ProcessState, operation: Process, record: DataType) -> DataFrame:
     schema = StructType(
         [
             StructField("partition", IntegerType()),
             StructField("at", LongType()),
-            record,
+            StructField("record", record),  # null in the rows that are changes of the store
             StructField("place", IntegerType()),
             StructField("reason", StringType()),
             StructField("fields", _made(rows, operation)),
