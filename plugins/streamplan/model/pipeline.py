@@ -20,6 +20,7 @@ from streamplan.model.operations import (
     OuterJoinSide,
     StoreForJoin,
     StreamJoin,
+    TableJoin,
     TableSource,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology, TaskId
@@ -393,13 +394,30 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """The operations whose state depends on other state of the same sub-topology.
 
     A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
-    of joins. A join of two streams has one for itself, and so has an aggregation of sessions, or of final results.
+    of joins, and joins of tables. A join of two streams has one for itself, and so has an aggregation of sessions, or
+    of final results.
     """
-    names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins)}
+    table_joins = subtopology.table_joins
+    names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins, *table_joins)}
     reached = subtopology.downstream_of(names)
     stores = set(subtopology.table_stores.values())
-    for node in (*subtopology.aggregations, *subtopology.joins, *subtopology.stream_joins):
-        if isinstance(node.operation, Join) and node.store not in stores:
+    joined = {store for node in table_joins for side in subtopology.sides_of(node) for store in side.connected_stores}
+    for node in (*subtopology.aggregations, *subtopology.joins, *subtopology.stream_joins, *table_joins):
+        if isinstance(node.operation, TableJoin):
+            if any(side not in table_joins and side.store not in stores for side in subtopology.sides_of(node)):
+                yield Diagnostic(
+                    node.location,
+                    "a join with the result of an aggregate",
+                    "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+                )
+        elif isinstance(node.operation, Join) and node.store in joined:
+            yield Diagnostic(
+                node.location,
+                "a stream is joined with a table that another table is joined with, "
+                "and a streaming query has one stateful operator",
+                "Write the joined table to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+            )
+        elif isinstance(node.operation, Join) and node.store not in stores:
             yield Diagnostic(
                 node.location,
                 "a join with the result of an aggregate",
@@ -420,11 +438,14 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "Put repartition() before it: that makes two",
             )
     for any_node in subtopology.nodes:
+        if any_node in table_joins:
+            continue
         sides = {before in reached or before in names for before in subtopology.predecessors[any_node.name]}
         if any_node.name in reached and len(sides) > 1:
             yield Diagnostic(
                 any_node.location,
-                "merges the result of an aggregate or of a join of two streams with a stream of the same sub-topology",
+                "merges the result of an aggregate or of a join of two streams or tables with a stream "
+                "of the same sub-topology",
                 "Put repartition() behind one of them",
             )
 
@@ -433,11 +454,12 @@ def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
     """Whether a stateful operation stands beside another one with which it cannot share Spark's operator."""
     match node.operation:
         case StreamJoin():
-            return node is not subtopology.stream_joins[0]
+            return node is not subtopology.stream_joins[0] or bool(subtopology.table_joins)
         case Join():
-            return bool(subtopology.stream_joins)
+            return bool(subtopology.stream_joins or subtopology.table_joins)
     alone = subtopology.task_aggregations
-    return bool(subtopology.joins or subtopology.stream_joins or (alone and node is not alone[0]))
+    others = subtopology.joins or subtopology.stream_joins or subtopology.table_joins
+    return bool(others or (alone and node is not alone[0]))
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:

@@ -10,6 +10,7 @@ from streamplan.pipelines import (
     orders,
     pageviews,
     payments,
+    profiles,
     skewed,
     trending,
     unpaid_orders,
@@ -33,4 +34,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     visits.PIPELINE,
     unpaid_orders.PIPELINE,
     alerts.PIPELINE,
+    profiles.PIPELINE,
 )

@@ -100,7 +100,8 @@ class MemoryQuery:
     @property
     def _transforms(self) -> bool:
         """Whether the plan has ``transformWithState``."""
-        return bool(self.subtopology.joins or self.subtopology.stream_joins or self.subtopology.task_aggregations)
+        group = self.subtopology
+        return bool(group.joins or group.stream_joins or group.task_aggregations or group.table_joins)
 
     def start(self, directory: Path) -> None:
         """Start the query without state.
