@@ -45,6 +45,9 @@ class Variable:
     def update(self, content: tuple[Any, ...]) -> None:
         self.content = content
 
+    def clear(self) -> None:
+        self.content = None
+
 
 class Map:
     """A map state."""

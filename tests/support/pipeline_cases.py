@@ -242,6 +242,72 @@ def recount_enriched(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- two tables
+
+
+def declare_profiles(library: Library) -> None:
+    def join(account: Any, address: Any) -> bytes:
+        return profile(json.loads(bytes(account)), json.loads(bytes(address)))
+
+    consumed = library.consumed(street=str, city=str, name=str, plan=str)
+    addresses = library.builder.table("addresses", consumed, library.stored("addresses"))
+    accounts = library.builder.table("accounts", consumed, library.stored("accounts"))
+    joiner = Callback(f"{STREAMS}.kstream.ValueJoiner", apply=join)
+    library.to(accounts.join(addresses, joiner, library.stored("profiles")).toStream(), "profile-updates")
+
+
+def profile(account: Mapping[str, Any], address: Mapping[str, Any]) -> bytes:
+    """As our writer writes it."""
+    joined = {"name": account["name"], "plan": account["plan"], "city": address["city"]}
+    return json.dumps(joined, separators=(",", ":")).encode()
+
+
+def accounts(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Accounts and addresses in turn. Meanwhile either are deleted, come back, or come alone."""
+    changes: list[tuple[str, bytes | None, bytes | None]] = []
+    for n in range(200):
+        customer = b"customer_%d" % (n * 7 % 105)  # five of them are new
+        if n % 3 == 0:
+            value = None if n % 2 else b'{"street": "Street %d", "city": "City %d"}' % (n, n % 9)
+            changes.append(("addresses", customer, value))
+        else:
+            value = None if n % 5 == 4 else b'{"name": "Name after %d", "plan": "basic"}' % n
+            changes.append(("accounts", customer, value))
+        if n % 40 == 20:
+            changes += [
+                ("accounts", b"customer_1", b"not JSON"),
+                ("addresses", b"customer_2", b'{"street": 2, "city": "Gent"}'),
+                ("addresses", b"unknown", None),
+            ]
+    return mixed_in(numbered(pipeline, range(2500)), changes)
+
+
+def recount_profiles(records: Sequence[Record]) -> Expected:
+    """The last values of both tables, and what they are joined to, in whatever order the records came."""
+    expected = Expected()
+    kinds: dict[str, dict[str, type]] = {
+        "accounts": {"name": str, "plan": str},
+        "addresses": {"street": str, "city": str},
+    }
+    tables: dict[str, dict[bytes, bytes]] = {"accounts": {}, "addresses": {}}
+    for record in records:
+        try:
+            if record.value is None:
+                tables[record.topic].pop(record.key or b"", None)
+            else:
+                fields(record.value, **kinds[record.topic])
+                tables[record.topic][record.key or b""] = record.value
+        except ValueError:
+            expected.dead.append(record)
+    profiles = {}
+    for key, account in tables["accounts"].items():
+        if key in tables["addresses"]:
+            profiles[key] = profile(json.loads(account), json.loads(tables["addresses"][key]))
+    expected.last = {f"profile-builder-{name}-changelog": last for name, last in tables.items()}
+    expected.last |= {"profile-builder-profiles-changelog": profiles, "profile-updates": profiles}
+    return expected
+
+
 # -- two streams
 
 
@@ -780,5 +846,6 @@ CASES = {
     "alerts": Case(temperatures, recount_temperatures, declare_alerts),
     "unpaid_orders": Case(web_orders, recount_unpaid, declare_unpaid),
     "fraud": Case(card_payments, recount_fraud, declare_fraud),
+    "profiles": Case(accounts, recount_profiles, declare_profiles),
     "words": Case(text_lines, recount_words, declare_words),
 }

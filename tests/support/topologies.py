@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from streamplan.model.kstream import KStream
+from streamplan.model.kstream import KStream, KTable
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
@@ -141,6 +141,8 @@ def ours(steps: Steps) -> Topology:
                 return on.aggregate({"count": "sum(count)"}, store=store, name=name)
             case "reduce":
                 return on.reduce(store=store, name=name)
+            case ("join" | "left_join" | "outer_join") as word if isinstance(on, KTable):
+                return getattr(on, word)(other, {"count": "table.count"}, store=store, name=name)
             case "join" if isinstance(other, KStream):
                 return on.join(other, {"count": "other.count"}, within=JOINED_WITHIN, store=store, name=name)
             case "join":
@@ -235,6 +237,9 @@ def theirs(jvm: Any, steps: Steps) -> str:
                     return on.reduce(_function("Reducer"), *plain, *materialized)
                 merger = [_function("Merger")] if "Session" in on.getClass().getSimpleName() else []
                 return on.aggregate(_function("Initializer"), _function("Aggregator"), *merger, *plain, *materialized)
+            case "join" | "left_join" | "outer_join" if "KTable" in on.getClass().getSimpleName():
+                join = {"join": on.join, "left_join": on.leftJoin, "outer_join": on.outerJoin}[step.word]
+                return join(other, _function("ValueJoiner"), *plain, *materialized)
             case "join" | "left_join" | "outer_join" if "KStream" in other.getClass().getSimpleName():
                 millis = jvm.java.time.Duration.ofMillis
                 within = JOINED_WITHIN.before_ms, JOINED_WITHIN.grace_ms
@@ -410,6 +415,29 @@ CASES = {
     "processed behind a new key": "stream orders; select_key; repartition name=r; process store=s; to out; "
     "orders.to copy",
     "processed twice": "stream orders; process store=s; repartition; process store=t; to out",
+    # joins of tables
+    "two tables joined": "table users; table items; users.join items; to_stream; to out",
+    "two tables joined, named": "table users; table items; users.join items name=j; to_stream; to out",
+    "two tables joined, the store named": "table users; table items; users.join items store=s; to_stream name=updates",
+    "two tables joined, all named": "table users name=u store=a; table items; users.join items name=j store=s; "
+    "to_stream; filter; to out",
+    "two tables joined, left": "table items; table users; left_join items; to_stream; to out",
+    "two tables joined, left, all named": "table items; table users; left_join items name=j store=s; to_stream",
+    "two tables joined, outer": "table items; table users; outer_join items; to_stream; select_key; to out",
+    "two tables joined, outer, all named": "table items; table users; outer_join items name=j store=s; to_stream",
+    "two tables joined, and their own updates": "table items; to_stream; to copies; table users; join items; "
+    "to_stream; to out; users.to_stream; filter; to others",
+    "two tables joined and counted": "table items; table users; join items; to_stream; group_by; count; to_stream; "
+    "to out",
+    "joins of tables in a row": "table a; table b; table c; table d; a.join b as=ab; left_join c as=abc; "
+    "d.outer_join abc; to_stream; to out; ab.to_stream; to some",
+    "joins of tables in a row, named": "table a; table b; table c; a.join b name=ab store=s; left_join c name=abc; "
+    "to_stream; to out",
+    "joined tables joined": "table a; table b; table c; table d; a.join b as=ab; c.outer_join d as=cd; "
+    "ab.left_join cd; to_stream; to out",
+    "a table joined twice": "table a; table b; table c; a.join b; to_stream; to out; a.left_join c; to_stream; to more",
+    "a table joined with an aggregate": "stream orders; group_by; count as=counts; table users; left_join counts; "
+    "to_stream; to out",
     # graphs
     "branches": "stream orders; filter; to big; orders.filter; to small; orders.filter name=odd; map_values; to odd",
     "many branches of different lengths": "stream orders; select_key as=keyed; "

@@ -45,6 +45,10 @@ JOINED_WITHIN = {
 }
 
 
+JOINED_TABLES = {"join": "join", "left": "left_join", "outer": "outer_join"}
+"""By the first part of a word the method that joins two tables. The word may say ``_stored``."""
+
+
 @dataclass(frozen=True)
 class Step:
     """``word`` applied to the results of the steps with these numbers. ``topic`` is the one that it reads or writes."""
@@ -182,6 +186,10 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             join = stream.left_join if word == "left_join_soon" else stream.outer_join
             value = {"n": "10 * coalesce(n, 0) + coalesce(other.n, 0)", "s": "concat_ws('', s, '-', other.s)"}
             return join(other, value, within=JOINED_WITHIN[word], name=name)
+        case word, [table, other] if word.endswith(("_tables", "_tables_stored")):
+            value = {"n": "10 * coalesce(n, 0) + coalesce(table.n, 0)", "s": "concat_ws('', s, '-', table.s)"}
+            join = getattr(table, JOINED_TABLES[word.partition("_")[0]])
+            return join(other, value, store=name if word.endswith("stored") else None)
         case "left_join", [stream, table]:
             return stream.left_join(table, {"n": "n", "s": "table.s"}, name=name)
         case "to_stream", [table]:
@@ -440,6 +448,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 return stream.join(other, _function("ValueJoiner", "apply", _met), windows, options)
             join = stream.leftJoin if word == "left_join_soon" else stream.outerJoin
             return join(other, _function("ValueJoiner", "apply", _met_or_not), windows, options)
+        case word, [table, other] if word.endswith(("_tables", "_tables_stored")):
+            method = JOINED_TABLES[word.partition("_")[0]]
+            join = {"join": table.join, "left_join": table.leftJoin, "outer_join": table.outerJoin}[method]
+            stored = [library.stored(name)] if word.endswith("stored") else []
+            return join(other, _function("ValueJoiner", "apply", _met_or_not), *stored)
         case "left_join", [stream, table]:
             return stream.leftJoin(table, _function("ValueJoiner", "apply", _joined), named_join())
         case "to_stream", [table]:

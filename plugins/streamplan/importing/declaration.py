@@ -38,6 +38,7 @@ _PREFIXES = {
     "reduce": "KSTREAM-REDUCE-",
     "join": "KSTREAM-JOIN-",
     "left_join": "KSTREAM-LEFTJOIN-",
+    "join of tables": "KTABLE-MERGE-",
     "to_stream": "KTABLE-TOSTREAM-",
     "to": "KSTREAM-SINK-",
 }
@@ -113,6 +114,8 @@ class _Writer:
                 self._stream_join(operation)
             case "process":
                 self._process(operation)
+            case "table_join":
+                self._table_join(operation)
             case _:
                 self._processor(operation)
 
@@ -330,6 +333,17 @@ class _Writer:
             options["name"] = literal(node.name.removesuffix("-merge"))
         variable = _variable(node.name, join.method)
         self._call(Call(node.name, stream, join.method, (Result(other), fields), options, variable))
+
+    def _table_join(self, operation: Operation) -> None:
+        node, [this, other] = operation.node, operation.on
+        kinds = "whether it is join(), left_join() or outer_join(): all three have the same nodes"
+        self.ask.note(node.name, kinds)
+        fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
+        options: Options = {"store": literal(node.stores[0])} if node.stores else {}
+        options |= self._named(node, "join of tables")
+        self.number += 2
+        self.tables.add(node.name)
+        self._call(Call(node.name, this, "join", (Result(other), fields), options, _variable(node.name, "join")))
 
 
 def _fields(asked: Code) -> Code:

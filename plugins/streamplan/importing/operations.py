@@ -77,7 +77,9 @@ class _Operations:
                 yield self._join(node)
             elif word == "stream_join":
                 yield self._stream_join(node)
-            elif word == "in_stream_join":
+            elif word == "table_join":
+                yield self._table_join(node)
+            elif word in ("in_stream_join", "in_table_join"):
                 continue
             else:
                 if is_grouped := word == "select_key" and self._is_group_by(node):
@@ -131,6 +133,11 @@ class _Operations:
         )
         on = tuple(windowed.before[0] for windowed in join.windowed)
         return Operation("stream_join", node, on, (*windows, *sides, number_of(node.name)), stream_join=join)
+
+    def _table_join(self, node: Node) -> Operation:
+        join = self.found.table_joins[node.name]
+        numbers = tuple(number_of(one.name) for one in (node, join.this, join.other))
+        return Operation("table_join", node, (join.this.before[0], join.other.before[0]), numbers)
 
     def _declared(self, node: Node, use: str) -> DescribedRepartition | None:
         """The topic that a node declares by needing it."""

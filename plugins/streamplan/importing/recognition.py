@@ -31,7 +31,7 @@ _WORDS = {
 
 AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
-_TABLES = ("table", *AGGREGATES)
+_TABLES = ("table", "table_join", *AGGREGATES)
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
 
@@ -51,6 +51,19 @@ class DescribedStreamJoin:
     method: str
 
 
+@dataclass(frozen=True)
+class DescribedTableJoin:
+    """The nodes of a join of two tables.
+
+    Attributes:
+        this: The processor that takes the updates of this table.
+        other: The processor that takes those of the other table.
+    """
+
+    this: Node
+    other: Node
+
+
 class Recognition:
     """What the nodes of a description are.
 
@@ -62,10 +75,11 @@ class Recognition:
         around: The names of the nodes before repartition topics.
         writers: By state store the name of the node that fills it; empty where it cannot be told.
         stream_joins: The joins of two streams, by the names of their last processors.
+        table_joins: The joins of two tables, by the names of their last processors.
         words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
             told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
-            ``KStream.split()``, and ``in_stream_join`` to a ``stream_join``. The source of a repartition topic is
-            ``repartition``, and sinks are ``to``.
+            ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, and ``in_table_join`` to a ``table_join``. The
+            source of a repartition topic is ``repartition``, and sinks are ``to``.
         uses: By the name of a repartition topic's source what declares the topic: ``group``, ``join`` or
             ``repartition``.
     """
@@ -74,6 +88,8 @@ class Recognition:
         self.nodes = nodes
         self.repartitions = repartition_topics(nodes)
         self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
+        self.table_joins = dict(_table_joins(nodes))
+        self._in_table_joins = {side.name for join in self.table_joins.values() for side in (join.this, join.other)}
         stores = dict.fromkeys(store for node in nodes.values() for store in node.stores)
         self.writers = {store: self._writer(store) for store in stores}
         self.numbers = {number_of(name) for name in (*nodes, *stores)}
@@ -100,6 +116,10 @@ class Recognition:
             return "stream_join"
         if node.name in self._in_stream_joins:
             return "in_stream_join"
+        if node.name in self.table_joins:
+            return "table_join"
+        if node.name in self._in_table_joins:
+            return "in_table_join"
         if self._is_process(node):
             return "process"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
@@ -151,7 +171,7 @@ class Recognition:
 
     def _writer(self, store: str) -> str:
         """The name of the node that fills a state store; empty where it cannot be told."""
-        users = [node for node in self.nodes.values() if store in node.stores]
+        users = [node for node in self.nodes.values() if store in node.stores and node.name not in self._in_table_joins]
         for node in users:
             if self._is_table(node) or _WORDS.get(prefix_of(node.name)) in AGGREGATES:
                 return node.name
@@ -254,6 +274,21 @@ class Recognition:
             if self.words[after] in _KEEPING_THE_KEY:
                 pending += self.nodes[after].after
         return False
+
+
+def _table_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedTableJoin]]:
+    """Yield the joins of two tables. The names of their processors do not say whether they are left or outer joins."""
+    for node in nodes.values():
+        by_kind = {}
+        for side in (nodes[name] for name in node.before):
+            for kind, generated, named in (
+                ("this", "KTABLE-JOINTHIS-", f"{node.name}-join-this"),
+                ("other", "KTABLE-JOINOTHER-", f"{node.name}-join-other"),
+            ):
+                if len(side.before) == 1 and (prefix_of(side.name) == generated or side.name == named):
+                    by_kind[kind] = side
+        if len(node.before) == 2 and len(by_kind) == 2:
+            yield node.name, DescribedTableJoin(**by_kind)
 
 
 def _stream_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedStreamJoin]]:

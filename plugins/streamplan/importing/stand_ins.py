@@ -39,7 +39,7 @@ _OPERATIONS = {
     "KTABLE-AGGREGATE-": ("the aggregate of a table", ""),
     "KTABLE-REDUCE-": ("the aggregate of a table", ""),
     "KTABLE-FK-JOIN-": ("a join of tables by a foreign key", _TWO_TABLES),
-    "KTABLE-": ("a join of tables", _TWO_TABLES),
+    "KTABLE-": ("an operation of tables in this form", _TWO_TABLES),
     "COGROUPKSTREAM-": ("cogroup()", "merge() the streams and aggregate them."),
 }
 """By the beginning of a node's name: the operation, and what one can do instead."""

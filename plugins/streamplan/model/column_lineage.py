@@ -24,6 +24,7 @@ from streamplan.model.operations import (
     Operation,
     Process,
     StreamJoin,
+    TableJoin,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
 from streamplan.model.topology import Topology
@@ -71,10 +72,13 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                 case Sink(topic=topic):
                     name = topology.decorate(topic)
                     written[name] = after[node.name] = _union([written.get(name, {}), before])
-                case Processor(operation=StreamJoin(value=value)):
-                    this, other = (after[side.name] for side in subtopology.sides_of(node))
-                    seen = {**this, **{f"other.{name}": origins for name, origins in other.items() if name != KEY}}
+                case Processor(operation=(StreamJoin(value=value) | TableJoin(value=value)) as join):
+                    this, other = (after[before.name] for before in subtopology.sides_of(node))
+                    side = "other" if isinstance(join, StreamJoin) else "table"
+                    seen = {**this, **{f"{side}.{name}": origins for name, origins in other.items() if name != KEY}}
                     after[node.name] = {KEY: _key_of_both(this, other), **_columns(value, seen)}
+                    if isinstance(join, TableJoin) and join.store is not None:
+                        stored[join.store] = after[node.name]
                 case Processor(operation=Process(store=store, state=state, fields=fields)):
                     every = frozenset(
                         column for origins in before.values() for column in origins

@@ -40,6 +40,7 @@ from streamplan.model.operations import (
     Process,
     Reduce,
     StreamJoin,
+    TableJoin,
     ToStream,
 )
 from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
@@ -61,6 +62,8 @@ RESERVED_FIELDS = ("record", "table", "element")
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
+_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"")
+_OTHER_THAN_KEY = re.compile(r"\brecord\b(?!\.key\b)", re.IGNORECASE)
 _FIELD_OF_RIGHT = {"table": re.compile(r"table\.(\w+)"), "other": re.compile(r"other\.(\w+)")}
 
 
@@ -137,6 +140,74 @@ class _Declared:
                     f"{operation}: a field cannot be named {name!r}", f"Not {', '.join(RESERVED_FIELDS)}; an identifier"
                 )
         return tuple(value.items())
+
+    def _refuse_unlike_keys(self, right: _Declared, operation: str, what: str) -> None:
+        if right.window is not None:
+            self.graph.fault(
+                f"{operation}: on unlike keys: the {what}'s is windowed", f"Join a {what} with a plain key"
+            )
+        name, other = self.key.name, right.key.name
+        is_table = isinstance(self, KTable)
+        if name is not None and other is not None and name != other:
+            alike = "when they are the same thing, name them alike: key='…'"
+            self.graph.fault(
+                f"{operation}: on unlike keys: the {'table' if is_table else 'stream'}'s is {name!r}, "
+                f"the {what}'s {other!r}",
+                f"W{alike[1:]}" if is_table else f"Before it, select_key({other!r}); or, {alike}",
+            )
+        self._refuse_unlike_serdes(right, operation, what)
+
+    def _refuse_unlike_serdes(self, right: _Declared, operation: str, what: str) -> None:
+        """The same key has other bytes, and so another partition, where another serde writes it."""
+        own, other = self.key.serde, right.key.serde
+        is_table = isinstance(self, KTable)
+        if own.key_type != other.key_type:
+            self.graph.fault(
+                f"{operation}: keys of unlike serdes: the {'table' if is_table else 'stream'}'s are {own.name}, "
+                f"the {what}'s {other.name}",
+                "Write one of them into a topic with keys of the other serde, and read that as a table"
+                if is_table
+                else f"Before it, select_key('…', key_serde={other.name}())",
+            )
+
+    def _joined(self, right: _Declared, value: Mapping[str, str] | None, operation: str, side: str) -> Columns:
+        """The columns of a join; ``side`` is what expressions call the fields of ``right``."""
+        if value is not None:
+            for name, expression in value.items():
+                match = _FIELD_OF_RIGHT[side].fullmatch(expression.strip())
+                if match and right.fields is not None and match[1] not in right.fields:
+                    what = "table" if side == "table" else "other stream"
+                    self.graph.fault(
+                        f"{operation}, {name}: the {what} has no field {match[1]!r}",
+                        f"It has: {', '.join(right.fields)}",
+                    )
+            seen = self if self.fields is None else replace(self, fields=(*self.fields, side))
+            return seen._columns(value, operation)
+        this_fields, right_fields = self.fields or (), right.fields or ()
+        if shared := set(this_fields) & set(right_fields):
+            self.graph.fault(
+                f"{operation}: both sides have the fields {', '.join(sorted(shared))}",
+                f"Say what the result is: value={{'name': '{side}.name', …}}",
+            )
+        return tuple([(name, name) for name in this_fields] + [(name, f"{side}.{name}") for name in right_fields])
+
+    def _can_take(self, other: object, expected: type[_Declared], operation: str, hint: str) -> bool:
+        """Whether ``other`` can be joined or merged. Records a fault if not."""
+        if not isinstance(other, expected):
+            self.graph.fault(f"{operation}: with a {type(other).__name__}", hint)
+            return False
+        if other.graph is not self.graph:
+            self.graph.fault(
+                f"{operation}: with a {expected.__name__} of another topology", "Read its topic in this topology"
+            )
+            return False
+        return True
+
+    def _refuse_window(self, operation: str) -> None:
+        if self.window is not None:
+            self.graph.fault(
+                f"{operation}: the key is windowed", "Give the records a plain key before: select_key('…')"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -612,6 +683,11 @@ class KStream(_Declared):
         hint = "Join a stream with a table, Topology.table(), or with a stream"
         if not self._can_take(table, KTable, operation, hint):
             return replace(self, fields=None)
+        if table.joined_from:
+            self.graph.fault(
+                f"{operation}: with the result of a join of tables",
+                "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+            )
         self._refuse_unlike_keys(table, operation, "table")
         stream = self._repartitioned(name or self.node.name)
         sources = stream.sources | table.sources
@@ -687,28 +763,6 @@ class KStream(_Declared):
                 return JoinWindows("5 minutes")
         return within
 
-    def _refuse_unlike_keys(self, right: _Declared, operation: str, what: str) -> None:
-        if right.window is not None:
-            self.graph.fault(
-                f"{operation}: on unlike keys: the {what}'s is windowed", f"Join a {what} with a plain key"
-            )
-        name, other = self.key.name, right.key.name
-        if name is not None and other is not None and name != other:
-            self.graph.fault(
-                f"{operation}: on unlike keys: the stream's is {name!r}, the {what}'s {other!r}",
-                f"Before it, select_key({other!r}); or, when they are the same thing, name them alike: key='…'",
-            )
-        self._refuse_unlike_serdes(right, operation, what)
-
-    def _refuse_unlike_serdes(self, right: _Declared, operation: str, what: str) -> None:
-        """The same key has other bytes, and so another partition, where another serde writes it."""
-        own, other = self.key.serde, right.key.serde
-        if own.key_type != other.key_type:
-            self.graph.fault(
-                f"{operation}: keys of unlike serdes: the stream's are {own.name}, the {what}'s {other.name}",
-                f"Before it, select_key('…', key_serde={other.name}())",
-            )
-
     def _repartitioned(self, prefix: str) -> KStream:
         """``KStreamImpl.repartitionForJoin``: the stream behind a repartition topic, where its key has changed."""
         if not self.repartition_required:
@@ -725,27 +779,6 @@ class KStream(_Declared):
             repartition_required=False,
             _repartition=[],
         )
-
-    def _joined(self, right: _Declared, value: Mapping[str, str] | None, operation: str, side: str) -> Columns:
-        """The columns of a join; ``side`` is what expressions call the fields of ``right``."""
-        if value is not None:
-            for name, expression in value.items():
-                match = _FIELD_OF_RIGHT[side].fullmatch(expression.strip())
-                if match and right.fields is not None and match[1] not in right.fields:
-                    what = "table" if side == "table" else "other stream"
-                    self.graph.fault(
-                        f"{operation}, {name}: the {what} has no field {match[1]!r}",
-                        f"It has: {', '.join(right.fields)}",
-                    )
-            seen = self if self.fields is None else replace(self, fields=(*self.fields, side))
-            return seen._columns(value, operation)
-        this_fields, right_fields = self.fields or (), right.fields or ()
-        if shared := set(this_fields) & set(right_fields):
-            self.graph.fault(
-                f"{operation}: both sides have the fields {', '.join(sorted(shared))}",
-                f"Say what the result is: value={{'name': '{side}.name', …}}",
-            )
-        return tuple([(name, name) for name in this_fields] + [(name, f"{side}.{name}") for name in right_fields])
 
     # -- shared
 
@@ -793,24 +826,6 @@ class KStream(_Declared):
         if name is not None and (fault := name_fault(name)):
             self.graph.fault(fault, "Choose a shorter one of legal characters")
         return name
-
-    def _can_take(self, other: object, expected: type[_Declared], operation: str, hint: str) -> bool:
-        """Whether ``other`` can be joined or merged. Records a fault if not."""
-        if not isinstance(other, expected):
-            self.graph.fault(f"{operation}: with a {type(other).__name__}", hint)
-            return False
-        if other.graph is not self.graph:
-            self.graph.fault(
-                f"{operation}: with a {expected.__name__} of another topology", "Read its topic in this topology"
-            )
-            return False
-        return True
-
-    def _refuse_window(self, operation: str) -> None:
-        if self.window is not None:
-            self.graph.fault(
-                f"{operation}: the key is windowed", "Give the records a plain key before: select_key('…')"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -1008,14 +1023,125 @@ class KTable(_Declared):
     """A table: the last value of each key.
 
     Attributes:
-        store: The name of its state store.
+        store: The name of its state store. A joined table may have none.
         final: Whether it has the result of each window once, when the window closes.
+        joined_from: For a table that two others are joined to: the stores that its values are computed from, or the
+            one that has them.
     """
 
     store: str = ""
     materialize: Callable[[], None] = lambda: None
     """Called when a join looks up in the table. A table from a topic has a state store only then."""
     final: bool = False
+    joined_from: tuple[str, ...] = ()
+
+    def join(
+        self,
+        other: KTable,
+        value: Mapping[str, str] | None = None,
+        *,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Join the values that two tables have for the same key.
+
+        Example: ``customers.join(addresses, {"name": "name", "city": "table.city"})``
+
+        Each update of either table gives the key a new joined value, or a null value when there is none any more. Its
+        timestamp is the later one of both values.
+
+        Args:
+            other: A table with the same key, from :meth:`Topology.table`, or the result of another join of tables.
+            value: The fields of the result: name to Spark SQL expression, in which the fields of the other table are
+                ``table.<field>``. Of ``record`` it sees the key. Without it the result has the fields of both.
+            store: The name of a state store for the result (``Materialized.as``). Its changelog has the joined values.
+            name: The name of the last processor (``Named.as``), and the beginning of the names of the two before it.
+                Without it the library's numbering gives one.
+
+        Returns:
+            A table with these fields.
+        """
+        return self._join(other, value, store, name, "join")
+
+    def left_join(
+        self,
+        other: KTable,
+        value: Mapping[str, str] | None = None,
+        *,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Join as :meth:`join` does, but keep the keys that this table alone has, with the other's fields null.
+
+        Args:
+            other: As for :meth:`join`.
+            value: As for :meth:`join`.
+            store: As for :meth:`join`.
+            name: As for :meth:`join`.
+        """
+        return self._join(other, value, store, name, "left_join")
+
+    def outer_join(
+        self,
+        other: KTable,
+        value: Mapping[str, str] | None = None,
+        *,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """Join as :meth:`join` does, but keep the keys that either table alone has, with the fields of the other null.
+
+        Args:
+            other: As for :meth:`join`.
+            value: As for :meth:`join`.
+            store: As for :meth:`join`.
+            name: As for :meth:`join`.
+        """
+        return self._join(other, value, store, name, "outer_join")
+
+    def _join(
+        self, other: KTable, value: Mapping[str, str] | None, store: str | None, name: str | None, operation: str
+    ) -> KTable:
+        """``KTableImpl.doJoin``."""
+        graph = self.graph
+        if not self._can_take(other, KTable, operation, "Join a table of this topology"):
+            return replace(self, fields=None)
+        if self.window is not None:
+            graph.fault(f"{operation}: the key is windowed", "Join tables with plain keys")
+        if both := self.sources & other.sources:
+            graph.fault(
+                f"{operation}: both tables come from {', '.join(sorted(both))}",
+                "Compute what you need of it before: one table is one side of a join",
+            )
+            return replace(self, fields=None)
+        self._refuse_unlike_keys(other, operation, "other table")
+        columns = self._joined(other, value, operation, "table")
+        for column, expression in columns:
+            if _OTHER_THAN_KEY.search(_TEXT.sub("", expression)):
+                graph.fault(
+                    f"{operation}, {column}: a join of tables sees record.key, and nothing else of record",
+                    "Its value is a function of both values and the key: an update of either gives it anew",
+                )
+        sources = self.sources | other.sources
+        graph.copartition_groups.append(sources)
+        stores = []
+        for table in (self, other):
+            table.materialize()
+            stores.append(table.joined_from or (table.store,))
+        if store is not None:
+            graph.store_name(store, "")
+        merge = graph.name(name, "KTABLE-MERGE-")
+        sides = (graph.next_name("KTABLE-JOINTHIS-"), graph.next_name("KTABLE-JOINOTHER-"))
+        if name is not None:
+            sides = (f"{name}-join-this", f"{name}-join-other")
+            if not name_fault(name) and (fault := name_fault(max(sides, key=len))):
+                graph.fault(fault, "Choose a shorter name")
+        join = TableJoin(columns, operation != "join", operation == "outer_join", store)
+        node = graph.table_join((self.node, other.node), (*sides, merge), (stores[0], stores[1]), join)
+        fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
+        joined_from = (store,) if store is not None else tuple(dict.fromkeys(stores[0] + stores[1]))
+        key = self.key if self.key.name is not None else other.key
+        return KTable(graph, node, fields, key, sources, None, store or "", joined_from=joined_from)
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """The updates of the table as a stream.

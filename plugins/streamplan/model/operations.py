@@ -276,6 +276,33 @@ class OuterStreamJoin(StreamJoin):
 
 
 @dataclass(frozen=True)
+class TableJoinSide:
+    """Takes the updates of one side of a join of two tables, and looks up the other (``KTableKTableAbstractJoin``).
+
+    ``stores`` are those that the other side's values come from.
+    """
+
+    stores: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableJoin:
+    """Passes the updates of the joined value of each key (``KTableKTableJoinMerger``).
+
+    Attributes:
+        value: The joined value. It is a function of both values and of the key.
+        left: Whether a value of this table without one of the other is joined, too.
+        right: Whether a value of the other table without one of this is joined, too.
+        store: The state store of the result; None for a result without one.
+    """
+
+    value: Columns
+    left: bool
+    right: bool
+    store: str | None
+
+
+@dataclass(frozen=True)
 class ToStream:
     """The updates of a table, or of an aggregate, as a stream."""
 
@@ -302,6 +329,8 @@ Operation: TypeAlias = (
     | JoinSide
     | OuterJoinSide
     | StreamJoin
+    | TableJoinSide
+    | TableJoin
     | ToStream
 )
 

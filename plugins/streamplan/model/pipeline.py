@@ -21,6 +21,7 @@ from streamplan.model.operations import (
     Process,
     StoreForJoin,
     StreamJoin,
+    TableJoin,
     TableSource,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology, TaskId
@@ -394,15 +395,31 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     """The operations whose state depends on other state of the same sub-topology.
 
     A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
-    of joins. A join of two streams has one for itself. So has an aggregation of sessions or of final results, and a
-    process.
+    of joins, and joins of tables. A join of two streams has one for itself. So has an aggregation of sessions or of
+    final results, and a process.
     """
-    names = {node.name for node in (*subtopology.aggregations, *subtopology.stream_joins, *subtopology.processes)}
+    table_joins, processes = subtopology.table_joins, subtopology.processes
+    alone = *subtopology.aggregations, *subtopology.stream_joins, *table_joins, *processes
+    names = {node.name for node in alone}
     reached = subtopology.downstream_of(names)
     stores = set(subtopology.table_stores.values())
-    stateful = *subtopology.aggregations, *subtopology.joins, *subtopology.stream_joins, *subtopology.processes
-    for node in stateful:
-        if isinstance(node.operation, Join) and node.store not in stores:
+    joined = {store for node in table_joins for side in subtopology.sides_of(node) for store in side.connected_stores}
+    for node in (*alone, *subtopology.joins):
+        if isinstance(node.operation, TableJoin):
+            if any(side not in table_joins and side.store not in stores for side in subtopology.sides_of(node)):
+                yield Diagnostic(
+                    node.location,
+                    "a join with the result of an aggregate",
+                    "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+                )
+        elif isinstance(node.operation, Join) and node.store in joined:
+            yield Diagnostic(
+                node.location,
+                "a stream is joined with a table that another table is joined with, "
+                "and a streaming query has one stateful operator",
+                "Write the joined table to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+            )
+        elif isinstance(node.operation, Join) and node.store not in stores:
             yield Diagnostic(
                 node.location,
                 "a join with the result of an aggregate",
@@ -423,12 +440,14 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "Put repartition() before it: that makes two",
             )
     for any_node in subtopology.nodes:
+        if any_node in table_joins:
+            continue
         sides = {before in reached or before in names for before in subtopology.predecessors[any_node.name]}
         if any_node.name in reached and len(sides) > 1:
             yield Diagnostic(
                 any_node.location,
-                "merges the result of an aggregate, of a join of two streams or of a process with a stream of the same "
-                "sub-topology",
+                "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream "
+                "of the same sub-topology",
                 "Put repartition() behind one of them",
             )
 
@@ -440,11 +459,14 @@ def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
         case Process():
             return bool(joins or stream_joins or subtopology.aggregations or node is not processes[0])
         case StreamJoin():
-            return bool(processes) or node is not stream_joins[0]
+            return bool(processes or subtopology.table_joins) or node is not stream_joins[0]
         case Join():
-            return bool(stream_joins or processes)
+            return bool(stream_joins or processes or subtopology.table_joins)
+        case TableJoin():
+            return bool(processes)
     alone = subtopology.task_aggregations
-    return bool(joins or stream_joins or processes or (alone and node is not alone[0]))
+    others = joins or stream_joins or processes or subtopology.table_joins
+    return bool(others or (alone and node is not alone[0]))
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:

@@ -26,6 +26,8 @@ from streamplan.model.operations import (
     Reduce,
     StoreForJoin,
     StreamJoin,
+    TableJoin,
+    TableJoinSide,
     TableSource,
 )
 from streamplan.model.windows import SessionWindows
@@ -63,7 +65,7 @@ class Processor:
         match self.operation:
             case Count(store=store) | Aggregate(store=store) | Reduce(store=store) | Join(store=store):
                 return store
-            case TableSource(store=store) | StoreForJoin(store=store) | Process(store=store):
+            case TableSource(store=store) | StoreForJoin(store=store) | TableJoin(store=store) | Process(store=store):
                 return store
             case JoinSide(store=store) | OuterJoinSide(store=store):
                 return store
@@ -72,6 +74,8 @@ class Processor:
     @property
     def connected_stores(self) -> tuple[str, ...]:
         """All state stores that the processor writes or reads."""
+        if isinstance(self.operation, TableJoinSide):
+            return self.operation.stores
         looked_up = (self.operation.looked_up,) if isinstance(self.operation, OuterJoinSide) else ()
         return looked_up if self.store is None else (*looked_up, self.store)
 
@@ -193,12 +197,20 @@ class Subtopology:
         return tuple(node for node in self.processors if isinstance(node.operation, StreamJoin))
 
     @property
+    def table_joins(self) -> tuple[Processor, ...]:
+        """The processors that pass the updates of two joined tables."""
+        return tuple(node for node in self.processors if isinstance(node.operation, TableJoin))
+
+    @property
     def processes(self) -> tuple[Processor, ...]:
         """The processors that call a Python class with the state of each key."""
         return tuple(node for node in self.processors if isinstance(node.operation, Process))
 
     def sides_of(self, join: Processor) -> tuple[Processor, ...]:
-        """The processors that store the records of this and of the other side of a join of two streams."""
+        """The processors that this and the other side of a join come from.
+
+        Those of a join of two streams store their records. Those of a join of two tables fill these.
+        """
         by_name = {node.name: node for node in self.processors}
         return tuple(by_name[self.predecessors[side][0]] for side in self.predecessors[join.name])
 

@@ -28,6 +28,8 @@ from streamplan.model.operations import (
     Reduce,
     StoreForJoin,
     StreamJoin,
+    TableJoin,
+    TableJoinSide,
 )
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
 from streamplan.serdes.primitive import KeySerde
@@ -240,6 +242,35 @@ class StreamsGraph:
                 (Processor(sides[0], looking_up[0], location), (windowed[0],)),
                 (Processor(sides[1], looking_up[1], location), (windowed[1],)),
                 (Processor(merge, operation, location), (sides[0], sides[1])),
+            ]
+
+        return self.add(GraphNode(merge, build, location), *parents)
+
+    def table_join(
+        self,
+        parents: tuple[GraphNode, GraphNode],
+        names: tuple[str, str, str],
+        stores: tuple[tuple[str, ...], tuple[str, ...]],
+        operation: TableJoin,
+    ) -> GraphNode:
+        """Add the nodes of a join of two tables (``KTableKTableJoinNode``).
+
+        Args:
+            parents: The last nodes of this and of the other table.
+            names: The names of the processors of this and of the other side, and of the last processor.
+            stores: The stores that the values of this and of the other table come from.
+            operation: What the last processor does.
+        """
+        location = caller_location()
+        this, other, merge = names
+        for name in names:
+            self._take(name)
+
+        def build(before: tuple[str, ...]) -> BuiltNodes:
+            return [
+                (Processor(this, TableJoinSide(stores[1]), location), before[:1]),
+                (Processor(other, TableJoinSide(stores[0]), location), before[1:]),
+                (Processor(merge, operation, location), (this, other)),
             ]
 
         return self.add(GraphNode(merge, build, location), *parents)

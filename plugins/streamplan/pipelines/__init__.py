@@ -11,6 +11,7 @@ from streamplan.pipelines import (
     orders,
     pageviews,
     payments,
+    profiles,
     skewed,
     trending,
     unpaid_orders,
@@ -35,4 +36,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     unpaid_orders.PIPELINE,
     alerts.PIPELINE,
     fraud.PIPELINE,
+    profiles.PIPELINE,
 )

@@ -101,7 +101,8 @@ class MemoryQuery:
     def _transforms(self) -> bool:
         """Whether the plan has ``transformWithState``."""
         group = self.subtopology
-        return bool(group.joins or group.stream_joins or group.task_aggregations or group.processes)
+        one_query = group.joins or group.stream_joins or group.table_joins
+        return bool(one_query or group.task_aggregations or group.processes)
 
     def start(self, directory: Path) -> None:
         """Start the query without state.

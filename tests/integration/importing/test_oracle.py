@@ -137,10 +137,6 @@ def global_table(jvm: Any, builder: Any) -> None:
     builder.stream("orders").join(builder.globalTable("rates"), key_mapper(), joiner()).to("rated")
 
 
-def tables_joined(jvm: Any, builder: Any) -> None:
-    builder.table("orders").join(builder.table("users"), joiner()).toStream().to("joined")
-
-
 def stream_to_table(jvm: Any, builder: Any) -> None:
     builder.stream("orders").join(builder.stream("users").toTable(), joiner()).to("joined")
 
@@ -177,7 +173,6 @@ SAME = {
 OTHER = {
     flat_map_values_by_key: "KSTREAM-FLATMAPVALUES-0000000001: The language does not have flatMapValues()",
     global_table: "KSTREAM-SOURCE-0000000002: a global table of rates",
-    tables_joined: "KTABLE-JOINTHIS-0000000007: The language does not have a join of tables",
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
     suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",
     table_grouped: "KTABLE-SELECT-0000000003: The language does not have groupBy() of a table",

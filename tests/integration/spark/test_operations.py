@@ -522,6 +522,70 @@ def test_what_meets_no_record_of_the_other_stream_is_passed_when_its_window_is_o
     assert tried.dead_letters() == []
 
 
+def test_an_update_of_either_table_gives_a_joined_value(tried: Tried) -> None:
+    """Of an outer join with a store, and of a left join of its result with a third table."""
+    topology, named = tried.topology, tried.named
+    shops = topology.table(named("shops"), value=Json("city string"), store="shops")
+    owners = topology.table(named("owners"), value=Json("owner string"), store="owners")
+    rents = topology.table(named("rents"), value=Json("rent decimal(10,2)"), store="rents")
+    located = shops.outer_join(owners, {"city": "city", "owner": "table.owner"}, store="located")
+    located.to_stream().to(named("located"))
+    paid = {"of": "concat(coalesce(owner, '?'), ' in ', city)", "rent": "table.rent"}
+    located.left_join(rents, paid).to_stream().to(named("paid"))
+    tried.create_topics()
+    tried.produce("shops", [("x", {"city": "Lyon"}, 1), ("z", {"city": "Gent"}, 3)])
+    tried.produce("owners", [("x", {"owner": "Ann"}, 2), ("z", {"owner": 7}, 2), (b"\xff", {"owner": "Eve"}, 2)])
+    tried.drain()
+    tried.produce("owners", [("x", {"owner": "Bob"}, 0)])  # late, and it counts all the same
+    tried.produce("shops", [("y", None, 5)])  # nothing was there
+    tried.produce("rents", [("x", {"rent": 7.5}, 9), ("q", {"rent": 1}, 9)])
+    tried.drain()
+    tried.produce("shops", [("x", None, 4)])
+    tried.produce("owners", [("y", {"owner": "Ida"}, 6)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.produce("owners", [("x", None, 6), ("y", None, 7)])
+    tried.produce("rents", [("x", {"rent": 8}, 10)])
+    tried.drain()
+
+    def updates(topic: str) -> dict[str, list[tuple[Any, int]]]:
+        found: dict[str, list[tuple[Any, int]]] = {}
+        for m in tried.read(topic):
+            assert m.partition() == partition_for_key(m.key(), 2)
+            value = json.loads(m.value()) if m.value() else None
+            found.setdefault(m.key().decode(), []).append((value, (m.timestamp()[1] - EPOCH) // 1000))
+        return found
+
+    of_located = {
+        "x": [
+            ({"city": "Lyon"}, 1),
+            ({"city": "Lyon", "owner": "Ann"}, 2),
+            ({"city": "Lyon", "owner": "Bob"}, 1),
+            ({"owner": "Bob"}, 4),
+            (None, 6),
+        ],
+        "y": [({"owner": "Ida"}, 6), (None, 7)],
+        "z": [({"city": "Gent"}, 3)],
+    }
+    assert updates(named("located")) == updates(topology.changelog_topic("located")) == of_located
+    assert updates(named("paid")) == {
+        "x": [
+            ({"of": "? in Lyon"}, 1),
+            ({"of": "Ann in Lyon"}, 2),
+            ({"of": "Bob in Lyon"}, 1),
+            ({"of": "Bob in Lyon", "rent": 7.5}, 9),
+            ({"rent": 7.5}, 9),
+            (None, 9),
+        ],
+        "y": [({}, 6), (None, 7)],
+        "z": [({"of": "? in Gent"}, 3)],
+    }
+    assert tried.dead_letters() == [
+        ("owners", "owner is not of type string"),
+        ("owners", "the key is not UTF-8"),
+    ]
+
+
 @restored
 def test_a_deletion_in_a_table_is_neither_joined_nor_aggregated(tried: Tried) -> None:
     """``KStreamKTableJoinProcessor.maybeDropRecord`` and ``KStreamAggregate`` pass over a null value."""

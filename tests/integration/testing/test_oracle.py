@@ -9,21 +9,25 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.types import StringType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
 from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
+from streamplan.spark.planning.table_join_state import TableJoinState
+from streamplan.spark.planning.table_table_join import joins_of
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey
 
-from tests.support.join_task import FIELDS, Task
+from tests.support.join_task import FIELDS, Task, Variable
 from tests.support.join_task import Arrived as ArrivedForJoin
 from tests.support.kafka_streams import properties
 from tests.support.process_task import Arrived, ProcessTask
@@ -517,6 +521,125 @@ def stored_key(row: Row, word: str) -> bytes:
     """The key of a window in the changelog."""
     start, end = row.start.to_bytes(8, "big"), row.end.to_bytes(8, "big")
     return bytes(row.key) + (end + start if word in SESSIONS else start + bytes(4))
+
+
+# -- joins of tables
+
+TABLES_JOINED_IN_ALL_WAYS = [
+    "table t; table u; join_tables 0; to_stream; to joined",
+    "table t; table u; left_tables 0; to_stream; to joined",
+    "table t; table u; outer_tables 0; to_stream; to joined",
+    "table t; table u; left_tables_stored 0; to_stream; to joined; @1 to_stream; to copied",
+    "table t; table u; table v; @0 left_tables 1; left_tables 2; to_stream; to joined; @3 to_stream; to first",
+    "table t; table u; table v; @0 left_tables_stored 1; @2 outer_tables_stored 3; to_stream; to joined",
+    "table t; table u; table v; table w; @0 join_tables 1; @2 outer_tables 3; @4 left_tables 5; to_stream; to joined",
+    "table t; table u; table v; table w; @0 outer_tables_stored 1; @2 join_tables_stored 3; @4 outer_tables 5; "
+    "to_stream; to joined; @0 left_tables 2; to_stream; filter; to more",
+]
+"""Inner, left and outer joins; with stores; of joined tables; and one table joined twice."""
+
+
+def table_records(seed: int, steps: Program, count: int) -> list[Piped]:
+    """Updates of few keys, of which some are deletions, late, or of equal times."""
+    chosen = random.Random(seed)
+    topics = [step.topic for step in steps if step.word == "table"]
+    records, now = [], BEGIN
+    for number in range(count):
+        now += chosen.choice([0, 0, 1, 1000])
+        at = now - chosen.choice([0, 0, 0, 1, 5000])
+        value = chosen.choices([b'{"n": %d, "s": "x%d"}' % (chosen.randrange(8), number), None, b"no JSON"], [6, 4, 1])[
+            0
+        ]
+        records.append(Piped(chosen.choice(topics), chosen.choices(KEYS, [6, 6, 0, 1])[0], value, at))
+    return records
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        (TABLES_JOINED_IN_ALL_WAYS[3], 0),
+        (TABLES_JOINED_IN_ALL_WAYS[6], 1),
+        *(
+            pytest.param(text, seed, marks=pytest.mark.soak)
+            for seed in range(2, 20)
+            for text in TABLES_JOINED_IN_ALL_WAYS
+        ),
+    ],
+)
+def test_tables_are_joined_as_in_the_library(spark: SparkSession, jvm: Any, text: str, seed: int) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, table_records(seed, steps, 16 if seed < 2 else 60)) > 0
+
+
+class JoinedTables:
+    """The state of the joins of tables of a topology, without Spark, for one key after the other."""
+
+    def __init__(self, steps: Program) -> None:
+        (self.group,) = ours(steps, APPLICATION, 1).topology.subtopologies
+        self.topics = [source.topic for source in self.group.sources]
+        self.joins = {
+            join.number: (node, join) for node, join in joins_of(self.group, [s.name for s in self.group.sources])
+        }
+        joins = [join for _, join in self.joins.values()]
+        fields = StructType([StructField("n", LongType()), StructField("s", StringType())])
+        self._joined = {side for join in joins for side in (join.this, join.other)} - self.joins.keys()
+        self._state = TableJoinState(dict.fromkeys(sorted(self._joined), fields), joins, restored=False)
+        self._variables = defaultdict[str, Variable](Variable)
+
+    def process(self, record: Piped) -> list[tuple[str, Any, int]]:
+        """The changed joins by the names of their processors, with the joined value and its time."""
+        variable = self._variables[str(record.key)]
+        self._state.init(SimpleNamespace(getValueState=lambda *_: variable))
+        source = self.topics.index(record.topic)
+        fields = None if record.value is None else {"n": None, "s": None, **json.loads(record.value)}
+        place = {"partition_time": record.at, "topic": record.topic, "offset": 0, "order": []}
+        row = Row(
+            source=source,
+            at=record.at,
+            rejected=False,
+            deleted=record.value is None,
+            record=place,
+            **{f"f{source}": fields},
+        )
+        made = [one for one in self._state.handleInputRows((0, record.key), iter([row]), None) if one.join is not None]
+        return [(self.joins[one.join][0].name, self._value(one.join, one), one.at) for one in made]
+
+    def _value(self, number: int, row: Row) -> dict[str, Any] | None:
+        if number not in self.joins:
+            found: dict[str, Any] | None = row[f"t{number}"]
+            return found
+        _, join = self.joins[number]
+        this, other = self._value(join.this, row), self._value(join.other, row)
+        if not join.is_there(this is not None, other is not None):
+            return None
+        n = 10 * ((this or {}).get("n") or 0) + ((other or {}).get("n") or 0)
+        return {"n": n, "s": f"{(this or {}).get('s') or ''}-{(other or {}).get('s') or ''}"}
+
+
+@pytest.mark.parametrize("seed", seeds(1, 100))
+@pytest.mark.parametrize("text", TABLES_JOINED_IN_ALL_WAYS)
+def test_joined_tables_change_as_in_the_library(jvm: Any, text: str, seed: int) -> None:
+    """Record by record. The state alone, without Spark."""
+    steps = program(text)
+    tables, library, passed = JoinedTables(steps), LibraryDriver(jvm, steps), 0
+    sinks = {before: node.topic for node in tables.group.sinks for before in tables.group.predecessors[node.name]}
+    topics = {
+        tables.group.predecessors[name][0]: topic for name, topic in sinks.items() if topic in ("joined", "first")
+    }
+    try:
+        for record in table_records(seed, steps, 80):
+            if record.value == b"no JSON" or record.key is None:
+                continue
+            library.pipe(record)
+            its = library.outputs()
+            made = tables.process(record)
+            for name, topic in topics.items():
+                mine = [(record.key.encode(), value, at) for join, value, at in made if join == name]
+                assert mine == its.get(topic, []), f"{record} in {text}"
+                passed += len(mine)
+    finally:
+        library.close()
+    assert passed > 0
 
 
 # -- where they differ, as docs/language.md says

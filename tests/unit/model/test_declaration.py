@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from streamplan.errors import Refused
+from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
 from streamplan.model.operations import NullKeyFilter
@@ -18,6 +19,7 @@ from streamplan.model.topics import CHANGELOG_CONFIGS
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long
 
 ORDER = Json("Id string, UserId string, Amount bigint")
 USER = Json("Name string, City string")
@@ -781,7 +783,7 @@ def test_records_without_a_key_reach_a_left_or_outer_join_of_streams_through_a_t
         (lambda joined, payments: payments.group_by_key().count(), "count shares its sub-topology"),
         (
             lambda joined, payments: joined.map_values({"Paid": "1"}).merge(payments),
-            "merges the result of an aggregate, of a join of two streams or of a process with a stream",
+            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
         ),
     ],
 )
@@ -815,3 +817,129 @@ def test_the_window_of_a_join_has_two_directions() -> None:
     windows = JoinWindows("5 minutes", grace="1 hour", before="0 seconds")
     assert (windows.before_ms, windows.after_ms, windows.retention_ms) == (0, 300_000, 3_900_000)
     assert JoinWindows("5 minutes").retention_ms == 600_000 + 86_400_000
+
+
+# -- joins of two tables
+
+
+@pytest.fixture
+def addresses(topology: Topology) -> KTable:
+    return topology.table("addresses", value=Json("Street string, Zip bigint"), key="user")
+
+
+LOCATED = {"Name": "Name", "Street": "table.Street"}
+
+
+@pytest.mark.parametrize(
+    ("join", "message"),
+    [
+        (lambda users, addresses: users.join(addresses, {"a": "table.Name"}), "the table has no field 'Name'"),
+        (lambda users, addresses: users.join(addresses, {"a": "Street"}), "the value has no field 'Street'"),
+        (lambda users, addresses: users.join(addresses.to_stream(), LOCATED), "join: with a KStream"),
+        (lambda users, addresses: users.left_join(users, LOCATED), "left_join: both tables come from KSTREAM-SOURCE-"),
+        (
+            lambda users, addresses: users.join(addresses, LOCATED).outer_join(users, {"a": "Name"}),
+            "outer_join: both tables come from KSTREAM-SOURCE-",
+        ),
+        (
+            lambda users, addresses: users.join(addresses, {"a": "concat(record.key, record.timestamp)"}),
+            "join, a: a join of tables sees record.key, and nothing else of record",
+        ),
+        (lambda users, addresses: users.join(addresses, {"table": "Name"}), "a field cannot be named 'table'"),
+        (
+            lambda users, addresses: users.join(addresses, LOCATED, name="n" * 240),
+            "has 251 characters",
+        ),
+    ],
+)
+def test_a_faulty_join_of_two_tables_is_refused(
+    topology: Topology, users: KTable, addresses: KTable, join: Callable[[KTable, KTable], Any], message: str
+) -> None:
+    join(users, addresses)
+    assert message in str(only(topology))
+
+
+def test_an_expression_of_joined_tables_may_name_record_in_a_text(
+    topology: Topology, users: KTable, addresses: KTable
+) -> None:
+    users.join(addresses, {"a": "concat(record.key, 'record.offset', Name)"})
+    assert topology.faults == ()
+
+
+def test_joined_tables_have_the_fields_of_both_unless_others_are_named(
+    topology: Topology, users: KTable, addresses: KTable
+) -> None:
+    assert users.outer_join(addresses).fields == ("Name", "City", "Street", "Zip")
+    users.join(topology.table("others", value=Json("Name string")))
+    assert "both sides have the fields Name" in str(only(topology))
+
+
+def test_tables_with_unlike_keys_are_refused(topology: Topology, addresses: KTable) -> None:
+    topology.table("products", value=USER, key="product").join(addresses, LOCATED)
+    topology.table("numbers", value=USER, key_serde=Long()).join(addresses, LOCATED)
+    named, typed = map(str, topology.faults)
+    assert "on unlike keys: the table's is 'product', the other table's 'user'" in named
+    assert "keys of unlike serdes: the table's are Long, the other table's String" in typed
+
+
+def test_a_windowed_table_is_not_joined(topology: Topology, grouped: KGroupedStream, addresses: KTable) -> None:
+    counts = grouped.windowed_by(TimeWindows("1 minute")).count()
+    counts.join(addresses, {"count": "count"})
+    addresses.join(counts, {"count": "table.count"})
+    own, other = (str(fault) for fault in topology.faults if "windowed" in str(fault))
+    assert "join: the key is windowed" in own
+    assert "on unlike keys: the other table's is windowed" in other
+
+
+def test_the_result_of_a_join_of_tables_is_not_looked_up(
+    topology: Topology, orders: KStream, users: KTable, addresses: KTable
+) -> None:
+    orders.join(users.join(addresses, LOCATED), {"Id": "Id", "Street": "table.Street"})
+    assert "join: with the result of a join of tables" in str(only(topology))
+
+
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        (lambda joined, users, orders: joined.to_stream().group_by_key().count(), "count shares its sub-topology"),
+        (
+            lambda joined, users, orders: orders.join(users, {"Id": "Id"}),
+            "a stream is joined with a table that another table is joined with",
+        ),
+        (
+            lambda joined, users, orders: joined.left_join(orders.group_by_key().count(), {"Name": "Name"}),
+            "a join with the result of an aggregate",
+        ),
+        (
+            lambda joined, users, orders: orders.join(joined.to_stream(), {"Id": "Id"}, within=JoinWindows("1 day")),
+            "a join of two streams shares its sub-topology",
+        ),
+        (
+            lambda joined, users, orders: joined.to_stream().map_values({"Id": "Name", "UserId": "''", "Amount": "1"})
+            .merge(orders),
+            "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream",
+        ),
+    ],
+)  # fmt: skip
+def test_other_state_beside_a_join_of_tables_is_refused(
+    topology: Topology,
+    orders: KStream,
+    users: KTable,
+    addresses: KTable,
+    beside: Callable[[KTable, KTable, KStream], Any],
+    message: str,
+) -> None:
+    beside(users.join(addresses, LOCATED), users, orders)
+    with pytest.raises(Refused, match=message):
+        pipeline(topology)
+
+
+def test_joins_of_tables_share_a_sub_topology(topology: Topology, users: KTable, addresses: KTable) -> None:
+    others = topology.table("others", value=Json("Other string"))
+    joined = users.join(addresses, LOCATED, store="located")
+    joined.outer_join(others, {"Name": "Name", "Other": "table.Other"}).to_stream().to("all")
+    users.left_join(others, {"Name": "Name"}).to_stream().repartition().group_by_key().count(store="counts")
+    specs = {spec.name: spec for spec in pipeline(topology).topics()}
+    assert [len(group.sources) for group in topology.subtopologies] == [3, 1]
+    assert specs[topology.changelog_topic("located")].configs == CHANGELOG_CONFIGS
+    assert column_lineage(topology)["all"]["Name"] == {Column("users", "Name")}

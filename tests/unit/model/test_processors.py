@@ -120,6 +120,13 @@ def test_a_class_with_state_stands_alone_in_its_sub_topology(topology: Topology,
         Pipeline("app", topology, "", {"orders": 2})
 
 
+def test_a_class_with_state_does_not_stand_behind_a_join_of_tables(topology: Topology) -> None:
+    users, plans = (topology.table(name, value="id string", key="id") for name in ("users", "plans"))
+    counted(users.join(plans, {"id": "id"}).to_stream())
+    with pytest.raises(Refused, match="process shares its sub-topology with another stateful operation"):
+        Pipeline("app", topology, "", {"users": 2, "plans": 2})
+
+
 def test_what_is_grouped_behind_it_is_repartitioned_as_in_the_library(topology: Topology, orders: KStream) -> None:
     counted(orders).group_by_key(name="alarms").count(store="alarms-per-customer")
     Pipeline("app", topology, "", {"orders": 2})

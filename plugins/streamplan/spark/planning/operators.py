@@ -36,6 +36,8 @@ from streamplan.model.operations import (
     Reduce,
     StoreForJoin,
     StreamJoin,
+    TableJoin,
+    TableJoinSide,
     TableSource,
     ToStream,
 )
@@ -55,6 +57,7 @@ from streamplan.spark.planning.records import (
     rejecting_binary_keys,
 )
 from streamplan.spark.planning.stream_stream_join import without_records
+from streamplan.spark.planning.table_table_join import without_updates
 from streamplan.spark.planning.task_windows import aggregate_windows, final_results, with_times_of_updates
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
@@ -94,6 +97,24 @@ class OperatorPlanner:
     def bind_all(self, frames: Mapping[str, RecordFrame]) -> None:
         """Say what the records of nodes are, by their names."""
         self._frames.update(frames)
+
+    def bind_joined_tables(
+        self, sources: Mapping[str, RecordFrame], updates: Mapping[str, RecordFrame], joins: Iterable[Processor]
+    ) -> None:
+        """Say what the records of the sources of joined tables are, and the updates of each join.
+
+        Args:
+            sources: The records of each source by its name. The rejected ones end here.
+            updates: The updates by the name of the join.
+            joins: The joins. The changelogs of those with a store are written.
+        """
+        for name, frame in sources.items():
+            self.write(dead_letter_rows(frame.rejected()))
+            self.bind(name, frame.accepted())
+        self.bind_all(updates)
+        for node in joins:
+            if node.writes_store:
+                self.write_changelog(node, updates[node.name])
 
     def write(self, rows: DataFrame) -> None:
         """Add rows of the columns :data:`~streamplan.spark.planning.output_rows.OUTPUT` to those that are written."""
@@ -210,6 +231,8 @@ class OperatorPlanner:
             frame = self._frames.get(node.name)
             if frame is None or node.name in self._consumed or isinstance(node, Sink):
                 continue
+            if isinstance(node, Processor) and isinstance(node.operation, TableJoinSide):
+                continue  # what it gives is bound
             self._consumed.add(node.name)
             if not frame.no_rejects:
                 self.write(dead_letter_rows(frame.rejected()))
@@ -265,7 +288,9 @@ class OperatorPlanner:
                 return self._storable_records(frame)
             case StreamJoin(value=value):  # what is joined is bound instead; see SubtopologyPlan
                 return without_records(*predecessors).select(value)
-            case ToStream() | JoinSide() | OuterJoinSide():
+            case TableJoin(value=value):  # the same
+                return without_updates(*predecessors).select(value)
+            case ToStream() | JoinSide() | OuterJoinSide() | TableJoinSide():
                 return frame
             case Count() | Aggregate() | Reduce():
                 return self._aggregate_all(node, frame)

@@ -12,6 +12,7 @@ branches.
     joins           sources, look-up of the record's key     | changelogs, every operation, outputs
     two streams     sources, operations, join                | changelogs, every operation after it, outputs
     windows         sources, operations, windows             | changelog, every operation after it, outputs
+    two tables      sources, joins of their updates          | changelogs, every operation, outputs
     process         sources, operations, Python class        | changelog, every operation after it, outputs
 
 Windows by the time of the stream task are those of sessions, and those of final results.
@@ -50,6 +51,12 @@ from streamplan.spark.planning.stream_stream_join import (
     stored_records,
 )
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
+from streamplan.spark.planning.table_table_join import (
+    join_table_updates,
+    joined_tables,
+    records_of_sources,
+    restore_table_joins,
+)
 from streamplan.spark.planning.task_windows import aggregate_windows, restore_windows
 from streamplan.spark.sink.spec import Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
@@ -140,6 +147,8 @@ def plan_subtopology(
         cut = _cut_at_joins(subtopology, schemas, raw, planner)
     elif subtopology.stream_joins:
         cut = _cut_at_stream_join(subtopology, schemas, raw, planner)
+    elif subtopology.table_joins:
+        cut = _cut_at_table_joins(subtopology, schemas, raw, planner)
     elif subtopology.processes:
         cut = _cut_at_process(subtopology, schemas, raw, planner)
     else:
@@ -208,7 +217,11 @@ def plan_restore(
         (node,) = subtopology.processes
         return restore_process(node, subtopology.key_serde_of(node.name), stored(node))
     raw = {name: stored(store_writers[stores[name]]) if name in stores else no_records for name in names}
-    return join_tables(_read_sources(subtopology, schemas, raw), stores)
+    tables = _read_sources(subtopology, schemas, raw)
+    if subtopology.table_joins:
+        results = {node.name: stored(node) for node in subtopology.table_joins if node.writes_store}
+        return restore_table_joins(subtopology, tables, results)
+    return join_tables(tables, stores)
 
 
 def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[str, int], tuple[Output, ...]]:
@@ -284,6 +297,19 @@ def _cut_at_joins(
     streaming = join_tables(frames, stores)
     batch = _batch_of(streaming)
     planner.bind_all(joined_frames(batch, frames, stores))
+    return _Cut(streaming, True, batch, divided=True)
+
+
+def _cut_at_table_joins(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+) -> _Cut:
+    """Let the planner begin with the records of each source, and with the updates of each joined table."""
+    frames = _read_sources(subtopology, schemas, raw)
+    streaming = join_table_updates(subtopology, frames)
+    batch = _batch_of(streaming)
+    planner.bind_joined_tables(
+        records_of_sources(batch, frames), joined_tables(batch, subtopology, frames), subtopology.table_joins
+    )
     return _Cut(streaming, True, batch, divided=True)
 
 

@@ -9,8 +9,9 @@ What a join wrote depends on when a table's row came, and cannot be computed aft
 only the tables and the dead letters are compared. What a join of two streams wrote depends on which records came too
 late. Its outputs are not compared, and its dead letters are. Sessions are compared for each key whose records all came
 in time (:mod:`streamplan.spark.recount.sessions`). Final results are compared record by record, where the sub-topology
-reads one topic (:mod:`streamplan.spark.recount.final_results`). A Python class with state processes all records of a
-topic once more, where they are not too many for the memory of a worker.
+reads one topic (:mod:`streamplan.spark.recount.final_results`). Of a join of tables the last joined value of each key
+is compared, which is that of the last values of both, whatever the order of their topics. A Python class with state
+processes all records of a topic once more, where they are not too many for the memory of a worker.
 """
 
 from __future__ import annotations
@@ -56,6 +57,11 @@ from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
 from streamplan.spark.planning.process import process_records
 from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
+from streamplan.spark.planning.table_table_join import (
+    join_table_updates,
+    last_joined_tables,
+    records_of_sources,
+)
 from streamplan.spark.planning.task_windows import with_times_of_updates
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.recount.final_results import closed_windows, recounted_windows
@@ -201,12 +207,14 @@ class _Demanded:
         rows: Of the columns ``OUTPUT`` of ``spark.planning.output_rows``.
         late: The keys whose sessions are not among them; None without sessions.
         exact: Whether no store holds a double, whose sum depends on the order of its summands.
+        joined: What joins of tables gave, of which several rows are made; None without such joins. It is persistent.
         ttl: Which values of a Python class's store are compared; None for all.
     """
 
     rows: DataFrame
     late: DataFrame | None
     exact: bool
+    joined: DataFrame | None
     ttl: TimeToLive | None
 
 
@@ -228,7 +236,7 @@ class _Recount:
         numbers, outputs = number_outputs(self.pipeline, self.subtopology)
         letters = self._letters().persist()
         demanded = self._expected(numbers)
-        late, expected = demanded.late, self._with_turns(demanded.rows, letters).persist()
+        expected = self._with_turns(demanded.rows, letters).persist()
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
@@ -246,8 +254,9 @@ class _Recount:
                 found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
             expected.unpersist()
-            if late is not None:
-                late.unpersist()
+            for held in (demanded.late, demanded.joined):
+                if held is not None:
+                    held.unpersist()
             letters.unpersist()
 
     def _doubt(self, nodes: Sequence[Node], letters: DataFrame) -> str | None:
@@ -309,6 +318,7 @@ class _Recount:
             found.not_compared(output.topic, "what a join wrote depends on when a table's row came")
             return
         aggregations = [node for node in upstream if node in self.subtopology.aggregations]
+        aggregations += self._last_table_joins(upstream)
         compacted = any(self._is_compacted(node) for node in upstream if isinstance(node, Source))
         if not aggregations and not compacted and not written.compacted:
             compare_records(written, demanded, found)
@@ -365,6 +375,12 @@ class _Recount:
             remaining += before
         return [nodes[name] for name in sorted(names)]
 
+    def _last_table_joins(self, upstream: Sequence[Node]) -> list[Processor]:
+        """The joins of tables among some nodes, without those whose results another one of them joins."""
+        joins = [join for join in self.subtopology.table_joins if join in upstream]
+        names = {name for join in joins for name in (node.name for node in self._upstream([join]))}
+        return [join for join in joins if join.name not in names]
+
     def _is_compacted(self, source: Source) -> bool:
         topic = self.pipeline.topology.decorate(source.topic)
         return "compact" in words(self._configs[topic].get("cleanup.policy", ""))
@@ -410,7 +426,13 @@ class _Recount:
         if subtopology.joins:
             stores = subtopology.table_stores
             frames = joined_frames(join_tables(frames, stores), frames, stores)
-        planner.bind_all(frames)
+        joined = None
+        if subtopology.table_joins:
+            joined = join_table_updates(subtopology, frames).persist()
+            last = last_joined_tables(joined, subtopology, frames)
+            planner.bind_joined_tables(records_of_sources(joined, frames), last, subtopology.table_joins)
+        else:
+            planner.bind_all(frames)
         nodes, late, exact = subtopology.aggregations, None, True
         if nodes:
             for name, inputs in planner.aggregation_inputs(nodes).items():
@@ -433,7 +455,7 @@ class _Recount:
                 planner.bind(name, store_result(node, with_times_of_updates(stored)))
         ttl = self._processed(planner) if subtopology.processes else None
         planner.plan(subtopology.nodes)
-        return _Demanded(reduce(DataFrame.unionByName, planner.take_output_rows().rows), late, exact, ttl)
+        return _Demanded(reduce(DataFrame.unionByName, planner.take_output_rows().rows), late, exact, joined, ttl)
 
     def _processed(self, planner: OperatorPlanner) -> TimeToLive | None:
         """Let a Python class process all records once more; return which values of its store are gone."""
@@ -482,13 +504,19 @@ class _Recount:
             for partition, at in deleted.items():
                 is_gone = (F.col("topic") == source) & (F.col("partition") == partition) & (F.col("offset") < at)
                 written = written.where(~is_gone)
+        note = ""
+        if self.subtopology.table_joins:
+            # What an update of a joined table became, which another one followed, is not recounted.
+            demanded = demanded.where("topic is not null")
+            written = written.join(demanded.distinct(), place, "left_semi")
+            note = ", without what a join of tables gave,"
         unexpected = written.exceptAll(demanded)
         differences = demanded.exceptAll(written).unionByName(unexpected)
         wrong = differences.orderBy(*place).limit(NAMED).collect()
         named = ", ".join(f"{row['topic']}-{row['partition']} offset {row['offset']}" for row in wrong)
         count = demanded.count()
         return Observation(
-            f"{topic}: records that sub-topology {number} could not process{f' (see {named})' if named else ''}",
+            f"{topic}: records that sub-topology {number}{note} could not process{f' (see {named})' if named else ''}",
             count,
             count if not wrong else written.count(),
             PROCESS_AGAIN if wrong and not unexpected.join(demanded, place, "left_anti").isEmpty() else "",

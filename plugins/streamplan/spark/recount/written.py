@@ -92,8 +92,11 @@ class WrittenTopic:
         return replace(self, records=records)
 
     def timed(self, demanded: DataFrame) -> DataFrame:
-        """Return demanded rows with the timestamps that are written; without where the brokers set them."""
-        written = F.greatest("timestamp", F.lit(FIRST_WRITABLE_MS))
+        """Return demanded rows with the timestamps that are written.
+
+        They have none where the brokers set them, or where it is not known.
+        """
+        written = F.when(F.col("timestamp").isNotNull(), F.greatest("timestamp", F.lit(FIRST_WRITABLE_MS)))
         return demanded.withColumn("timestamp", F.lit(None).cast("bigint") if self.broker_time else written)
 
 

@@ -169,12 +169,14 @@ def _copy_changelogs(
     """Copy the records that the state is built from to Parquet files; returns the directory of these files.
 
     A join needs every record of a table: a record of the stream is joined with the row of its own time. A join of two
-    streams needs every record of both. An aggregation only needs the last record of each key, and so do a Python class
-    and, of those that wait for a match, a left or outer join. The last ones of each slice are copied, which bounds what
-    is written. A key may be in several slices, so they are not yet the last ones of the changelog.
+    streams needs every record of both. An aggregation and a join of two tables only need the last record of each key,
+    and so do a Python class and, of those that wait for a match, a left or outer join of two streams. The last ones of
+    each slice are copied, which bounds what is written. A key may be in several slices, so they are not yet the last
+    ones of the changelog.
     """
     waiting = [node.store for node in subtopology.processors if isinstance(node.operation, OuterJoinSide)]
-    last_only = subtopology.stores if subtopology.aggregations or subtopology.processes else waiting
+    one_each = subtopology.aggregations or subtopology.processes or subtopology.table_joins
+    last_only = subtopology.stores if one_each else waiting
     copied = f"{directory}/read"
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
     spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
@@ -207,7 +209,7 @@ def _run_restoring_query(
     def stored(node: Processor) -> DataFrame:
         rows = read(node)
         columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
-        if not subtopology.joins:  # of an aggregation, and of what waits for a match, only the last records are read
+        if not subtopology.joins:  # of anything else only the last records are read, or none is a deletion
             rows = rows.where("value is not null")  # a null value deletes the key
         if subtopology.aggregations:
             columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
