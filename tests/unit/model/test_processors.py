@@ -121,7 +121,7 @@ def test_a_class_with_state_stands_alone_in_its_sub_topology(topology: Topology,
 
 
 def test_a_class_with_state_does_not_stand_behind_a_join_of_tables(topology: Topology) -> None:
-    users, plans = (topology.table(name, value="id string", key="id") for name in ("users", "plans"))
+    users, plans = (topology.table(name, value=Json("id string"), key="id") for name in ("users", "plans"))
     counted(users.join(plans, {"id": "id"}).to_stream())
     with pytest.raises(Refused, match="process shares its sub-topology with another stateful operation"):
         Pipeline("app", topology, "", {"users": 2, "plans": 2})
