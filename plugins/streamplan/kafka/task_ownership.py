@@ -120,7 +120,7 @@ class TaskOwnership:
                 with _claim_producer(self.pipeline, self.brokers) as producer:
                     return self._claim(producer, has_checkpoint)
             except Fenced:
-                time.sleep(random.uniform(0.1, 2.0))  # so that the two do not try again at the same moment
+                _pause()
         raise StreamplanError(
             f"{self._application_id} could not be claimed",
             expected="no other aggregator of it that is being started",
@@ -160,15 +160,20 @@ class TaskOwnership:
             place: (offset, PositionMetadata(claimed.generation, checkpoint, start=committed.starts.get(place, 0)).text)
             for place, offset in committed.positions.items()
         }
-        try:
-            with _claim_producer(self.pipeline, self.brokers) as producer:
-                self.require_latest(now=True)  # after this a newer one fences the producer
-                producer.begin_transaction()
-                _send(producer, self._consumer, positions)
-                _commit(producer, self.pipeline, self.brokers)
-        except Fenced as error:
-            self.require_latest(now=True)
-            raise superseded_error(self._application_id, claimed.generation, None) from error
+        for _ in range(_MAX_ATTEMPTS):
+            try:
+                with _claim_producer(self.pipeline, self.brokers) as producer:
+                    self.require_latest(now=True)  # after this a newer one fences the producer
+                    producer.begin_transaction()
+                    _send(producer, self._consumer, positions)
+                    _commit(producer, self.pipeline, self.brokers)
+                return
+            except Fenced:
+                # By a claim, or by a request to stop. Both commit their generation a little later, unless they die.
+                self.await_claim()
+                self.require_latest(now=True)
+                _pause()
+        raise superseded_error(self._application_id, claimed.generation, None)
 
     def latest_generation(self) -> Generation | None:
         """Return the newest generation in the metadata of any position; None where there is none.
@@ -274,7 +279,7 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
             ):
                 return _commit_stop(producer, consumer, pipeline, brokers)
         except Fenced:
-            time.sleep(random.uniform(0.1, 2.0))
+            _pause()
     raise StreamplanError(
         f"{application_id} could not be asked to stop",
         expected="no aggregator of it that is being started",
@@ -377,6 +382,11 @@ def _lock_positions(producer: Producer, consumer: Consumer, pipeline: Pipeline, 
 def _claim_producer(pipeline: Pipeline, brokers: Brokers) -> AbstractContextManager[Producer]:
     """Open the producer of claims. It fences that of another process which claims at the same time."""
     return transactional_producer(brokers, f"{pipeline.topology.application_id}-claim")
+
+
+def _pause() -> None:
+    """Wait for a random time, so that two that have fenced each other do not try again at the same moment."""
+    time.sleep(random.uniform(0.1, 2.0))
 
 
 def _send(producer: Producer, consumer: Consumer, positions: Mapping[tuple[str, int], tuple[int, str]]) -> None:

@@ -458,6 +458,30 @@ def test_the_positions_name_the_checkpoint_until_the_next_one(
         ownership.name_checkpoint(tasks, 0, "00000000")
 
 
+def test_a_claim_that_dies_before_it_has_committed_ends_no_aggregator(
+    bootstrap_servers: str,
+    pipeline: Pipeline,
+    claimed: tuple[TaskOwnership, ClaimedTasks],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has fenced the producer of claims, and no newer generation comes."""
+    ownership, tasks = claimed
+    own, died = ownership.require_latest, list[Producer]()
+
+    def require_latest(*, now: bool = False) -> None:
+        own(now=now)
+        if not died:
+            transactional_id = f"{pipeline.topology.application_id}-claim"
+            died.append(Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id}))
+            died[0].init_transactions(60)
+
+    monkeypatch.setattr(ownership, "require_latest", require_latest)
+    ownership.name_checkpoint(tasks, 0, "3f2a9c1e")
+    assert died
+    first, _ = pipeline.topology.subtopologies
+    assert checkpoint_in_use(pipeline, Brokers(bootstrap_servers), first) == "3f2a9c1e"
+
+
 def test_a_position_that_another_program_commits_is_not_taken_for_an_earlier_run(
     bootstrap_servers: str, pipeline: Pipeline
 ) -> None:
