@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 CHECK_NAMES = {check.name for check in CHECKS}
 
 
-WITHOUT_REPARTITION = ("alerts", "enriched", "payments", "profiles", "unpaid_orders", "visits", "fraud")
+WITHOUT_REPARTITION = ("alerts", "enriched", "payments", "profiles", "scores", "unpaid_orders", "visits", "fraud")
 
 
 def check_names(pipeline: Pipeline) -> set[str]:
@@ -59,7 +59,7 @@ KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition", "
 DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
 RECOUNTED_BY_SPARK = {
     *("latest", "enriched", "pageviews", "trending", "words"),
-    *("payments", "profiles", "unpaid_orders", "visits", "alerts", "fraud"),
+    *("payments", "profiles", "scores", "unpaid_orders", "visits", "alerts", "fraud"),
 }
 """The others count records by a field or their key, which needs no engine."""
 

@@ -654,6 +654,55 @@ def recount_fraud(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- Python functions
+
+
+def declare_scores(library: Library) -> None:
+    def scored(value: Any) -> bytes:
+        try:
+            return as_json(scored_transfer(bytes(value)))
+        except KeyError:
+            return b'{"risk": 0}'
+
+    mapper = Callback(f"{STREAMS}.kstream.ValueMapper", apply=scored)
+    is_risky = Callback(f"{STREAMS}.kstream.Predicate", test=lambda key, value: json.loads(bytes(value))["risk"] > 0.75)
+    transfers = library.stream("transfers", id=str, amount=int, country=str)
+    library.to(transfers.mapValues(mapper).filter(is_risky), "risky-transfers")
+
+
+def scored_transfer(value: bytes) -> dict[str, Any]:
+    made = json.loads(value)
+    risk = min(made["amount"], 1024) / 1024
+    return {"id": made["id"], "risk": risk / 2 if made["country"] in ("DE", "FR", "IT") else risk}
+
+
+def transfers(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """One amount is missing, so that the function raises, and one key is no number of eight bytes."""
+    others = [
+        ("transfers", bytes(8), b"no JSON"),
+        ("transfers", bytes(8), b'{"id": "without an amount", "country": "SE"}'),
+        ("transfers", b"short", b'{"id": "without an account", "amount": 1, "country": "SE"}'),
+    ]
+    return mixed_in(numbered(pipeline, range(2000)), others)
+
+
+def recount_scores(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    risky = expected.every["risky-transfers"] = {}
+    for record in records:
+        try:
+            fields(record.value, id=str, amount=int, country=str)
+            scored = scored_transfer(record.value or b"")
+            if len(record.key or b"") != 8:
+                raise ValueError("no number")
+        except (ValueError, KeyError):
+            expected.dead.append(record)
+            continue
+        if scored["risk"] > 0.75:
+            risky.setdefault(record.key or b"", []).append(scored)
+    return expected
+
+
 # -- others
 
 
@@ -847,5 +896,6 @@ CASES = {
     "unpaid_orders": Case(web_orders, recount_unpaid, declare_unpaid),
     "fraud": Case(card_payments, recount_fraud, declare_fraud),
     "profiles": Case(accounts, recount_profiles, declare_profiles),
+    "scores": Case(transfers, recount_scores, declare_scores),
     "words": Case(text_lines, recount_words, declare_words),
 }

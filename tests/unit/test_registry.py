@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -132,3 +133,9 @@ def test_a_declaration_with_faults_keeps_its_own_error(theirs: Theirs) -> None:
     theirs.variable("faulty_module")
     with pytest.raises(Refused, match=r"faulty_module.py:\d+: the name 'not a name' contains ' '"):
         registered_pipelines()
+
+
+def test_the_page_of_quick_starts_lists_every_example() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "quick-starts.md").read_text()
+    section = page.split("\n## The examples of this repository\n")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.M)) == sorted(each.name for each in PIPELINES)

@@ -12,6 +12,7 @@ from streamplan.pipelines import (
     pageviews,
     payments,
     profiles,
+    scores,
     skewed,
     trending,
     unpaid_orders,
@@ -37,4 +38,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     alerts.PIPELINE,
     fraud.PIPELINE,
     profiles.PIPELINE,
+    scores.PIPELINE,
 )

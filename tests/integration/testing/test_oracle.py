@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -75,9 +75,6 @@ def compiled_code(spark: SparkSession) -> Iterator[None]:
     generate_code(spark, whether=True)
     yield
     generate_code(spark, whether=False)
-
-
-COMPILED = pytest.mark.usefixtures("compiled_code")
 
 
 class LibraryDriver:
@@ -288,18 +285,10 @@ def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Pip
     [
         "stream a; filter; group_by; count; to_stream; counts; to counts",
         "stream a; each; to each; @1 map_values; select_key; to mapped",
-        pytest.param(
-            "stream a; group_by_key; windowed_by; count; to_stream; window_counts; to w; @1 hopping_windows; aggregate",
-            marks=COMPILED,
-        ),
-        pytest.param(
-            "table t; to_stream; to copied; stream a; select_key; left_join 0; to left; @4 join 0; to inner",
-            marks=COMPILED,
-        ),
         "stream b; stream a; filter; join_soon 0; to joined; @1 to copied",
         "stream a; python_filter; python_map_values; to mapped; @0 python_flat_map; group_by_key; greatest",
     ],
-    ids=["count", "several of one record", "windows", "joins", "joins of streams", "functions"],
+    ids=["count", "several of one record", "joins of streams", "functions"],
 )
 def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
@@ -317,7 +306,6 @@ def test_a_random_topology_writes_what_the_library_writes(spark: SparkSession, j
     [
         ("stream b; stream a; filter; join_soon 0; to joined", 0),
         ("stream b; stream a; filter; left_join_soon 0; to joined", 0),
-        pytest.param("stream b; stream a; outer_join_soon 0; to joined", 0, marks=COMPILED),
         *(
             pytest.param(text, seed, marks=pytest.mark.soak)
             for seed in range(100)
@@ -416,7 +404,7 @@ SESSIONS_IN_ALL_WAYS = (
 )
 
 
-@COMPILED
+@pytest.mark.usefixtures("compiled_code")
 def test_sessions_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
     """Two become one, twice; a record is within one; times are equal; and times are on the edge of gap and grace."""
     steps = program(SESSIONS_IN_ALL_WAYS)
@@ -462,7 +450,7 @@ FINAL = "stream a; group_by_key; %s; on_close; aggregate; to_stream; windows; to
 FINAL_SESSIONS = "stream a; group_by_key; %s; on_close; aggregate; to_stream; session_values; to w"
 
 
-@COMPILED
+@pytest.mark.usefixtures("compiled_code")
 def test_final_results_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
     """With late, early and equal timestamps, also beyond the grace, and with nulls as keys and values."""
     steps = program(FINAL % "short_hops")
@@ -578,7 +566,6 @@ def table_records(seed: int, steps: Program, count: int) -> list[Piped]:
     ("text", "seed"),
     [
         (TABLES_JOINED_IN_ALL_WAYS[3], 0),
-        pytest.param(TABLES_JOINED_IN_ALL_WAYS[6], 1, marks=COMPILED),
         *(
             pytest.param(text, seed, marks=pytest.mark.soak)
             for seed in range(2, 20)
@@ -589,6 +576,33 @@ def table_records(seed: int, steps: Program, count: int) -> list[Piped]:
 def test_tables_are_joined_as_in_the_library(spark: SparkSession, jvm: Any, text: str, seed: int) -> None:
     steps = program(text)
     assert compare(spark, jvm, steps, table_records(seed, steps, 16 if seed < 2 else 60)) > 0
+
+
+@pytest.mark.usefixtures("compiled_code")
+@pytest.mark.parametrize(
+    ("text", "drawn_records", "count"),
+    [
+        (
+            "stream a; group_by_key; windowed_by; count; to_stream; window_counts; to w; @1 hopping_windows; aggregate",
+            random_records,
+            6,
+        ),
+        (
+            "table t; to_stream; to copied; stream a; select_key; left_join 0; to left; @4 join 0; to inner",
+            random_records,
+            6,
+        ),
+        ("stream b; stream a; outer_join_soon 0; to joined", late_records, 14),
+        (TABLES_JOINED_IN_ALL_WAYS[6], table_records, 16),
+    ],
+    ids=["windows", "joins", "joins of streams", "joins of tables"],
+)
+def test_compiled_plans_write_what_the_library_writes(
+    spark: SparkSession, jvm: Any, text: str, drawn_records: Callable[[int, Program, int], list[Piped]], count: int
+) -> None:
+    """Sessions, final results and classes with state have tests of their own with compiled plans."""
+    steps = program(text)
+    assert compare(spark, jvm, steps, drawn_records(1, steps, count)) > 0
 
 
 class JoinedTables:
