@@ -342,7 +342,6 @@ def test_final_results_are_passed_once(tried: Tried) -> None:
     }
 
 
-@both_ways
 def test_final_sessions_are_passed_once(tried: Tried) -> None:
     sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
     sessions = sales.windowed_by(SessionWindows("1 minute", grace="10 seconds")).emit_strategy(OnWindowClose())

@@ -304,7 +304,6 @@ def test_a_random_topology_writes_what_the_library_writes(spark: SparkSession, j
 @pytest.mark.parametrize(
     ("text", "seed"),
     [
-        ("stream b; stream a; filter; join_soon 0; to joined", 0),
         ("stream b; stream a; filter; left_join_soon 0; to joined", 0),
         *(
             pytest.param(text, seed, marks=pytest.mark.soak)
@@ -568,14 +567,14 @@ def table_records(seed: int, steps: Program, count: int) -> list[Piped]:
         (TABLES_JOINED_IN_ALL_WAYS[3], 0),
         *(
             pytest.param(text, seed, marks=pytest.mark.soak)
-            for seed in range(2, 20)
+            for seed in range(1, 20)
             for text in TABLES_JOINED_IN_ALL_WAYS
         ),
     ],
 )
 def test_tables_are_joined_as_in_the_library(spark: SparkSession, jvm: Any, text: str, seed: int) -> None:
     steps = program(text)
-    assert compare(spark, jvm, steps, table_records(seed, steps, 16 if seed < 2 else 60)) > 0
+    assert compare(spark, jvm, steps, table_records(seed, steps, 60 if seed else 16)) > 0
 
 
 @pytest.mark.usefixtures("compiled_code")
