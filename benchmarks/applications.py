@@ -40,6 +40,9 @@ os.environ.setdefault("STREAMPLAN_PIPELINES", "streamplan.pipelines")
 ORDERS = pipeline_named("orders")
 STORE = "orders-products-quantities"
 POLL_SECONDS = 0.05
+FULL_SECONDS = 600.0
+"""How long a queue of orders that were not sent yet may stay full."""
+
 LIBRARY_ID = "orders-on-the-jvm"
 
 
@@ -107,8 +110,17 @@ class Flow:
     def produce(self, count: int, *, products: int = 2, note: bytes = b"") -> None:
         """Produce orders at once. ``note`` is one more field of each value, to make it larger."""
         extra_field = b', "Note": "%s"' % note if note else b""
+        deadline = time.monotonic() + FULL_SECONDS
         for n in range(self.produced, self.produced + count):
-            self._producer.produce(*self._record(n, products, extra_field))
+            order = self._record(n, products, extra_field)
+            while True:
+                try:
+                    self._producer.produce(*order)
+                    break
+                except BufferError:  # large orders come sooner than the brokers take them
+                    if time.monotonic() > deadline:
+                        raise
+                    self._producer.poll(0.1)
             if n % 10_000 == 0:
                 self._producer.poll(0)
         self.produced += count
