@@ -1,9 +1,9 @@
 """Kafka Streams' execution model on PySpark, deployed and checked by Airflow.
 
 A declaration needs these names: ``from streamplan import Json, Pipeline, TestData, TimeWindows, Topology``, and perhaps
-``Processor`` and the serdes ``Avro``, ``JsonSchema``, ``Protobuf``, ``String``, ``Integer``, ``Long``, ``Double``,
-``UUID`` and ``Bytes``. Each is imported when it is first used. So a process that needs one part of the library does
-not import all of it.
+``Processor``, ``arrow_batch`` and the serdes ``Avro``, ``JsonSchema``, ``Protobuf``, ``String``, ``Integer``, ``Long``,
+``Double``, ``UUID`` and ``Bytes``. Each is imported when it is first used. So a process that needs one part of the
+library does not import all of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplan.model.functions import arrow_batch
     from streamplan.model.pipeline import Limits, Pipeline, TestData
     from streamplan.model.processor import KeyValueStore, Processor, Record
     from streamplan.model.topology import Topology
@@ -49,6 +50,7 @@ __all__ = [
     "TestData",
     "TimeWindows",
     "Topology",
+    "arrow_batch",
     "pipeline_named",
     "registered_pipelines",
 ]
@@ -76,6 +78,7 @@ _MODULES = {
     "TimeWindows": "streamplan.model.windows",
     "Topology": "streamplan.model.topology",
     "UUID": "streamplan.serdes.primitive",
+    "arrow_batch": "streamplan.model.functions",
     "pipeline_named": "streamplan.registry",
     "registered_pipelines": "streamplan.registry",
 }

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 REJECT, STOP = "reject", "stop"
 ON_ERROR = (REJECT, STOP)
@@ -23,6 +23,45 @@ _FIELD_TYPES: Mapping[type, str] = {
     date: "date",
 }
 
+_ARROW_TYPES: Mapping[str, str] = {
+    "StringArray": "string",
+    "Int32Array": "int",
+    "Int64Array": "bigint",
+    "DoubleArray": "double",
+    "BooleanArray": "boolean",
+    "TimestampArray": "timestamp",
+    "Date32Array": "date",
+}
+"""By the name of a class of pyarrow the type of a field."""
+
+_OF_BATCHES = "_is_given_an_arrow_batch"
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def arrow_batch(function: _Function) -> _Function:
+    """Mark a function of :meth:`KStream.map_values` or :meth:`KStream.filter` that is given many records at once.
+
+    It is given a ``pyarrow.RecordBatch`` with a column for each field of the value, and a struct ``record`` with
+    ``key``, ``timestamp``, ``topic``, ``partition`` and ``offset``. For ``map_values`` it returns columns by the names
+    of their fields: a mapping, a dataclass, a named tuple, a record batch or a struct array. For ``filter`` it returns
+    a column of booleans. A column has one value for each record, in the order of the records.
+
+    Example::
+
+        @arrow_batch
+        def score(orders: pa.RecordBatch) -> dict[str, pa.Array]:
+            return {"risk": pc.divide(orders["amount"], 1000.0)}
+
+    Args:
+        function: Gives each record its result, whatever records come with it.
+
+    Returns:
+        The same function.
+    """
+    setattr(function, _OF_BATCHES, True)
+    return function
+
 
 @dataclass(frozen=True)
 class PythonFunction:
@@ -35,12 +74,19 @@ class PythonFunction:
         call: The function. It is given the fields of a value as attributes, and ``record``.
         on_error: One of :data:`ON_ERROR`.
         deterministic: Whether equal records give equal results, so that they can be recounted.
+        of_batches: Whether it is called with Arrow batches instead; see :func:`arrow_batch`.
     """
 
     name: str
     call: Callable[..., Any] = field(repr=False)
     on_error: str = field(default=REJECT, repr=False)
     deterministic: bool = field(default=True, repr=False)
+    of_batches: bool = field(default=False, repr=False)
+
+
+def is_of_batches(function: Callable[..., Any]) -> bool:
+    """Return whether a function is marked with :func:`arrow_batch`."""
+    return getattr(function, _OF_BATCHES, False) is True
 
 
 def function_name(function: Callable[..., Any]) -> str:
@@ -88,6 +134,8 @@ def _hinted_type(hint: Any, around: tuple[Any, ...]) -> str | None:
         return None
     if isinstance(hint, type) and hint in _FIELD_TYPES:
         return _FIELD_TYPES[hint]
+    if isinstance(hint, type) and hint.__module__.partition(".")[0] == "pyarrow":
+        return _ARROW_TYPES.get(hint.__name__)
     match typing.get_origin(hint), [_without_none(argument) for argument in typing.get_args(hint)]:
         case kind, [element] if kind is list:
             found = _hinted_type(element, around)

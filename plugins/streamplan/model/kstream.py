@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamplan.model.diagnostics import name_fault
-from streamplan.model.functions import ON_ERROR, REJECT, PythonFunction, function_name, hinted_schema
+from streamplan.model.functions import ON_ERROR, REJECT, PythonFunction, function_name, hinted_schema, is_of_batches
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
@@ -58,6 +58,9 @@ TODO = "TODO:"
 
 RESERVED_FIELDS = ("record", "table", "element")
 """What expressions see beside the fields of the value. No field has one of these names."""
+
+TAKE_BATCHES = ("filter", "map_values")
+"""The operations that take a function of an Arrow batch."""
 
 _LITERALS = ("true", "false", "null")
 _BARE_NAMES = re.compile(r"[\w\s,]*")
@@ -267,7 +270,8 @@ class KStream(_Declared):
         Args:
             value: The fields of the new value: name to Spark SQL expression. Or a Python function. It is given a record
                 with the fields of its value as attributes, and ``record`` with ``key``, ``timestamp``, ``topic``,
-                ``partition`` and ``offset``. It returns a mapping, a dataclass or a named tuple; None for no value.
+                ``partition`` and ``offset``. It returns a mapping, a dataclass or a named tuple; None for no value. One
+                that is marked with :func:`streamplan.arrow_batch` is given many records at once.
             schema: The fields that a function returns, in Spark's DDL. Without it the function's return type tells
                 them: a dataclass, a ``NamedTuple`` or a ``TypedDict``.
             on_error: What happens to a record for which a function raises: ``"reject"`` writes it to the dead-letter
@@ -794,7 +798,13 @@ class KStream(_Declared):
     ) -> PythonFunction:
         if on_error not in ON_ERROR:
             self.graph.fault(f"{operation}: on_error={on_error!r}", f"One of {', '.join(map(repr, ON_ERROR))}")
-        return PythonFunction(function_name(call), call, on_error, deterministic)
+        of_batches = is_of_batches(call)
+        if of_batches and operation not in TAKE_BATCHES:
+            self.graph.fault(
+                f"{operation}: {function_name(call)} is a function of an Arrow batch",
+                f"{' and '.join(TAKE_BATCHES)} take one: it gives one result for each record",
+            )
+        return PythonFunction(function_name(call), call, on_error, deterministic, of_batches)
 
     def _made_by(
         self, function: PythonFunction, schema: str | None, operation: str, *, each: bool = False

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from streamplan.errors import StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.functions import arrow_batch
 from streamplan.spark.recount.recount import recount
 
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
@@ -44,6 +47,21 @@ def is_paid(sale: Any) -> bool | None:
 
 def letters_of(sale: Any) -> list[dict[str, Any]]:
     return [{"letter": letter, "amount": sale.amount} for letter in sale.shop]
+
+
+@arrow_batch
+def are_paid(sales: pa.RecordBatch) -> pa.Array:
+    return sales["paid"]
+
+
+@arrow_batch
+def receipts_of(sales: pa.RecordBatch) -> dict[str, pa.Array]:
+    if pc.any(pc.equal(sales["amount"], 0)).as_py():
+        raise ZeroDivisionError("one is 0")
+    seconds = pc.struct_field(sales["record"], "timestamp").cast(pa.int64())
+    seconds = pc.divide(seconds, 1_000_000).cast(pa.string())
+    at = pc.binary_join_element_wise(pc.struct_field(sales["record"], "key"), seconds, " ", null_handling="replace")
+    return {"shop": sales["shop"], "unit": pc.divide(sales["weight"], sales["amount"]), "at": at}
 
 
 def of_wrong_types(sale: Any) -> Any:
@@ -110,5 +128,48 @@ def test_a_function_may_stop_the_application(tried: Tried) -> None:
     tried.create_topics()
     tried.produce("sales", [("b", sale("y", 0), 2)])
     with pytest.raises(StreamplanError, match="ZeroDivisionError"):
+        tried.drain()
+    assert tried.dead_letters() == []
+
+
+def test_functions_of_arrow_batches_give_what_functions_of_records_give(tried: Tried) -> None:
+    """Of a batch only the records for which the function raises are dead letters."""
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    receipts = sales.filter(are_paid).map_values(receipts_of, schema="shop string, unit double, at string")
+    receipts.to(tried.named("receipts"))
+    receipts.group_by("shop", name="by-shop").aggregate({"total": "sum(unit)"}, store="units")
+    tried.create_topics()
+    tried.produce("sales", [("a", sale("xy", 4, 2.0), 1), ("b", sale("y", 0), 2), ("c", sale("z", 8, paid=False), 3)])
+    tried.produce("sales", [("d", sale("x", 1), 4), ("e", None, 5), (None, sale("y", 1), 6), ("f", b"no JSON", 7)])
+    tried.drain()
+    line = receipts_of.__code__.co_firstlineno + 3
+    raised = f"{__name__}.receipts_of raised ZeroDivisionError in line {line}: one is 0"
+    assert tried.dead_letters() == [("sales", raised), ("sales", "the value is not JSON")]
+    seconds = EPOCH // 1000
+    assert tried.records("receipts") == sorted(
+        [
+            ("a", {"shop": "xy", "unit": 0.5, "at": f"a {seconds + 1}"}),
+            ("d", {"shop": "x", "unit": 1.5, "at": f"d {seconds + 4}"}),
+            (None, {"shop": "y", "unit": 1.5, "at": f" {seconds + 6}"}),
+        ],
+        key=repr,
+    )
+    assert tried.store("units") == {"xy": {"total": 0.5}, "x": {"total": 1.5}, "y": {"total": 1.5}}
+    cluster = KafkaCluster(Brokers(tried.bootstrap_servers))
+    rows = recount(tried.spark, tried.pipeline, cluster, Brokers(tried.bootstrap_servers))
+    assert [row for row in rows if not row.agrees] == []
+
+
+@arrow_batch
+def the_sum(sales: pa.RecordBatch) -> dict[str, list[Any]]:
+    return {"total": [pc.sum(sales["amount"]).as_py()]}
+
+
+def test_a_batch_of_results_of_another_length_stops_the_application(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.map_values(the_sum, schema="total bigint").to(tried.named("totals"))
+    tried.create_topics()
+    tried.produce("sales", [("k", sale("y", 1), number) for number in range(3)])
+    with pytest.raises(StreamplanError, match=r"one value for each of 3 records, observed 1 values"):
         tried.drain()
     assert tried.dead_letters() == []

@@ -9,9 +9,12 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
+from streamplan.model.functions import arrow_batch
 from streamplan.model.operations import OuterJoinSide, StoreForJoin
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
@@ -259,3 +262,30 @@ def key_of_waiting(key: WindowedKey) -> bytes:
 
 def as_value(value: bytes) -> Any:
     return int.from_bytes(value, "big") if len(value) == 8 and value[:1] == b"\0" else json.loads(value)
+
+
+@arrow_batch
+def have_a_shop(sales: pa.RecordBatch) -> pa.Array:
+    return pc.is_valid(sales["shop"])
+
+
+@arrow_batch
+def shares_of(sales: pa.RecordBatch) -> dict[str, Any]:
+    return {"share": [100 // amount for amount in sales["amount"].to_pylist()], "key": sales["record"].field("key")}
+
+
+def test_a_function_of_arrow_batches_has_the_records_of_a_micro_batch(drive: Drive) -> None:
+    def declare(topology: Topology, stream: Any) -> None:
+        stream.filter(have_a_shop).map_values(shares_of, schema="share bigint, key string").to("shares")
+
+    driver = drive(sales(declare))
+    with driver.micro_batch():
+        for number in range(5):
+            driver.pipe("sales", {"shop": "x", "amount": number}, key=f"k{number}", at="12:00", partition=0)
+        driver.pipe("sales", {"amount": 1}, key="none", partition=0)
+    values = [record.value for record in driver.output("shares")]
+    assert values == [{"share": 100 // number, "key": f"k{number}"} for number in range(1, 5)]
+    [letter] = driver.dead_letters
+    assert (letter.key, letter.offset) == ("k0", 0)
+    line = shares_of.__code__.co_firstlineno + 2
+    assert f"shares_of raised ZeroDivisionError in line {line}: " in letter.reason

@@ -6,8 +6,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple, TypedDict
 
+import pyarrow as pa
 import pytest
-from streamplan.model.functions import PythonFunction, function_name, hinted_schema
+from streamplan.model.functions import PythonFunction, arrow_batch, function_name, hinted_schema
 from streamplan.model.kstream import KStream
 from streamplan.model.operations import FilterFunction, FlatMapFunction, MapValuesFunction
 from streamplan.model.processor_topology import Processor
@@ -51,6 +52,22 @@ class Priced:
     price: Decimal
 
 
+@dataclass
+class Columns:
+    risk: pa.DoubleArray
+    sure: pa.BooleanArray | None
+    at: pa.TimestampArray
+
+
+@dataclass
+class NoColumns:
+    risk: pa.Array
+
+
+@arrow_batch
+def columns_of(batch: pa.RecordBatch) -> Columns: ...  # type: ignore[empty-body]
+@arrow_batch
+def no_columns_of(batch: pa.RecordBatch) -> NoColumns: ...  # type: ignore[empty-body]
 def nested(record: Any) -> Nested: ...  # type: ignore[empty-body]
 def itself(record: Any) -> Itself: ...  # type: ignore[empty-body]
 def priced(record: Any) -> Priced: ...  # type: ignore[empty-body]
@@ -79,6 +96,8 @@ def without_hint(record): ...  # type: ignore[no-untyped-def]
             "at timestamp, day date, score struct<id string, risk double, cases bigint, sure boolean>,"
             " words array<struct<word string>>, rates map<string, array<double>>",
         ),
+        (columns_of, False, "risk double, sure boolean, at timestamp"),
+        (no_columns_of, False, None),
         (itself, False, None),
         (priced, False, None),
         (several, False, None),
@@ -129,6 +148,19 @@ def test_functions_are_processors_like_expressions(topology: Topology, orders: K
         assert name in described
 
 
+def test_functions_of_arrow_batches_are_processors_like_others(topology: Topology, orders: KStream) -> None:
+    orders.filter(columns_of, deterministic=False).map_values(columns_of, on_error="stop").to("risks")
+    assert topology.faults == ()
+    (subtopology,) = topology.subtopologies
+    fields = (("risk", "double"), ("sure", "boolean"), ("at", "timestamp"))
+    name = f"{__name__}.columns_of"
+    assert subtopology.operations == (
+        FilterFunction(PythonFunction(name, columns_of, "reject", False, True)),
+        MapValuesFunction(PythonFunction(name, columns_of, "stop", True, True), fields),
+    )
+    assert "KSTREAM-FILTER-0000000001" in topology.describe()
+
+
 def test_the_identity_of_a_checkpoint_has_the_name_of_a_function_alone() -> None:
     name = f"{__name__}.is_large"
     assert repr(PythonFunction(function_name(is_large), is_large)) == f"PythonFunction(name='{name}')"
@@ -149,6 +181,10 @@ def test_the_identity_of_a_checkpoint_has_the_name_of_a_function_alone() -> None
             "map_values: a schema is given with expressions",
         ),
         (lambda orders: orders.filter(is_large, on_error="ignore"), "filter: on_error='ignore'"),
+        (
+            lambda orders: orders.flat_map(columns_of, schema="id string", key="id"),
+            f"flat_map: {__name__}.columns_of is a function of an Arrow batch",
+        ),
         (lambda orders: orders.flat_map(several, key="letter"), "flat_map: the value has no field 'letter'"),
         (
             lambda orders: orders.flat_map(some_dict, key="id"),

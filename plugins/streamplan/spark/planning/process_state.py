@@ -32,14 +32,8 @@ from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.field_types import in_state
-from streamplan.spark.planning.python_functions import (
-    Unfit,
-    fields_of,
-    parts_of,
-    reason_of,
-    values_of,
-    with_attributes,
-)
+from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of, reason_of, values_of
+from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 
 BEFORE_ALL_TIME = -(1 << 63)

@@ -1,17 +1,16 @@
 """Python functions on records: each Arrow batch is given to Python, and the function is called with each record.
 
+A function of Arrow batches is called with the batch: :mod:`streamplan.spark.planning.arrow_batches`.
+
 A record for which the function raises, or returns what its schema does not allow, is rejected with the reason, unless
 the declaration lets the application stop. Rejected records pass unchanged, as they do with expressions.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import date, datetime
-from numbers import Integral
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,15 +21,13 @@ from pyspark.sql import functions as F
 from streamplan.model.functions import STOP, PythonFunction
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.primitive import KeySerde
-from streamplan.spark.planning.compiled_plan import map_in_arrow
+from streamplan.spark.planning.arrow_batches import conditions_by, values_by
+from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import declared_type
+from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of, reason_of, values_of
 from streamplan.spark.planning.records import RecordFrame
 
 _POSITION = "_position"
-
-
-class Unfit(TypeError):
-    """A function returned what its declaration does not allow. ``str()`` says what."""
 
 
 class RecordMetadata:
@@ -93,16 +90,10 @@ def filter_by(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
         function: Returns whether a record passes. None is taken for False; any other value is refused.
     """
 
-    def passes(result: Any) -> bool:
-        if result is None or isinstance(result, bool):
-            return bool(result)
-        raise Unfit(f"returned {type(result).__name__}, and not True or False")
-
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            results, reasons = _call_with_each(function, batch, passes)
-            kept = [bool(result) or reason is not None for result, reason in zip(results, reasons, strict=True)]
-            yield _with_reasons(batch, reasons).filter(pa.array(kept, pa.bool_()))
+            passes, reasons = _conditions(function, batch)
+            yield _with_reasons(batch, reasons).filter(pc.or_kleene(pc.is_valid(reasons), passes))
 
     columns = ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
     return _judged(replace(frame, data=map_in_arrow(frame.data, run, columns)), function)
@@ -116,7 +107,7 @@ def map_by(frame: RecordFrame, function: PythonFunction, fields: Mapping[str, st
         function: Returns the value.
         fields: The fields of the value and their types.
     """
-    computed = _computed(frame, function, fields, lambda result: [fields_of(result, fields)])
+    computed = _computed(frame, mapped_batches(function, fields), fields)
     return _judged(replace(computed, data=computed.data.drop(_POSITION)), function)
 
 
@@ -132,7 +123,8 @@ def flat_map_by(
         key: The expression of the new key. It sees these fields.
         key_serde: Writes the new key.
     """
-    computed = _computed(frame, function, fields, lambda results: values_of(results, fields))
+    made = _batches_of_each(function, fields, lambda results: values_of(results, fields))
+    computed = _computed(frame, made, fields)
     order = F.concat(F.col("record.order"), F.array(F.col(_POSITION)))
     rows = computed.data.withColumn("record", F.col("record").withField("order", order)).drop(_POSITION)
     unchanged = [(name, f"`{name}`") for name in fields]
@@ -144,18 +136,44 @@ def _judged(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
     return replace(frame, no_rejects=frame.no_rejects and function.on_error == STOP)
 
 
-def _computed(
-    frame: RecordFrame,
-    function: PythonFunction,
-    fields: Mapping[str, str],
-    values_of: Callable[[Any], list[dict[str, Any] | None]],
-) -> RecordFrame:
-    """The records with the values that the function returns, and the place of each among those of one record."""
+def _computed(frame: RecordFrame, made: ArrowFunction, fields: Mapping[str, str]) -> RecordFrame:
+    """The records with the values that are made of them, and the place of each among those of one record."""
+    record_type = declared_type(frame.data.schema["record"].dataType)
+    columns = [f"`{name}` {field_type}" for name, field_type in fields.items()]
+    schema = ", ".join([*columns, f"record {record_type}", f"{_POSITION} int"])
+    data = map_in_arrow(frame.data, made, schema)
+    return replace(frame, data=data, value_is_raw=False, serde=None, format=None)
+
+
+def mapped_batches(function: PythonFunction, fields: Mapping[str, str]) -> ArrowFunction:
+    """Return what gives the records of Arrow batches the values that a function returns.
+
+    Args:
+        function: Returns one value for each record.
+        fields: The fields of the value and their types.
+    """
+    if not function.of_batches:
+        return _batches_of_each(function, fields, lambda result: [fields_of(result, fields)])
+    value_type = struct_type(fields)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values, reasons = values_by(function, batch, value_type)
+            records = _with_reasons(batch, reasons).column("record")
+            yield _made(values, records, pa.array([0] * len(values), pa.int32()))
+
+    return run
+
+
+def _batches_of_each(
+    function: PythonFunction, fields: Mapping[str, str], returned: Callable[[Any], list[dict[str, Any] | None]]
+) -> ArrowFunction:
+    """What makes records of the values that ``returned`` finds in what a function gives for each record."""
     value_type = struct_type(fields)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         def checked(result: Any) -> list[dict[str, Any] | None]:
-            return [None if value is None else parts_of(value, value_type, "") for value in values_of(result)]
+            return [None if value is None else parts_of(value, value_type, "") for value in returned(result)]
 
         for batch in batches:
             results, reasons = _call_with_each(function, batch, checked)
@@ -167,17 +185,30 @@ def _computed(
                 rows += [row] * len(made)
                 positions += range(len(made))
                 values += made
-            records = _with_reasons(batch, reasons).column("record").take(pa.array(rows, pa.int64()))
-            columns = pa.array(values, value_type).flatten()
-            yield pa.RecordBatch.from_arrays(
-                [*columns, records, pa.array(positions, pa.int32())], names=[*fields, "record", _POSITION]
-            )
+            records = _with_reasons(batch, pa.array(reasons, pa.string())).column("record")
+            places = pa.array(positions, pa.int32())
+            yield _made(pa.array(values, value_type), records.take(pa.array(rows, pa.int64())), places)
 
-    record_type = declared_type(frame.data.schema["record"].dataType)
-    columns = [f"`{name}` {field_type}" for name, field_type in fields.items()]
-    schema = ", ".join([*columns, f"record {record_type}", f"{_POSITION} int"])
-    data = map_in_arrow(frame.data, run, schema)
-    return replace(frame, data=data, value_is_raw=False, serde=None, format=None)
+    return run
+
+
+def _made(values: pa.StructArray, records: pa.StructArray, positions: pa.Array) -> pa.RecordBatch:
+    names = [field.name for field in values.type]
+    return pa.RecordBatch.from_arrays([*values.flatten(), records, positions], names=[*names, "record", _POSITION])
+
+
+def _conditions(function: PythonFunction, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """Whether each record passes, and the reason of each rejected one."""
+
+    def passes(result: Any) -> bool:
+        if result is None or isinstance(result, bool):
+            return bool(result)
+        raise Unfit(f"returned {type(result).__name__}, and not True or False")
+
+    if function.of_batches:
+        return conditions_by(function, batch)
+    results, reasons = _call_with_each(function, batch, passes)
+    return pa.array(results, pa.bool_()), pa.array(reasons, pa.string())
 
 
 def _call_with_each(
@@ -209,123 +240,13 @@ def _call_with_each(
     return results, reasons
 
 
-def reason_of(name: str, call: Callable[..., Any], error: Exception) -> str:
-    """Return why a record is rejected: the function, the exception, and the line where it was raised.
-
-    Args:
-        name: The name of the function.
-        call: The function.
-        error: What it raised.
-    """
-    if isinstance(error, Unfit):
-        return f"{name} {error}"
-    code = getattr(call, "__code__", None)
-    frames = [at for at in traceback.extract_tb(error.__traceback__) if code and at.filename == code.co_filename]
-    line = f" in line {frames[-1].lineno}" if frames else ""
-    return f"{name} raised {type(error).__name__}{line}: {error}"
-
-
-def _with_reasons(batch: pa.RecordBatch, reasons: list[str | None]) -> pa.RecordBatch:
+def _with_reasons(batch: pa.RecordBatch, reasons: pa.Array) -> pa.RecordBatch:
     records = batch.column("record")
     names = [field.name for field in records.type]
     columns = records.flatten()
-    columns[names.index("reason")] = pa.array(reasons, pa.string())
+    columns[names.index("reason")] = reasons
     replaced = pa.StructArray.from_arrays(columns, fields=list(records.type))
     return batch.set_column(batch.schema.get_field_index("record"), batch.schema.field("record"), replaced)
-
-
-def values_of(results: Any, fields: Collection[str]) -> list[dict[str, Any] | None]:
-    """Return the fields of each of the values that a function has made; see :func:`fields_of`.
-
-    Args:
-        results: Any number of values; None for none.
-        fields: The names that a value may have.
-
-    Raises:
-        Unfit: They are no such values.
-    """
-    if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable | None):
-        raise Unfit(f"returned {type(results).__name__}, and not a list of values")
-    return [fields_of(result, fields) for result in results or ()]
-
-
-def fields_of(result: Any, fields: Collection[str]) -> dict[str, Any] | None:
-    """Return the fields of one value that a function has made; None for no value.
-
-    Args:
-        result: A mapping, a dataclass, a named tuple, or a part of a record.
-        fields: The names that it may have.
-
-    Raises:
-        Unfit: It is something else, or has a field of another name.
-    """
-    if result is None:
-        return None
-    if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        value = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-    elif isinstance(result, tuple) and hasattr(result, "_asdict"):
-        value = result._asdict()
-    elif isinstance(result, Mapping):
-        value = dict(result)
-    elif isinstance(result, SimpleNamespace):  # a part of a record
-        value = dict(vars(result))
-    else:
-        raise Unfit(f"returned {type(result).__name__}, and not a mapping of fields")
-    if unknown := value.keys() - set(fields):
-        raise Unfit(f"returned the field {min(map(str, unknown))}, which its schema does not have")
-    return value
-
-
-def parts_of(value: Mapping[str, Any], value_type: pa.StructType, path: str) -> dict[str, Any]:
-    """Return the fields of a value that a function has made, or of a part of it, as Arrow takes them.
-
-    Args:
-        value: What :func:`fields_of` gave.
-        value_type: Their types.
-        path: What the name of a field begins with in a reason.
-
-    Raises:
-        Unfit: A field is of another type.
-    """
-    return {name: _item_of(item, value_type.field(name).type, f"{path}{name}") for name, item in value.items()}
-
-
-def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
-    """One field of a returned value as Arrow takes it; ``path`` names it.
-
-    Raises:
-        Unfit: It is of another type.
-    """
-    if item is None:
-        return None
-    try:
-        if pa.types.is_struct(data_type):
-            return parts_of(fields_of(item, data_type.names) or {}, data_type, f"{path}.")
-        if pa.types.is_list(data_type):
-            _require(isinstance(item, list | tuple), "a list is expected")
-            return [_item_of(each, data_type.value_type, f"{path}[{place}]") for place, each in enumerate(item)]
-        if pa.types.is_map(data_type):
-            _require(isinstance(item, Mapping) and all(isinstance(key, str) for key in item), "texts are its keys")
-            return {key: _item_of(each, data_type.item_type, f"{path}[{key!r}]") for key, each in item.items()}
-        if pa.types.is_integer(data_type):
-            _require(isinstance(item, Integral), "Arrow would cut off its fraction")
-        elif pa.types.is_timestamp(data_type):
-            _require(isinstance(item, datetime) and item.tzinfo is not None, "without a zone it is no moment")
-        elif pa.types.is_date(data_type):
-            _require(isinstance(item, date) and not isinstance(item, datetime), "Arrow would cut off its time")
-        scalar = pa.scalar(item, data_type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, Unfit):
-            raise
-        raise Unfit(f"returned a {path} of another type than its schema: {item!r}") from error
-    if pa.types.is_floating(data_type) and not pc.is_finite(scalar).as_py():
-        raise Unfit(f"returned {item!r} as {path}, which is no number")
-    return item
-
-
-def _require(fits: bool, reason: str) -> None:
-    if not fits:
-        raise TypeError(reason)
 
 
 def _has_struct(data_type: pa.DataType) -> bool:
