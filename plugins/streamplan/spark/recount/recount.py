@@ -17,6 +17,7 @@ processes all records of a topic once more, where they are not too many for the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import TypeAlias
@@ -123,13 +124,30 @@ def recount(
             continue
         found.rows += [Observation(remark, 0, 0) for remark in firsts.remarks()]
         recounted = _Recount(pipeline, subtopology, cluster, schemas, read, cut, firsts, sinks or SinkOffsets())
-        recounted.compare(found)
+        with _partitions_of_state(spark, pipeline, subtopology):
+            recounted.compare(found)
     if found.doubts and all(row.agrees for row in found.rows):
         raise CouldNotLook(
             f"the totals of {pipeline.name}: {'; '.join(found.doubts)}",
             remedy="All that can be compared agrees.",
         )
     return [*found.rows, *(Observation(doubt, "not compared", "not compared") for doubt in found.doubts)]
+
+
+@contextmanager
+def _partitions_of_state(spark: SparkSession, pipeline: Pipeline, subtopology: Subtopology) -> Iterator[None]:
+    """Give ``transformWithState`` as many partitions as there are stream tasks or cores.
+
+    Each of its partitions starts a state store and a Python process, also one without a key. Spark's default is 200.
+    """
+    name = "spark.sql.shuffle.partitions"
+    before = str(spark.conf.get(name))
+    if subtopology.joins or subtopology.table_joins or subtopology.processes:
+        spark.conf.set(name, max(pipeline.partitions(subtopology), spark.sparkContext.defaultParallelism))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
 
 
 @dataclass(frozen=True)
