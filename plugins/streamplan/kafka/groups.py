@@ -101,7 +101,7 @@ def set_positions(
     group: str,
     positions: Mapping[Partition, int],
     *,
-    metadata: str = "",
+    metadata: str | Mapping[Partition, str] = "",
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> None:
     """Commit offsets for a group without members.
@@ -110,7 +110,7 @@ def set_positions(
         brokers: The brokers.
         group: The group's id.
         positions: The offsets.
-        metadata: Is committed with each of them. An aggregator refuses positions without a generation.
+        metadata: Is committed with each of them, or by partition. An aggregator refuses positions without a generation.
         deadline_seconds: The deadline.
 
     Raises:
@@ -119,7 +119,10 @@ def set_positions(
     """
     if not positions:
         return
-    offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in sorted(positions.items())]
+    offsets = [
+        TopicPartition(*partition, offset, metadata if isinstance(metadata, str) else metadata[partition])
+        for partition, offset in sorted(positions.items())
+    ]
     with closing(brokers.consumer(group)) as consumer:
 
         def request(left: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -28,7 +28,7 @@ from streamplan.kafka.transactions import DEADLINE_SECONDS, Fenced, send_positio
 from streamplan.model.committed_positions import CommittedPosition, latest_generation, resolve_positions
 from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Subtopology
+from streamplan.model.processor_topology import Subtopology, TaskId
 from streamplan.model.start_point import KafkaState
 
 CHECK_SECONDS = 5.0
@@ -47,6 +47,48 @@ _Positions: TypeAlias = Mapping[tuple[str, int], CommittedPosition]
 
 class StopRequested(Exception):
     """Somebody has asked the application to stop, see :func:`stop_application`."""
+
+
+@dataclass(frozen=True)
+class StreamTasks:
+    """The stream tasks of an application, and what they read.
+
+    Attributes:
+        application_id: The id of the application.
+        partitions: The topics and partitions in which its group has positions.
+        tasks: The stream tasks, whose transactional ids are fenced.
+    """
+
+    application_id: str
+    partitions: tuple[tuple[str, int], ...]
+    tasks: tuple[TaskId, ...]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> StreamTasks:
+        """Return those of a declaration."""
+        partitions = (
+            (topic, partition)
+            for subtopology in pipeline.topology.subtopologies
+            for topic in pipeline.source_topics(subtopology)
+            for partition in range(pipeline.partition_counts[topic])
+        )
+        return cls(pipeline.topology.application_id, tuple(partitions), pipeline.tasks())
+
+    @classmethod
+    def observed(cls, application_id: str, committed: Iterable[tuple[str, int]]) -> StreamTasks:
+        """Return those of an application whose declaration is not at hand, and at most a few that it does not have.
+
+        Each of its sub-topologies reads a topic of its own, and has as many stream tasks as that has partitions.
+
+        Args:
+            application_id: The id of the application.
+            committed: The topics and partitions in which its group has positions.
+        """
+        partitions = tuple(sorted(committed))
+        topics = {topic for topic, _ in partitions}
+        count = 1 + max((partition for _, partition in partitions), default=-1)
+        tasks = (TaskId(subtopology, partition) for subtopology in range(len(topics)) for partition in range(count))
+        return cls(application_id, partitions, tuple(tasks))
 
 
 @dataclass(frozen=True)
@@ -73,13 +115,14 @@ class TaskOwnership:
         brokers: Where the application's topics are.
         report: Gets lines for the log.
         requested_ms: When this start was asked for, in ms since the epoch. A stop that was asked for later is obeyed.
+        beside: Whether the application stands beside another one, and stays there.
     """
 
     pipeline: Pipeline
     brokers: Brokers
     report: Callable[[str], None] = lambda line: None
     requested_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    _generation: Generation = field(default_factory=lambda: Generation.of_this_process(None))
+    beside: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
     _checked_at: float = field(default_factory=time.monotonic)
 
@@ -87,8 +130,12 @@ class TaskOwnership:
     def _application_id(self) -> str:
         return self.pipeline.topology.application_id
 
+    def __post_init__(self) -> None:
+        self._tasks = StreamTasks.of(self.pipeline)
+        self._generation = Generation.of_this_process(None, beside=self.beside)
+
     def __enter__(self) -> TaskOwnership:
-        topics = sorted({topic for topic, _ in self._partitions()})
+        topics = sorted({topic for topic, _ in self._tasks.partitions})
         self._member = self._stack.enter_context(
             GroupMember(self.brokers, self._application_id, topics, self._generation.instance)
         )
@@ -109,15 +156,17 @@ class TaskOwnership:
             has_checkpoint: For each sub-topology, by its id, whether there is a checkpoint.
 
         Raises:
-            Refused: The group has members of another program, or its positions are not where an aggregator left them.
+            Refused: The group has members of another program, or its positions are not where an aggregator left them;
+                or the application stands beside another one, see :meth:`_require_turn`.
             StopRequested: Somebody has asked the application to stop since this start was asked for.
             StreamplanError: Another aggregator was being started each time.
         """
         self._member.await_join(self.report, with_ours=True)
         self._await_no_foreign_member()
+        self._require_turn()
         for _ in range(_MAX_ATTEMPTS):
             try:
-                with _claim_producer(self.pipeline, self.brokers) as producer:
+                with _claim_producer(self._tasks, self.brokers) as producer:
                     return self._claim(producer, has_checkpoint)
             except Fenced:
                 _pause()
@@ -162,11 +211,11 @@ class TaskOwnership:
         }
         for _ in range(_MAX_ATTEMPTS):
             try:
-                with _claim_producer(self.pipeline, self.brokers) as producer:
+                with _claim_producer(self._tasks, self.brokers) as producer:
                     self.require_latest(now=True)  # after this a newer one fences the producer
                     producer.begin_transaction()
                     _send(producer, self._consumer, positions)
-                    _commit(producer, self.pipeline, self.brokers)
+                    _commit(producer, self._tasks, self.brokers)
                 return
             except Fenced:
                 # By a claim, or by a request to stop. Both commit their generation a little later, unless they die.
@@ -181,7 +230,7 @@ class TaskOwnership:
         It reads positions that are not stable, too: waiting for a transaction that was left open could take as long as
         its timeout.
         """
-        return latest_generation(_committed(self.pipeline, self.brokers, self._consumer).values())
+        return latest_generation(_committed(self._tasks, self.brokers, self._consumer).values())
 
     def require_latest(self, *, now: bool = False) -> None:
         """Check every few seconds that there is no newer aggregator. Report members of other programs.
@@ -215,11 +264,33 @@ class TaskOwnership:
         would not see the newer generation yet.
         """
         with suppress(BrokersUnavailable):
-            _await_settled(self.pipeline, self.brokers, _CLAIM_SECONDS)
+            _await_settled(self._tasks, self.brokers, _CLAIM_SECONDS)
+
+    def _require_turn(self) -> None:
+        """Refuse a start while the application stands beside another one, and a build where it does not.
+
+        Before the positions are locked: nobody that works must be fenced by a start that is refused.
+        """
+        latest, upgrade_from = self.latest_generation(), self.pipeline.upgrade_from
+        if self.beside and latest is not None and not latest.is_beside:
+            raise Refused(
+                f"application {self._application_id}",
+                expected="beside another application, whose place it takes later",
+                observed=f"{latest}, which writes the outputs",
+                remedy="It has taken over already.",
+            )
+        if not self.beside and (latest.is_beside if latest is not None else upgrade_from is not None):
+            raise Refused(
+                f"application {self._application_id}",
+                expected="the application that writes the outputs",
+                observed=f"it stands beside {upgrade_from or 'another application'}, which does",
+                remedy=f"Run {self.pipeline.name}_upgrade: it builds the state, and lets this application take over. "
+                "Where the other one is to go on, start that as it was declared.",
+            )
 
     def _claim(self, producer: Producer, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
         topology = self.pipeline.topology
-        committed = _lock_positions(producer, self._consumer, self.pipeline, self.brokers)
+        committed = _lock_positions(producer, self._consumer, self._tasks, self.brokers)
         latest = latest_generation(committed.values())
         if latest is not None and latest.is_stop and latest.number > self.requested_ms:
             raise _stop_requested(self._application_id, latest)
@@ -242,7 +313,7 @@ class TaskOwnership:
                 for place, metadata in positions.claimed(self._generation).items()
             },
         )
-        _commit(producer, self.pipeline, self.brokers)
+        _commit(producer, self._tasks, self.brokers)
         return ClaimedTasks(
             self._generation,
             {
@@ -250,9 +321,6 @@ class TaskOwnership:
                 for subtopology in topology.subtopologies
             },
         )
-
-    def _partitions(self) -> list[tuple[str, int]]:
-        return _source_partitions(self.pipeline)
 
 
 def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
@@ -270,22 +338,53 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
     Raises:
         StreamplanError: An aggregator was being started each time.
     """
-    application_id = pipeline.topology.application_id
-    for _ in range(_MAX_ATTEMPTS):
-        try:
-            with (
-                _claim_producer(pipeline, brokers) as producer,
-                closing(brokers.consumer(application_id, isolation_level="read_uncommitted")) as consumer,
-            ):
-                return _commit_stop(producer, consumer, pipeline, brokers)
-        except Fenced:
-            _pause()
-    raise StreamplanError(
-        f"{application_id} could not be asked to stop",
-        expected="no aggregator of it that is being started",
-        observed=f"one {_MAX_ATTEMPTS} times",
-        remedy="Stop what starts it, and do this again.",
+    tasks = StreamTasks.of(pipeline)
+    return _commit_generation(
+        tasks,
+        brokers,
+        lambda latest, _: Generation.of_this_process(latest, stop=True, beside=latest.is_beside),
+        action="asked to stop",
     )
+
+
+def set_beside(
+    tasks: StreamTasks, brokers: Brokers, *, beside: bool, expected: Mapping[tuple[str, int], int]
+) -> Generation | None:
+    """Let an application stand beside another one from now on, or be the one that runs. Its positions do not move.
+
+    Whoever still works for it is fenced, so that the positions stay where they are.
+
+    Args:
+        tasks: Its stream tasks.
+        brokers: Where its topics are.
+        beside: Whether it stands beside the other one.
+        expected: The positions that it must have.
+
+    Returns:
+        The generation that says so; None where the application has no positions.
+
+    Raises:
+        Refused: It has other positions. Nothing was changed.
+        StreamplanError: An aggregator was being started each time.
+    """
+
+    def generation(latest: Generation, committed: _Positions) -> Generation:
+        observed = {place: position.offset for place, position in committed.items()}
+        if moved := [place for place in {**observed, **expected} if observed.get(place) != expected.get(place)]:
+            listed = ", ".join(
+                f"{topic}-{partition} at {observed.get((topic, partition), 'none')} and not "
+                f"{expected.get((topic, partition), 'none')}"
+                for topic, partition in sorted(moved)
+            )
+            raise Refused(
+                f"the positions of {tasks.application_id}",
+                expected="where they were a moment ago",
+                observed=listed,
+                remedy="Somebody has started it meanwhile. Stop it, and do this again.",
+            )
+        return Generation.of_this_process(latest, beside=beside)
+
+    return _commit_generation(tasks, brokers, generation, action="claimed")
 
 
 def committed_generation(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
@@ -295,7 +394,7 @@ def committed_generation(pipeline: Pipeline, brokers: Brokers) -> Generation | N
         BrokersUnavailable: The brokers did not answer.
     """
     with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_uncommitted")) as consumer:
-        return latest_generation(_committed(pipeline, brokers, consumer).values())
+        return latest_generation(_committed(StreamTasks.of(pipeline), brokers, consumer).values())
 
 
 def checkpoint_in_use(pipeline: Pipeline, brokers: Brokers, subtopology: Subtopology) -> str:
@@ -311,7 +410,7 @@ def checkpoint_in_use(pipeline: Pipeline, brokers: Brokers, subtopology: Subtopo
     """
     topics = pipeline.source_topics(subtopology)
     with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_uncommitted")) as consumer:
-        committed = _committed(pipeline, brokers, consumer)
+        committed = _committed(StreamTasks.of(pipeline), brokers, consumer)
     found = [PositionMetadata.parse(position.metadata) for (topic, _), position in committed.items() if topic in topics]
     return named_checkpoint(metadata for metadata in found if metadata is not None)
 
@@ -337,28 +436,56 @@ def _stop_requested(application_id: str, stop: Generation) -> StopRequested:
     return StopRequested(f"a process on {stop.host} (pid {stop.pid}) asked {application_id} to stop")
 
 
-def _commit_stop(producer: Producer, consumer: Consumer, pipeline: Pipeline, brokers: Brokers) -> Generation | None:
-    """Commit the positions again with a generation that asks to stop."""
-    committed = _lock_positions(producer, consumer, pipeline, brokers)
-    parsed = {place: PositionMetadata.parse(position.metadata) for place, position in committed.items()}
-    known = {place: metadata for place, metadata in parsed.items() if metadata is not None}
-    if not known:
-        producer.abort_transaction(DEADLINE_SECONDS)
-        return None
-    stop = Generation.of_this_process(latest_generation(committed.values()), stop=True)
-    _send(
-        producer,
-        consumer,
-        {
-            place: (committed[place].offset, replace(metadata, generation=stop).text)
-            for place, metadata in known.items()
-        },
+def _commit_generation(
+    tasks: StreamTasks,
+    brokers: Brokers,
+    generation_after: Callable[[Generation, _Positions], Generation],
+    *,
+    action: str,
+) -> Generation | None:
+    """Commit the positions again with another generation. Whoever works for the application is fenced.
+
+    Args:
+        tasks: Its stream tasks.
+        brokers: Where its topics are.
+        generation_after: Makes the generation after the newest one and the positions; what it raises ends all.
+        action: What is done to the application, for the error.
+    """
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            with (
+                _claim_producer(tasks, brokers) as producer,
+                closing(brokers.consumer(tasks.application_id, isolation_level="read_uncommitted")) as consumer,
+            ):
+                committed = _lock_positions(producer, consumer, tasks, brokers)
+                parsed = {place: PositionMetadata.parse(position.metadata) for place, position in committed.items()}
+                known = {place: metadata for place, metadata in parsed.items() if metadata is not None}
+                latest = latest_generation(committed.values())
+                if latest is None:
+                    producer.abort_transaction(DEADLINE_SECONDS)
+                    return None
+                generation = generation_after(latest, committed)
+                _send(
+                    producer,
+                    consumer,
+                    {
+                        place: (committed[place].offset, replace(metadata, generation=generation).text)
+                        for place, metadata in known.items()
+                    },
+                )
+                _commit(producer, tasks, brokers)
+                return generation
+        except Fenced:
+            _pause()
+    raise StreamplanError(
+        f"{tasks.application_id} could not be {action}",
+        expected="no aggregator of it that is being started",
+        observed=f"one {_MAX_ATTEMPTS} times",
+        remedy="Stop what starts it, and do this again.",
     )
-    _commit(producer, pipeline, brokers)
-    return stop
 
 
-def _lock_positions(producer: Producer, consumer: Consumer, pipeline: Pipeline, brokers: Brokers) -> _Positions:
+def _lock_positions(producer: Producer, consumer: Consumer, tasks: StreamTasks, brokers: Brokers) -> _Positions:
     """Begin a transaction of claims. Until it ends nobody else can move the positions, which are returned.
 
     A transaction that has sent positions, and has not ended, makes everybody wait who reads them ``read_committed``.
@@ -368,20 +495,20 @@ def _lock_positions(producer: Producer, consumer: Consumer, pipeline: Pipeline, 
     Args:
         producer: Of :func:`_claim_producer`. It sends the positions that are to be committed, and commits them.
         consumer: A ``read_uncommitted`` consumer of the group, which does not wait for this transaction.
-        pipeline: The pipeline of the stream tasks.
+        tasks: The stream tasks.
         brokers: The brokers.
     """
     producer.begin_transaction()
-    before = _committed(pipeline, brokers, consumer)
+    before = _committed(tasks, brokers, consumer)
     if before:
         _send(producer, consumer, {place: (at.offset, at.metadata) for place, at in before.items()})
-    fence(brokers, pipeline.topology.application_id, pipeline.tasks())
-    return _committed(pipeline, brokers, consumer)
+    fence(brokers, tasks.application_id, tasks.tasks)
+    return _committed(tasks, brokers, consumer)
 
 
-def _claim_producer(pipeline: Pipeline, brokers: Brokers) -> AbstractContextManager[Producer]:
+def _claim_producer(tasks: StreamTasks, brokers: Brokers) -> AbstractContextManager[Producer]:
     """Open the producer of claims. It fences that of another process which claims at the same time."""
-    return transactional_producer(brokers, f"{pipeline.topology.application_id}-claim")
+    return transactional_producer(brokers, f"{tasks.application_id}-claim")
 
 
 def _pause() -> None:
@@ -395,30 +522,20 @@ def _send(producer: Producer, consumer: Consumer, positions: Mapping[tuple[str, 
     send_positions(producer, offsets, consumer.consumer_group_metadata())
 
 
-def _commit(producer: Producer, pipeline: Pipeline, brokers: Brokers) -> None:
+def _commit(producer: Producer, tasks: StreamTasks, brokers: Brokers) -> None:
     """Commit the transaction, and return when everybody sees its positions. The brokers answer a little earlier."""
     producer.commit_transaction(DEADLINE_SECONDS)
-    _await_settled(pipeline, brokers, DEADLINE_SECONDS)
+    _await_settled(tasks, brokers, DEADLINE_SECONDS)
 
 
-def _await_settled(pipeline: Pipeline, brokers: Brokers, seconds: float) -> None:
+def _await_settled(tasks: StreamTasks, brokers: Brokers, seconds: float) -> None:
     """Wait until no transaction that has sent positions is open."""
-    with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_committed")) as consumer:
-        _committed(pipeline, brokers, consumer, seconds)
+    with closing(brokers.consumer(tasks.application_id, isolation_level="read_committed")) as consumer:
+        _committed(tasks, brokers, consumer, seconds)
 
 
 def _committed(
-    pipeline: Pipeline, brokers: Brokers, consumer: Consumer, seconds: float = DEADLINE_SECONDS
+    tasks: StreamTasks, brokers: Brokers, consumer: Consumer, seconds: float = DEADLINE_SECONDS
 ) -> _Positions:
     """Read the positions of all source topics, as far as there are any."""
-    application_id = pipeline.topology.application_id
-    return committed_offsets(consumer, application_id, _source_partitions(pipeline), brokers, seconds)
-
-
-def _source_partitions(pipeline: Pipeline) -> list[tuple[str, int]]:
-    return [
-        (topic, partition)
-        for subtopology in pipeline.topology.subtopologies
-        for topic in pipeline.source_topics(subtopology)
-        for partition in range(pipeline.partition_counts[topic])
-    ]
+    return committed_offsets(consumer, tasks.application_id, tasks.partitions, brokers, seconds)

@@ -10,11 +10,12 @@ from streamplan.checks.discovery.discover import own_topics
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import BrokersUnavailable, StreamplanError
 from streamplan.kafka.application_state import ApplicationState, observe_application
+from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import STORE, CheckpointState, KafkaState
+from streamplan.model.start_point import STORE, CheckpointState, KafkaState, TopicPartition
 from streamplan.model.topics import ObservedTopic, resolve_replication_factor, staging_topic
 from streamplan.spark.state.checkpoint_files import StoredCheckpoint, read_checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
@@ -58,15 +59,7 @@ class Deployed:
     @cached_property
     def held(self) -> Mapping[str, str]:
         """By store what it holds, as the checkpoints say that the committed positions name."""
-        parsed = [PositionMetadata.parse(position.metadata) for position in self.state.committed.values()]
-        named = {metadata.checkpoint for metadata in parsed if metadata is not None and metadata.checkpoint}
-        return {
-            name.removeprefix(STORE): operation
-            for checkpoint in reversed(self.checkpoints)
-            if checkpoint.name.id in named
-            for name, operation in checkpoint.state.identity.items()
-            if name.startswith(STORE)
-        }
+        return _held(self.checkpoints, self.state.committed)
 
     def has_checkpoint(self, subtopology: Subtopology, reads: Collection[str]) -> bool:
         """Return whether the checkpoint of a sub-topology that was used last has read these topics."""
@@ -85,6 +78,41 @@ class Deployed:
                 last = max(kafka.batches.values(), default=each.state.batch)
                 return replace(each.state, committed=kafka.positions, planned=kafka.positions, batch=last)
         return None
+
+
+def held_stores(
+    checkpoints: str, application_id: str, committed: Mapping[TopicPartition, CommittedPosition]
+) -> Mapping[str, str]:
+    """Return by store what an application holds, as far as its checkpoints can be read from here.
+
+    Args:
+        checkpoints: The directory of all applications' checkpoints, a path or a URI.
+        application_id: The application.
+        committed: Its positions, which name its checkpoints.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    try:
+        return _held(read_checkpoints(checkpoints, application_id), committed)
+    except BrokersUnavailable:
+        raise
+    except StreamplanError:
+        return {}
+
+
+def _held(
+    checkpoints: Sequence[StoredCheckpoint], committed: Mapping[TopicPartition, CommittedPosition]
+) -> Mapping[str, str]:
+    parsed = [PositionMetadata.parse(position.metadata) for position in committed.values()]
+    named = {metadata.checkpoint for metadata in parsed if metadata is not None and metadata.checkpoint}
+    return {
+        name.removeprefix(STORE): operation
+        for checkpoint in reversed(checkpoints)
+        if checkpoint.name.id in named
+        for name, operation in checkpoint.state.identity.items()
+        if name.startswith(STORE)
+    }
 
 
 def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> Deployed:

@@ -82,20 +82,33 @@ def _require_read_from_the_beginning(pipeline: Pipeline, cluster: KafkaCluster, 
         )
 
 
-def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
-    group = pipeline.topology.application_id
-    repartition = [spec.name for spec in pipeline.internal_topics() if spec.role is TopicRole.REPARTITION]
+def unprocessed(cluster: KafkaCluster, positions: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+    """Count the records behind positions.
+
+    Args:
+        cluster: The cluster.
+        positions: By topic and partition the offset that is read next.
+
+    Returns:
+        How many there are, by topic; topics without any are left out.
+    """
     left = {}
-    for topic in (*pipeline.repartition_from.values(), *repartition):
-        positions = cluster.positions(group, topic)
+    for topic, at in positions.items():
         ranges = {
-            number: (max(offsets.log_start, positions.get(number, offsets.log_start)), offsets.last_stable)
+            number: (max(offsets.log_start, at.get(number, offsets.log_start)), offsets.last_stable)
             for number, offsets in cluster.offsets(topic).items()
         }
         # A position may stand before transaction markers, so records are counted and not offsets.
         if count := sum(map(len, cluster.read(topic, ranges))):
             left[topic] = count
-    if left:
+    return left
+
+
+def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
+    group = pipeline.topology.application_id
+    repartition = [spec.name for spec in pipeline.internal_topics() if spec.role is TopicRole.REPARTITION]
+    topics = (*pipeline.repartition_from.values(), *repartition)
+    if left := unprocessed(cluster, {topic: cluster.positions(group, topic) for topic in topics}):
         raise Refused(
             f"the input of {pipeline.name}",
             expected=f"processed by group {group}, all of it",

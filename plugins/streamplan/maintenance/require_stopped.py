@@ -34,6 +34,7 @@ def require_stopped(
     jobs: Sequence[str] = ("aggregator",),
     unchanged: Sequence[str] = (),
     watched_seconds: float = WATCHED_SECONDS,
+    application_id: str | None = None,
 ) -> None:
     """Refuse while an application runs.
 
@@ -50,13 +51,14 @@ def require_stopped(
         jobs: Jobs of the pipeline that must not run.
         unchanged: Topics that others write, whose ends must not change. Their producers are members of no group.
         watched_seconds: For how long these topics are watched.
+        application_id: The application; None for that of the declaration.
 
     Raises:
         Refused: Something of the application runs.
         BrokersUnavailable: The brokers did not answer.
     """
     require_reachable(brokers)
-    group = pipeline.topology.application_id
+    group = application_id or pipeline.topology.application_id
     signs = [f"an active run of {run}" for run in runs]
     signs += _processes(pipeline, settings, jobs)
     found = members(brokers, group) if signs else _await_leave(group, brokers, report)

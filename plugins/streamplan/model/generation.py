@@ -26,10 +26,16 @@ _END = "."
 _STOP = "stop/"
 """How the instance of a generation begins that was made to stop the application."""
 
+_BESIDE = "beside/"
+"""How the instance of a generation begins of an application that stands beside another one, after ``stop/``."""
+
 
 @dataclass(frozen=True)
 class Generation:
     """One start of an aggregator, or the request that it stops.
+
+    During an upgrade two applications have the state of one pipeline, and one of them stands *beside* the other: it
+    writes to staging topics, and no aggregator of it starts. Its newest generation says so.
 
     Attributes:
         number: The time of the start in ms since the epoch, or later than the newest known one.
@@ -40,15 +46,17 @@ class Generation:
     instance: str
 
     @classmethod
-    def of_this_process(cls, latest: Generation | None, *, stop: bool = False) -> Generation:
+    def of_this_process(cls, latest: Generation | None, *, stop: bool = False, beside: bool = False) -> Generation:
         """Make the generation of this process.
 
         Args:
             latest: The newest known generation; None where none is known.
             stop: Whether it is made to stop the application, by a process that is no aggregator.
+            beside: Whether the application stands beside another one from now on.
         """
-        instance = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        return cls(time.time_ns() // 1_000_000, f"{_STOP}{instance}" if stop else instance).after(latest)
+        process = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        instance = f"{_STOP if stop else ''}{_BESIDE if beside else ''}{process}"
+        return cls(time.time_ns() // 1_000_000, instance).after(latest)
 
     def after(self, latest: Generation | None) -> Generation:
         """Return this generation, with a later number where ``latest`` has the same number or a later one."""
@@ -62,9 +70,14 @@ class Generation:
         return self.instance.startswith(_STOP)
 
     @property
+    def is_beside(self) -> bool:
+        """Whether the application stands beside another one, which is the one that runs."""
+        return self.instance.removeprefix(_STOP).startswith(_BESIDE)
+
+    @property
     def host(self) -> str:
         """The host of the driver."""
-        return self.instance.removeprefix(_STOP).rsplit(":", 2)[0]
+        return self.instance.removeprefix(_STOP).removeprefix(_BESIDE).rsplit(":", 2)[0]
 
     @property
     def pid(self) -> int:

@@ -115,6 +115,8 @@ class Pipeline:
             Streams does. False keeps them.
         repartition_from: The topic from which ``<name>_repartition`` moves the records of a source topic, as
             ``{"orders-v2": "orders"}``.
+        upgrade_from: The application id that the pipeline had before its declaration was changed. The topology has
+            another one. ``<name>_upgrade`` builds its state beside the old application, and lets it take over.
         auto_offset_reset: Where a new application begins to read: ``earliest``, ``latest``, ``by_duration:P7D`` or a
             time such as ``2026-01-31T00:00:00Z``. Tables are read from their beginning. It matters at the first start,
             and at the first start after a reset.
@@ -133,6 +135,7 @@ class Pipeline:
     limits: Limits = Limits()
     purge: bool = True
     repartition_from: Mapping[str, str] = field(default_factory=dict)
+    upgrade_from: str | None = None
     auto_offset_reset: str = EARLIEST
     kafka_conn_id: str = "kafka_default"
     spark_conn_id: str = "spark_default"
@@ -173,6 +176,7 @@ class Pipeline:
             elif topic in self.topics_of_others:
                 yield Diagnostic(location, f"test data for {topic!r}, {_OF_OTHERS}", _MAKE_OWN)
         yield from self._faults_of_moves(location)
+        yield from self._faults_of_upgrade(location)
         try:
             _ = self.start_moment
         except ValueError as error:
@@ -200,6 +204,29 @@ class Pipeline:
                 yield Diagnostic(location, f"repartition_from: {fault}", "Name the topic that the records are in")
         if len({*self.repartition_from.values()}) < len(self.repartition_from):
             yield Diagnostic(location, "repartition_from moves one topic to two", "Name each topic once")
+
+    def _faults_of_upgrade(self, location: SourceLocation) -> Iterable[Diagnostic]:
+        if self.upgrade_from is None:
+            return
+        if self.upgrade_from == self.topology.application_id:
+            yield Diagnostic(
+                location,
+                f"upgrade_from is the application id of the topology itself, {self.upgrade_from!r}",
+                "Give the changed topology another application id, and name the old one here",
+            )
+        elif fault := name_fault(self.upgrade_from):
+            yield Diagnostic(location, f"upgrade_from: {fault}", "Name the application id that runs now")
+        if self.repartition_from:
+            yield Diagnostic(
+                location, "upgrade_from beside repartition_from", "Move the records first, and upgrade afterwards"
+            )
+        for topic in self.topology.source_topics:
+            if topic in self.topology.sink_topics:
+                yield Diagnostic(
+                    location,
+                    f"upgrade_from, and the topology reads and writes {topic!r}: the staging topic would be read",
+                    "Pass the records through repartition(), or reset the application",
+                )
 
     def require_test_data(self) -> TestData:
         """Return the test data.
@@ -269,6 +296,21 @@ class Pipeline:
                 "topic_partitions.",
             )
         return replace(self, partitions_of_others={topic: counts[topic] for topic in self.topics_of_others})
+
+    def staged(self, counts: Mapping[str, int]) -> Pipeline:
+        """Return the pipeline with staging topics in place of the topics that it writes with ``to``.
+
+        Args:
+            counts: The partition counts of the topics that exist. A staging topic has as many as its topic.
+        """
+        staging = {topic: f"{self.topology.application_id}-staging-{topic}" for topic in self.topology.sink_topics}
+        declared = {topic: count for topic, count in self.topic_partitions.items() if topic not in staging}
+        known = {topic: count for topic in staging if (count := counts.get(topic) or self.topic_partitions.get(topic))}
+        return replace(
+            self,
+            topology=self.topology.with_sink_topics(staging),
+            topic_partitions=declared | {staging[topic]: count for topic, count in known.items()},
+        )
 
     def with_schemas(self, schemas: SchemaSource) -> Pipeline:
         """Return the pipeline with serdes that look up schemas: the id in a value of Avro is that of a schema.

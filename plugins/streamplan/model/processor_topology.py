@@ -286,6 +286,20 @@ class ProcessorTopology:
         )
         return replace(self, nodes=nodes)
 
+    def with_sink_topics(self, topics: Mapping[str, str]) -> ProcessorTopology:
+        """Return the same with other topics of sinks. Repartition topics stay as they are.
+
+        Args:
+            topics: By the topic that is written the one that is written in its place.
+        """
+        nodes = tuple(
+            replace(node, topic=topics.get(node.topic, node.topic))
+            if isinstance(node, Sink) and not node.internal
+            else node
+            for node in self.nodes
+        )
+        return replace(self, nodes=nodes)
+
     @cached_property
     def subtopologies(self) -> tuple[Subtopology, ...]:
         """Numbered in the order of their first nodes (``makeNodeGroups``)."""

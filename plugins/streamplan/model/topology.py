@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
 
@@ -144,6 +145,20 @@ class Topology:
         processors = self.processors.with_schemas(schemas)
         if processors == self.processors:  # no serde looks up schemas
             return self
+        return self._with(processors)
+
+    def with_sink_topics(self, topics: Mapping[str, str]) -> Topology:
+        """Return the same with other topics that it writes. Nothing can be added to it.
+
+        Args:
+            topics: By the topic that is declared in ``to`` the one that is written in its place.
+
+        Raises:
+            Refused: The declaration has faults.
+        """
+        return self._with(self.processors.with_sink_topics(topics))
+
+    def _with(self, processors: ProcessorTopology) -> Topology:
         bound = copy(self)
         bound.__dict__["processors"] = processors
         return bound

@@ -97,7 +97,11 @@ def run(
     pacing = Pacing(pipeline.topology, 0 if available_now else trigger_interval_ms)
     progress = Progress(report, heartbeat or Heartbeat(), pacing)
     requested_ms = time.time_ns() // 1_000_000 if requested_ms is None else requested_ms
-    with TaskOwnership(pipeline, deployment.brokers, report, requested_ms) as ownership, KeptProducers() as kept:
+    beside = deployment.until is not None
+    with (
+        TaskOwnership(pipeline, deployment.brokers, report, requested_ms, beside) as ownership,
+        KeptProducers() as kept,
+    ):
         # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
         queries, schemas = _plan_queries(spark, deployment)
         _prepare_serdes(pipeline)

@@ -15,6 +15,7 @@ from streamplan.kafka.task_ownership import ClaimedTasks
 from streamplan.model.operations import TableSource
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
+from streamplan.model.start_point import OffsetMap, TopicPartition
 from streamplan.serdes.serde import Serde
 from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.compiled_plan import (
@@ -80,6 +81,8 @@ class Deployment:
 
     ``max_offsets``  the most records of one micro-batch; None leaves it to :meth:`micro_batch`
     ``transaction_timeout_ms``  the brokers abort a transaction that nobody has ended for so long
+    ``until``  by topic and partition the first offset that is not processed; other partitions have no such limit. None
+               where the application does not stand beside another one
     """
 
     pipeline: Pipeline
@@ -87,6 +90,7 @@ class Deployment:
     checkpoints: str
     max_offsets: int | None = None
     transaction_timeout_ms: int = 60_000
+    until: OffsetMap | None = None
 
     def micro_batch(self, subtopology: Subtopology) -> int:
         """Return how many records one of its micro-batches has at most.
@@ -97,6 +101,11 @@ class Deployment:
         if subtopology.stream_joins or subtopology.task_aggregations or subtopology.processes:
             return self.max_offsets or _SORTED * self.pipeline.partitions(subtopology)
         return self.max_offsets or max(500_000, 100_000 * self.pipeline.partitions(subtopology))
+
+    def within(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return what a micro-batch with these ranges of offsets processes: of each the part below ``until``."""
+        ends = {place: min(end, (self.until or {}).get(place, end)) for place, (_, end) in ranges.items()}
+        return {place: (first, ends[place]) for place, (first, _) in ranges.items() if first < ends[place]}
 
     @property
     def source_partitions(self) -> int:
@@ -228,7 +237,8 @@ class _MicroBatchWriter:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
         spark, subtopology = batch.sparkSession, self._query.subtopology
         self._pacing.begin(subtopology.id)
-        spec = replace(self._spec, batch=number, ranges=self._checkpoint.offset_ranges(number, self._topics))
+        ranges = self._query.deployment.within(self._checkpoint.offset_ranges(number, self._topics))
+        spec = replace(self._spec, batch=number, ranges=ranges)
         if self._direct is not None and self._direct.reads and self._rekey(self._direct, spec, number):
             return
         records = sum(until - first for first, until in spec.ranges.values())
@@ -308,12 +318,14 @@ def plan_query(
         # before it. What a join writes is committed in parts. What is aggregated is not, and so is limited.
         limited = [other for other in subtopology.sources if not (subtopology.joins and _is_table(subtopology, other))]
         max_offsets = max(1, deployment.micro_batch(subtopology) // len(limited)) if source in limited else None
+        topic = deployment.pipeline.topology.decorate(source.topic)
         return read_stream(
             spark,
             deployment.brokers,
-            deployment.pipeline.topology.decorate(source.topic),
+            topic,
             partitions=deployment.source_partitions,
             max_offsets=max_offsets,
+            until={number: end for (name, number), end in (deployment.until or {}).items() if name == topic},
         )
 
     plan = plan_subtopology(deployment.pipeline, subtopology, schemas, read)

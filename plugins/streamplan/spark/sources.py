@@ -28,7 +28,13 @@ _FETCHED_BYTES = 16 * 1024 * 1024
 
 
 def read_stream(
-    spark: SparkSession, brokers: Brokers, topic: str, *, partitions: int, max_offsets: int | None = None
+    spark: SparkSession,
+    brokers: Brokers,
+    topic: str,
+    *,
+    partitions: int,
+    max_offsets: int | None = None,
+    until: Mapping[int, int] | None = None,
 ) -> DataFrame:
     """Read the committed records of a topic as a stream.
 
@@ -38,6 +44,7 @@ def read_stream(
         topic: The name in Kafka.
         partitions: How many partitions the session's streams read at a time, all together.
         max_offsets: The most offsets of one micro-batch; None takes all that there are.
+        until: By partition the first offset that is left out. Spark's stream has no end: it reads what lies behind.
 
     Returns:
         A streaming DataFrame with the columns :data:`RAW`. It begins at the offsets in the query's checkpoint.
@@ -53,7 +60,12 @@ def read_stream(
     )
     if max_offsets is not None:
         reader = reader.option("maxOffsetsPerTrigger", max_offsets)
-    return raw_records(reader.load())
+    records = reader.load()
+    if until:
+        pairs = [(F.lit(number), F.lit(end).cast("bigint")) for number, end in sorted(until.items())]
+        end = F.try_element_at(F.create_map(*(column for pair in pairs for column in pair)), F.col("partition"))
+        records = records.where(end.isNull() | (F.col("offset") < end))
+    return raw_records(records)
 
 
 def read_batch(

@@ -1,0 +1,475 @@
+"""An upgrade: the state of a changed declaration is built beside the old application, compared, and takes over.
+
+Each step looks at Kafka first and does what is left to do, so that a run that died is completed by the next one:
+
+- The new application's positions begin where the old application began to read. They are set in one commit.
+- It is built by the aggregator itself, up to the positions of the old application, exactly once as always.
+- The old one ends, and the new one takes over, in one commit each: :func:`~streamplan.kafka.task_ownership.set_beside`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from streamplan.checks.framework.consistent_cut import Deadline, await_consistent_cut
+from streamplan.errors import CouldNotLook, Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import set_positions
+from streamplan.kafka.task_ownership import StreamTasks, set_beside
+from streamplan.kafka.topics import apply_specs, apply_topics, resolve_pipeline
+from streamplan.maintenance.deployed import held_stores
+from streamplan.maintenance.require_movable import unprocessed
+from streamplan.maintenance.require_stopped import require_stopped
+from streamplan.maintenance.upgrade_comparison import Ends, compare_stores, old_changelogs
+from streamplan.maintenance.upgrade_plan import Comparison, Stage, UpgradePlan
+from streamplan.model.committed_positions import CommittedPosition, latest_generation
+from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topics import TopicRole
+from streamplan.settings import Settings
+from streamplan.spark.state import checkpoint_files as checkpoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUIET_SECONDS = 30.0
+"""How long a moment is waited for at which the old application has processed all of its repartition topics."""
+
+_LOOK_SECONDS = 5.0
+
+_TRIGGER_INTERVAL_MS = 500
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True)
+class _Application:
+    """What Kafka has of one of the two applications: its positions, by topic and partition."""
+
+    application_id: str
+    committed: Mapping[Place, CommittedPosition]
+
+    @property
+    def latest(self) -> Generation | None:
+        return latest_generation(self.committed.values())
+
+    @property
+    def is_beside(self) -> bool:
+        return self.latest is not None and self.latest.is_beside
+
+    @property
+    def offsets(self) -> dict[Place, int]:
+        return {place: position.offset for place, position in self.committed.items()}
+
+    @property
+    def repartition_topics(self) -> list[str]:
+        topics = {topic for topic, _ in self.committed}
+        return sorted(
+            topic for topic in topics if topic.startswith(f"{self.application_id}-") and topic.endswith("-repartition")
+        )
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Up to where the old application has processed its input, and its changelogs go at that moment.
+
+    ``ends`` is None where there was no moment at which the two belong together.
+    """
+
+    positions: Mapping[Place, int]
+    ends: Ends | None
+
+
+@dataclass(frozen=True)
+class Upgrader:
+    """Upgrades a pipeline whose declaration names the application that it takes over from.
+
+    Attributes:
+        pipeline: The changed pipeline, declared with ``upgrade_from``.
+        brokers: The brokers.
+        settings: The deployment's directories.
+        report: Is told each step, and what is waited for.
+        quiet_seconds: How long :meth:`build` waits for a moment at which the stores can be compared.
+    """
+
+    pipeline: Pipeline
+    brokers: Brokers
+    settings: Settings
+    report: Callable[[str], None] = lambda line: None
+    quiet_seconds: float = QUIET_SECONDS
+
+    def observe(self) -> UpgradePlan:
+        """Plan what is to be done. Changes nothing.
+
+        Raises:
+            Refused: The declaration has no ``upgrade_from``, or the two applications are not one beside the other.
+            BrokersUnavailable: The brokers did not answer.
+        """
+        stage = self._stage()
+        if stage in (Stage.DONE, Stage.HALFWAY):
+            return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage)
+        begin = self._new.offsets if stage is Stage.BESIDE else self._begin
+        cut = self._shared(self._old.offsets)
+        records: dict[str, int] = {}
+        for place, end in sorted(cut.items()):
+            records[place[0]] = records.get(place[0], 0) + max(0, end - begin.get(place, 0))
+        staging = dict(zip(self._resolved.topology.sink_topics, self._staged.topology.sink_topics, strict=True))
+        notes = tuple(self._notes(stage, begin))
+        return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage, records, staging, notes)
+
+    def build(
+        self, spark: SparkSession, *, stop: threading.Event | None = None, runs: Sequence[str] = ()
+    ) -> Comparison | None:
+        """Build the state up to where the old application is now, which goes on meanwhile, and compare the stores.
+
+        Run it again to come closer: each run processes what the old application has processed since the last one.
+
+        Args:
+            spark: The session in which the new application is built.
+            stop: Ends the run when it is set. The next run goes on from there.
+            runs: Active runs of DAGs that work on the application.
+
+        Returns:
+            What the comparison found; None where there is nothing to build.
+
+        Raises:
+            Refused: :meth:`observe` refuses; the new application runs or has left-over topics.
+            StreamplanError: The brokers did not answer, or the run was stopped.
+        """
+        if self._stage() in (Stage.DONE, Stage.HALFWAY):
+            return None
+        self._require_alone(runs)
+        self._prepare()
+        cut = self._moving_cut()
+        self._process(spark, cut, stop or threading.Event())
+        return self._compare(cut.ends, is_final=False)
+
+    def switch(
+        self,
+        spark: SparkSession,
+        *,
+        accept_differences: bool = False,
+        stop: threading.Event | None = None,
+        runs: Sequence[str] = (),
+    ) -> Comparison | None:
+        """Process the last records that the old application has processed, compare, and take over.
+
+        Args:
+            spark: The session in which the new application is built.
+            accept_differences: Whether it takes over where stores that mean the same differ.
+            stop: Ends the run when it is set. The next run goes on from there.
+            runs: Active runs of DAGs that work on the application.
+
+        Returns:
+            What the comparison found; None where there was nothing left to compare.
+
+        Raises:
+            Refused: The old application runs or has not processed its repartition topics, or stores differ. The old
+                one can go on.
+            StreamplanError: The brokers did not answer, or the run was stopped.
+        """
+        comparison = None
+        stage = self._stage()
+        if stage is Stage.DONE:
+            return None
+        self._require_alone(runs)
+        self._require_stopped(self._old_id, "the switch", runs)
+        if stage is not Stage.HALFWAY:
+            self._require_drained()
+            self._prepare()
+            positions = self._application(self._old_id).offsets
+            self._process(spark, _Cut(positions, None), stop or threading.Event())
+            comparison = self._compare(None, is_final=True)
+            self._require_equal(comparison, accept_differences)
+            self._retire(positions)
+        self._take_over()
+        return comparison
+
+    # -- what there is
+
+    @property
+    def _new_id(self) -> str:
+        return self.pipeline.topology.application_id
+
+    @property
+    def _old_id(self) -> str:
+        if self.pipeline.upgrade_from is None:
+            raise Refused(
+                f"pipeline {self.pipeline.name} declares no upgrade",
+                expected="the application that runs, and another application id for the changed topology",
+                observed="upgrade_from is not set",
+                remedy=f"Give the topology a new application id, such as {self._new_id + '-2'!r}, and declare "
+                f"upgrade_from={self._new_id!r}. Then run this again.",
+            )
+        return self.pipeline.upgrade_from
+
+    @cached_property
+    def _resolved(self) -> Pipeline:
+        """The declaration with the partition counts of topics of others."""
+        return resolve_pipeline(self.pipeline, self.brokers)
+
+    @cached_property
+    def _staged(self) -> Pipeline:
+        """The declaration with staging topics in place of the topics that it writes."""
+        existing = self._cluster().topics(self._resolved.topology.sink_topics)
+        return self._resolved.staged({name: topic.partitions for name, topic in existing.items()})
+
+    def _cluster(self) -> KafkaCluster:
+        """Open a new cluster: one asks for partition counts only once, and topics are created here."""
+        return KafkaCluster(self.brokers)
+
+    def _application(self, application_id: str) -> _Application:
+        return _Application(application_id, self._cluster().committed_positions(application_id))
+
+    @property
+    def _new(self) -> _Application:
+        return self._application(self._new_id)
+
+    @property
+    def _old(self) -> _Application:
+        return self._application(self._old_id)
+
+    def _stage(self) -> Stage:
+        old, new = self._old, self._new
+        if new.committed and not new.is_beside:
+            if old.committed and not old.is_beside:
+                raise Refused(
+                    f"the upgrade of {self.pipeline.name}",
+                    expected=f"{new.application_id} beside {old.application_id}",
+                    observed="both write the outputs by themselves",
+                    remedy=f"To build {new.application_id} anew, reset it first, declared without upgrade_from.",
+                )
+            return Stage.DONE
+        foreign = [place for place, at in old.committed.items() if PositionMetadata.parse(at.metadata) is None]
+        if not old.committed or foreign:
+            raise Refused(
+                f"application {old.application_id}, which {self.pipeline.name} is to take over from",
+                expected="positions that an aggregator committed",
+                observed=f"those of another program in {', '.join(sorted({topic for topic, _ in foreign}))}"
+                if foreign
+                else "none",
+                remedy="A Kafka Streams application is taken over first, under its own application id. Where there is "
+                "nothing to take over from, leave upgrade_from out.",
+            )
+        if not old.is_beside:
+            return Stage.BESIDE if new.committed else Stage.NOT_BEGUN
+        if new.committed and self._shared(new.offsets) == self._shared(old.offsets):
+            return Stage.HALFWAY
+        raise Refused(
+            f"application {old.application_id}, which {self.pipeline.name} is to take over from",
+            expected="the application that writes the outputs",
+            observed="it stands beside another one",
+            remedy="Name that one in upgrade_from.",
+        )
+
+    def _shared(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
+        """The offsets in topics from outside that both applications read."""
+        topics = {topic for topic, _ in self._old.committed} & {*self._resolved.topology.source_topics}
+        return {place: offset for place, offset in offsets.items() if place[0] in topics}
+
+    @property
+    def _begin(self) -> dict[Place, int]:
+        """Where the new application begins: where the old one did, or at the first record that there is."""
+        old, cluster, begin = self._old, self._cluster(), dict[Place, int]()
+        starts = {
+            place: metadata.start
+            for place, at in old.committed.items()
+            if (metadata := PositionMetadata.parse(at.metadata)) is not None
+        }
+        internal = {spec.name for spec in self._resolved.internal_topics()}
+        for group in self._resolved.topology.subtopologies:
+            for topic in self._resolved.source_topics(group):
+                if topic in internal:
+                    begin |= {(topic, number): 0 for number in range(self._resolved.partition_counts[topic])}
+                    continue
+                for number, offsets in cluster.offsets(topic).items():
+                    begin[topic, number] = max(offsets.log_start, starts.get((topic, number), 0))
+        missing = [place for place in begin if place[0] in {topic for topic, _ in starts} and place not in starts]
+        if missing:
+            raise Refused(
+                f"the positions of {old.application_id}",
+                expected="one in each partition of the topics that it reads",
+                observed=f"none in {', '.join(f'{topic}-{number}' for topic, number in sorted(missing))}",
+                remedy="A topic has more partitions than before: reset the application.",
+            )
+        return begin
+
+    def _notes(self, stage: Stage, begin: Mapping[Place, int]) -> Sequence[str]:
+        notes = []
+        if stage is Stage.NOT_BEGUN:
+            for (topic, number), at in sorted(self._old.committed.items()):
+                metadata, first = PositionMetadata.parse(at.metadata), begin.get((topic, number))
+                if metadata is not None and first is not None and first > metadata.start:
+                    notes.append(
+                        f"`{topic}-{number}` begins at offset {first:,} by now, and {self._old_id} began at "
+                        f"{metadata.start:,}: what was deleted is not in the new state"
+                    )
+        added = {*self._resolved.topology.source_topics} - {topic for topic, _ in self._old.committed}
+        notes += [f"`{topic}` is new: it is read up to where it ends at each step" for topic in sorted(added)]
+        return notes
+
+    # -- what stands against it
+
+    def _require_alone(self, runs: Sequence[str]) -> None:
+        self._require_stopped(self._new_id, "the upgrade", runs)
+
+    def _require_stopped(self, application_id: str, action: str, runs: Sequence[str] = ()) -> None:
+        require_stopped(
+            self._resolved,
+            self.brokers,
+            self.settings,
+            action=action,
+            report=self.report,
+            runs=runs,
+            application_id=application_id,
+        )
+
+    def _require_drained(self) -> None:
+        old = self._old
+        positions = {topic: _of_topic(old.offsets, topic) for topic in old.repartition_topics}
+        if left := unprocessed(self._cluster(), positions):
+            raise Refused(
+                f"the repartition topics of {old.application_id}",
+                expected="processed, all of them",
+                observed=", ".join(f"{count:,} records of {topic} are not" for topic, count in left.items()),
+                remedy="Their results would never be written. Start the application once more as it was declared, with "
+                "`python -m streamplan.jobs.aggregator --available-now` or until the lag is 0, and switch then. "
+                "Nothing was changed.",
+            )
+
+    def _require_equal(self, comparison: Comparison, accept_differences: bool) -> None:
+        if comparison.differing and not accept_differences:
+            raise Refused(
+                f"the stores of {self._new_id}",
+                expected=f"the values of {self._old_id} where both mean the same",
+                observed="; ".join(
+                    f"{store.different:,} keys of {store.store} differ, such as {store.examples[0]}"
+                    for store in comparison.differing
+                ),
+                remedy="Where a filter or an expression before them was changed, or records of the input are gone, "
+                f"they must differ: switch with accept_differences. Nothing was changed, and {self._old_id} can go on.",
+            )
+
+    # -- the steps
+
+    def _prepare(self) -> None:
+        """Create the topics, and let the new application begin where the old one did."""
+        apply_topics(self.brokers, self._resolved)
+        staging = [spec for spec in self._staged.topics() if spec.role is TopicRole.SINK]
+        apply_specs(self.brokers, self._resolved.name, staging)
+        if self._new.committed:
+            return
+        cluster = self._cluster()
+        left_over = [
+            spec.name
+            for spec in self._resolved.internal_topics()
+            if any(offsets.high_watermark for offsets in cluster.offsets(spec.name).values())
+        ]
+        if left_over:
+            raise Refused(
+                f"the topics of {self._new_id}",
+                expected="empty, for it has no positions",
+                observed=f"records in {', '.join(left_over)}",
+                remedy=f"Reset {self._resolved.name} first, or give its topology an application id of its own.",
+            )
+        begin, generation = self._begin, Generation.of_this_process(None, beside=True)
+        metadata = {place: PositionMetadata(generation, start=offset).text for place, offset in begin.items()}
+        set_positions(self.brokers, self._new_id, begin, metadata=metadata)
+        self.report(f"{self._new_id} begins beside {self._old_id}")
+
+    def _moving_cut(self) -> _Cut:
+        """Return where the old application is, if possible at a moment at which its stores are as far as its input."""
+        old, cluster = self._old, self._cluster()
+        topics = sorted({topic for topic, _ in old.committed})
+        changelogs = [*old_changelogs(self._resolved, cluster).values()]
+        deadline = Deadline(self.quiet_seconds, 0.2, report=lambda text: self.report(text) if text else None)
+        a_look = Deadline(min(_LOOK_SECONDS, self.quiet_seconds))
+        for _ in deadline.waits(f"{old.application_id} has processed its repartition topics"):
+            try:
+                cut = await_consistent_cut(cluster, old.application_id, topics, changelogs, a_look)
+            except CouldNotLook:
+                continue
+            if not unprocessed(cluster, {topic: cut.positions[topic] for topic in old.repartition_topics}):
+                positions = {
+                    (topic, number): offset for topic, at in cut.positions.items() for number, offset in at.items()
+                }
+                return _Cut(positions, cut.ends)
+        return _Cut(self._old.offsets, None)
+
+    def _process(self, spark: SparkSession, cut: _Cut, stop: threading.Event) -> None:
+        """Let the new application process its input up to a cut."""
+        from streamplan.spark.aggregator import run
+        from streamplan.spark.query import Deployment
+
+        until = self._shared(cut.positions)
+        if self._behind(until):
+            # Spark's stream reads beyond the cut and leaves that out. So the checkpoint is ahead of the positions, and
+            # the state is restored from the changelogs, also after a run that died.
+            checkpoints.delete(self.settings.checkpoints, self._new_id)
+            run(
+                spark,
+                Deployment(self._staged, self.brokers, self.settings.checkpoints, until=until),
+                available_now=True,
+                trigger_interval_ms=_TRIGGER_INTERVAL_MS,
+                stop=stop,
+                report=self.report,
+            )
+        checkpoints.delete(self.settings.checkpoints, self._new_id)
+        if behind := self._behind(until):
+            raise StreamplanError(
+                f"{self._new_id} beside {self._old_id}",
+                expected=f"as far as {self._old_id}, {_listed(until)}",
+                observed="; ".join(behind),
+                remedy="The run was stopped. Run this again: it goes on from there.",
+            )
+        self.report(f"{self._new_id} has processed what {self._old_id} had processed: {_listed(until)}")
+
+    def _behind(self, until: Mapping[Place, int]) -> list[str]:
+        """Say where the new application is not as far as a cut. One that died may have left repartition topics."""
+        new = self._new
+        shared = self._shared(new.offsets)
+        behind = [
+            f"{topic}-{number} at {shared.get((topic, number), 0):,}"
+            for (topic, number), end in sorted(until.items())
+            if shared.get((topic, number)) != end
+        ]
+        left = unprocessed(self._cluster(), {topic: _of_topic(new.offsets, topic) for topic in new.repartition_topics})
+        return behind + [f"{count:,} records of {topic} are not processed" for topic, count in left.items()]
+
+    def _compare(self, ends: Ends | None, *, is_final: bool) -> Comparison:
+        if ends is None and not is_final:
+            busy = (
+                f"there was no moment within {self.quiet_seconds:g} s at which {self._old_id} had processed all that "
+            )
+            return Comparison((), is_final, f"{busy}it had written to its repartition topics")
+        held = held_stores(self.settings.checkpoints, self._old_id, self._old.committed)
+        return Comparison(compare_stores(self._resolved, self._cluster(), held, ends), is_final)
+
+    def _retire(self, positions: Mapping[Place, int]) -> None:
+        """Let the old application end where the new one was built up to. From now on none of its aggregators starts."""
+        tasks = StreamTasks.observed(self._old_id, positions)
+        set_beside(tasks, self.brokers, beside=True, expected=positions)
+        self.report(f"{self._old_id} has ended at {_listed(self._shared(positions))}. It keeps all that it has")
+
+    def _take_over(self) -> None:
+        checkpoints.delete(self.settings.checkpoints, self._new_id)
+        tasks = StreamTasks.of(self._resolved)
+        set_beside(tasks, self.brokers, beside=False, expected=self._new.offsets)
+        self.report(
+            f"{self._new_id} has taken over from {self._old_id}. Start its aggregator: it restores its state from the "
+            "changelogs, and writes what comes from now on"
+        )
+
+
+def _of_topic(offsets: Mapping[Place, int], topic: str) -> dict[int, int]:
+    return {number: offset for (name, number), offset in offsets.items() if name == topic}
+
+
+def _listed(offsets: Mapping[Place, int]) -> str:
+    return ", ".join(f"{topic}-{number} at {offset:,}" for (topic, number), offset in sorted(offsets.items()))

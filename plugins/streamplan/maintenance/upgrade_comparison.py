@@ -1,0 +1,163 @@
+"""Compares what the stores of two applications hold, by their changelogs.
+
+The values are compared in bytes. JSON that differs is compared again with a tolerance for floating-point numbers: a sum
+of them depends on the order of its parts, and so on where micro-batches end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamplan.checks.framework.cluster import Cluster, RecordsGone
+from streamplan.maintenance.upgrade_plan import StoreComparison
+from streamplan.model.checkpoint_identity import store_content
+from streamplan.model.operations import OuterJoinSide, StoreForJoin
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.observability.lookup import as_text
+
+Ends = Mapping[str, Mapping[int, int]]
+"""By changelog and partition an offset."""
+
+_EXAMPLES = 5
+_TOLERANCE = 1e-9
+_ATTEMPTS = 3
+
+
+def old_changelogs(pipeline: Pipeline, cluster: Cluster) -> Mapping[str, str]:
+    """Return the changelogs of the old application that belong to stores of the declaration, by the store's name."""
+    names = {
+        str(node.store): f"{pipeline.upgrade_from}-{node.store}-changelog"
+        for _, node in pipeline.stores
+        if not isinstance(node.operation, StoreForJoin | OuterJoinSide)
+    }
+    existing = cluster.topics([*names.values()])
+    return {store: topic for store, topic in names.items() if topic in existing}
+
+
+def compare_stores(
+    pipeline: Pipeline, cluster: Cluster, held: Mapping[str, str], ends: Ends | None
+) -> tuple[StoreComparison, ...]:
+    """Compare the stores of an application with those of the one that it takes over from.
+
+    Args:
+        pipeline: The declaration, with ``upgrade_from``.
+        cluster: The brokers.
+        held: By store what the old application's holds, as far as it is known.
+        ends: The ends of the old changelogs at the moment up to which the new stores were built; None for their present
+            ends. A key that has changed behind them is left out.
+    """
+    changelogs = old_changelogs(pipeline, cluster)
+    specs = {spec.name: spec for spec in pipeline.internal_topics() if spec.role is TopicRole.CHANGELOG}
+    return tuple(
+        _compare(pipeline, cluster, group, node, specs, changelogs, held, ends) for group, node in pipeline.stores
+    )
+
+
+def _compare(
+    pipeline: Pipeline,
+    cluster: Cluster,
+    group: Subtopology,
+    node: Processor,
+    specs: Mapping[str, TopicSpec],
+    changelogs: Mapping[str, str],
+    held: Mapping[str, str],
+    ends: Ends | None,
+) -> StoreComparison:
+    store = str(node.store)
+    if isinstance(node.operation, StoreForJoin | OuterJoinSide):
+        return StoreComparison(store, "it has records that wait for others, and no totals")
+    if store not in changelogs:
+        return StoreComparison(store, f"{pipeline.upgrade_from} has no store of this name")
+    declared = store_content(group, node)
+    if held.get(store, declared) != declared:
+        return StoreComparison(store, f"it held {held[store]}, and {declared} is declared")
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            spec = specs[pipeline.topology.changelog_topic(store)]
+            found = _compare_changelogs(cluster, changelogs[store], spec, ends)
+            break
+        except RecordsGone:
+            if attempt == _ATTEMPTS:
+                raise
+    return StoreComparison(store, "", store in held, *found)
+
+
+def _compare_changelogs(
+    cluster: Cluster, old: str, spec: TopicSpec, ends: Ends | None
+) -> tuple[int, int, int, tuple[str, ...]]:
+    """Return how many keys are equal, have changed since, and differ; and some of the last."""
+    equal = changed = different = 0
+    examples: list[str] = []
+    expired = time.time() * 1000 - int(spec.configs.get("retention.ms", -1)) if "retention.ms" in spec.configs else 0
+    old_partitions, partitions = [*cluster.offsets(old)], [*cluster.offsets(spec.name)]
+    shares: Sequence[tuple[Sequence[int], Sequence[int]]] = [(old_partitions, partitions)]
+    if len(old_partitions) == len(partitions):  # a part at a time takes less memory
+        shares = [([number], [number]) for number in partitions]
+    for old_share, share in shares:
+        before, since = _last_values(cluster, old, old_share, expired, None if ends is None else ends.get(old, {}))
+        after, _ = _last_values(cluster, spec.name, share, expired, None)
+        for key in before.keys() | after.keys():
+            if key in since:
+                changed += 1
+            elif _are_equal(before.get(key), after.get(key)):
+                equal += 1
+            else:
+                different += 1
+                if len(examples) < _EXAMPLES:
+                    values = (as_text(before.get(key)), as_text(after.get(key)))
+                    texts = ["nothing" if value is None else value for value in values]
+                    examples.append(f"{spec.key_text(key)}: it was {texts[0]}, and is {texts[1]}")
+    return equal, changed, different, tuple(examples)
+
+
+def _last_values(
+    cluster: Cluster, topic: str, partitions: Sequence[int], expired: float, ends: Mapping[int, int] | None
+) -> tuple[dict[bytes, bytes], set[bytes]]:
+    """Return the last value of each key, and the keys that have changed behind ``ends``.
+
+    What the brokers may have deleted already, for it is older than the topic's retention, is left out.
+    """
+    offsets = cluster.offsets(topic)
+    ranges = {number: (offsets[number].log_start, offsets[number].last_stable) for number in partitions}
+    values: dict[bytes, bytes] = {}
+    since: set[bytes] = set()
+    for batch in cluster.read(topic, ranges):
+        end = math.inf if ends is None else ends.get(batch.partition, 0)
+        for key, value, offset, timestamp in zip(
+            batch.keys, batch.values, batch.offsets, batch.timestamps, strict=True
+        ):
+            if key is None:
+                continue
+            if offset >= end:
+                since.add(key)
+            elif value is None or timestamp < expired:
+                values.pop(key, None)
+            else:
+                values[key] = value
+    return values, since
+
+
+def _are_equal(one: bytes | None, other: bytes | None) -> bool:
+    if one == other or one is None or other is None:
+        return one == other
+    try:
+        return _are_close(json.loads(one), json.loads(other))
+    except ValueError:
+        return False
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(_are_close(one[name], other[name]) for name in one)
+        case list(), list():
+            return len(one) == len(other) and all(map(_are_close, one, other))
+        case float(), float():
+            return math.isclose(one, other, rel_tol=_TOLERANCE)
+    return type(one) is type(other) and bool(one == other)

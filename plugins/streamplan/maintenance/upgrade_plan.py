@@ -1,0 +1,162 @@
+"""What an upgrade does, and what its comparison found: values that people read, and that Airflow's tasks hand on.
+
+An upgrade lets an application with a changed declaration take over from the application that runs. The two have
+different application ids, so that neither touches the state of the other. The new one stands *beside* the old one until
+it has the same input behind it: it writes to staging topics, and no aggregator of it starts. Then the two change places
+in one moment, at the same offsets of the input. The old one keeps all that it has, so that it can take over again.
+
+Which of the two runs stands in the metadata of their committed positions (:class:`~streamplan.model.generation
+.Generation`). Nothing else holds the progress of an upgrade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+BUILT_ALONE = ("deploy", "reset", "repartition", "redrive")
+"""DAGs of the pipeline with whose active runs nothing is built: they work on the topics that are written."""
+
+SWITCHED_ALONE = (*BUILT_ALONE, "aggregator")
+"""DAGs of the pipeline with whose active runs a switch is refused."""
+
+
+class Stage(StrEnum):
+    """How far an upgrade is.
+
+    ``NOT_BEGUN``: the new application has no positions. ``BESIDE``: it stands beside the old one. ``HALFWAY``: both
+    stand beside, for a switch has died; the old one has ended. ``DONE``: it has taken over.
+    """
+
+    NOT_BEGUN = "not begun"
+    BESIDE = "beside"
+    HALFWAY = "halfway"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class UpgradePlan:
+    """What an upgrade has to do.
+
+    Attributes:
+        pipeline: The name of the pipeline.
+        application_id: The application that takes over.
+        upgrade_from: The application that runs.
+        stage: How far it is.
+        records: By source topic at most so many records that the old application has processed and the new one has not.
+        staging: By topic that the topology writes its staging topic.
+        notes: What a person should know.
+    """
+
+    pipeline: str
+    application_id: str
+    upgrade_from: str
+    stage: Stage
+    records: Mapping[str, int] = field(default_factory=dict)
+    staging: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> Iterable[str]:
+        """Return the plan for people, as Markdown."""
+        new, old = f"`{self.application_id}`", f"`{self.upgrade_from}`"
+        if self.stage is Stage.DONE:
+            yield f"Nothing to do: {new} has taken over from {old} (pipeline {self.pipeline})."
+            return
+        yield f"Application {new} takes over from {old} (pipeline {self.pipeline})."
+        yield ""
+        if self.stage is Stage.HALFWAY:
+            yield f"An earlier switch stopped halfway: {old} has ended. `switch` completes it."
+            return
+        if self.stage is Stage.BESIDE:
+            yield "It was built before, and goes on from there."
+        for topic, records in self.records.items():
+            yield f"- `{topic}`: at most {records:,} records are to be read"
+        for topic, staging in self.staging.items():
+            yield f"- what it writes to `{topic}` goes to `{staging}` until it takes over"
+        yield f"- then {old} ends at its last position, and {new} goes on there. {old} keeps all that it has"
+        yield from (f"- {note}" for note in self.notes)
+
+    @property
+    def text(self) -> str:
+        """The plan for people, as Markdown."""
+        return "\n".join(self.lines())
+
+
+@dataclass(frozen=True)
+class StoreComparison:
+    """What the comparison of a store found.
+
+    Attributes:
+        store: The name of the store.
+        left_out: Why it was not compared; empty where it was.
+        is_same: Whether the two stores are known to mean the same.
+        equal: How many keys have equal values.
+        changed: How many keys were not compared, for they have changed since.
+        different: How many keys have different values, or are in one of them alone.
+        examples: Some of these, as people read them.
+    """
+
+    store: str
+    left_out: str = ""
+    is_same: bool = False
+    equal: int = 0
+    changed: int = 0
+    different: int = 0
+    examples: tuple[str, ...] = ()
+
+    def lines(self) -> Iterable[str]:
+        """Return it for people, as Markdown."""
+        if self.left_out:
+            yield f"- store `{self.store}`: not compared, {self.left_out}"
+            return
+        text = f"- store `{self.store}`: {self.equal:,} keys are equal, {self.different:,} differ"
+        if self.changed:
+            text += f", {self.changed:,} have changed since and were not compared"
+        if not self.is_same:
+            text += ". Whether the two mean the same is not known: no checkpoint of the old one is here"
+        yield text
+        yield from (f"  - {example}" for example in self.examples)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the comparison of the stores of two applications found.
+
+    Attributes:
+        stores: By store what was found.
+        is_final: Whether it was made where the old application has ended, so that no key is left out.
+        left_out: Why nothing was compared; empty where it was.
+    """
+
+    stores: tuple[StoreComparison, ...]
+    is_final: bool
+    left_out: str = ""
+
+    @property
+    def differing(self) -> Sequence[StoreComparison]:
+        """The stores that mean the same and differ."""
+        return [store for store in self.stores if store.is_same and store.different]
+
+    def lines(self) -> Iterable[str]:
+        """Return it for people, as Markdown."""
+        if self.left_out:
+            yield f"The stores were not compared: {self.left_out}. The switch compares them."
+            return
+        when = "where the old application has ended" if self.is_final else "while the old application goes on"
+        yield f"The stores were compared {when}:"
+        yield ""
+        for store in self.stores:
+            yield from store.lines()
+        if not self.stores:
+            yield "- the declaration has no store that could be compared"
+
+    @property
+    def text(self) -> str:
+        """It for people, as Markdown."""
+        return "\n".join(self.lines())
+
+    def written(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {**asdict(self), "text": self.text, "differs": bool(self.differing)}
