@@ -34,6 +34,7 @@ from streamplan.airflow.maintenance_operators import (
     RedriveOperator,
     RepartitionOperator,
     ResetOperator,
+    UpgradeOperator,
 )
 from streamplan.airflow.notifications import Notifier, OutcomeNotification
 from streamplan.airflow.supervised_job import AggregatorOperator, ProducerOperator
@@ -65,6 +66,12 @@ REPARTITION_TIMEOUT = timedelta(hours=12)
 REDRIVE_TIMEOUT = timedelta(hours=2)
 """Enough for some hundred thousand dead letters. The next run goes on with a re-drive that was cut short."""
 
+BUILD_TIMEOUT = timedelta(hours=12)
+"""Enough for some hundred million records. The next run goes on with a build that was cut short."""
+
+SWITCH_TIMEOUT = timedelta(hours=1)
+"""A switch processes what came since the build. Where that is too much, the build is repeated first."""
+
 _VERIFICATION = {
     True: "`state_store` reads the totals that Spark holds. The checks in `verify` compare them with the topics.",
     False: "The checks in `verify` compare what was written with what Spark computes anew from the input.",
@@ -82,7 +89,7 @@ def declare_dags(
     summary: str | None = None,
     summary_notifiers: Sequence[Notifier] = (),
 ) -> dict[str, DAG]:
-    """Make the seven DAGs of a pipeline, and an eighth where a summary is asked for.
+    """Make the seven DAGs of a pipeline, one more where it is an upgrade, and one where a summary is asked for.
 
     A DAG file consists of these lines::
 
@@ -123,6 +130,7 @@ def declare_dags(
         reset_dag(pipeline),
         repartition_dag(pipeline),
         redrive_dag(pipeline),
+        *([upgrade_dag(pipeline)] if pipeline.upgrade_from is not None else []),
         *([summary_dag(pipeline, summary, summary_notifiers)] if summary is not None else []),
     ]
     return {dag.dag_id: dag for dag in dags}
@@ -562,11 +570,57 @@ def redrive_dag(pipeline: Pipeline) -> DAG:
     return dag
 
 
-def _approval(subject: str) -> ApprovalOperator:
+def upgrade_dag(pipeline: Pipeline) -> DAG:
+    """Make ``<name>_upgrade``: it lets a changed declaration take over from the old application, behind an approval."""
+    application_id, old = pipeline.topology.application_id, pipeline.upgrade_from
+    with pipeline_dag(
+        pipeline,
+        "upgrade",
+        f"""
+        Lets the application `{application_id}` of **{pipeline.name}** take over from `{old}`, totals compared.
+
+        1. `build` processes the input up to where `{old}` is, which goes on meanwhile. What it writes goes to staging
+           topics. Then it compares the stores that mean the same.
+        2. `approval` waits for a person, and shows what was compared.
+        3. `switch` refuses while `{old}` runs: stop the run of {pipeline.name}_aggregator when the lag is 0. It
+           processes what is left, compares once more, and lets `{application_id}` take over at the same positions.
+
+        Start {pipeline.name}_aggregator afterwards. `{old}` keeps all that it has. To go back, declare it as it was,
+        with `upgrade_from="{application_id}"`, and run this again. A run that died halfway is completed by another one.
+        """,
+        params={
+            "accept_differences": Param(
+                False,
+                type="boolean",
+                title="Accept differences",
+                description="Switch also where stores that mean the same differ.",
+            ),
+        },
+        max_active_runs=1,
+    ) as dag:
+        build = UpgradeOperator(
+            task_id="build",
+            pipeline=pipeline.name,
+            step="build",
+            execution_timeout=BUILD_TIMEOUT,
+            doc_md="Builds the new state beside the old application, and compares. Run again it goes on.",
+        )
+        switch = UpgradeOperator(
+            task_id="switch",
+            pipeline=pipeline.name,
+            step="switch",
+            execution_timeout=SWITCH_TIMEOUT,
+            doc_md="Refused while the old application runs, and where stores differ. Cleared or run again it goes on.",
+        )
+        build >> _approval(f"Let {application_id} take over from {old}?", "build") >> switch
+    return dag
+
+
+def _approval(subject: str, plan_task_id: str = "plan") -> ApprovalOperator:
     return ApprovalOperator(
         task_id="approval",
         subject=subject,
-        body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",
+        body=f"{{{{ ti.xcom_pull(task_ids='{plan_task_id}')['text'] }}}}",
         defaults=ApprovalOperator.REJECT,
         response_timeout=APPROVAL_TIMEOUT,
         # An answer within a moment of the question can reach the scheduler before the news that the question was

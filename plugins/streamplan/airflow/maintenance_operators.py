@@ -1,4 +1,4 @@
-"""The tasks that delete, move or process again what an application has in Kafka: purge, reset, partitions, re-drive."""
+"""The tasks that change what an application has in Kafka: purge, reset, partitions, re-drive, upgrade."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from streamplan.files import ReportPaths, write_atomically
 from streamplan.maintenance.redrive_plan import REDRIVE_ALONE, RedrivePlan
 from streamplan.maintenance.repartition_plan import MOVED_ALONE
 from streamplan.maintenance.reset_plan import RESET_ALONE, ResetPlan
+from streamplan.maintenance.upgrade_plan import BUILT_ALONE, SWITCHED_ALONE, Stage
 from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
 
@@ -205,6 +206,35 @@ class RedriveOperator(PlanRedriveOperator):
         by = answered_by(context, self.approval_task_id)
         done = self.redrive(context, "--approved", str(approved), "--by", by, "--run", str(context["run_id"]))
         return {"text": done.text, "plan": done.written()}
+
+
+class UpgradeOperator(SparkJobOperator):
+    """Does a step of an upgrade: builds the new state beside the old application and compares, or switches.
+
+    The parameter ``accept_differences`` of the run lets the switch be made where stores that mean the same differ.
+    """
+
+    def __init__(self, *, step: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.step = step
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run ``jobs/upgrade.py``, and return what it found, as text for the task ``approval``.
+
+        Raises:
+            AirflowSkipException: The new application has taken over already.
+        """
+        output = ReportPaths(Settings.from_environment().reports, self.pipeline).directory / f"upgrade-{self.step}.json"
+        active = active_runs(context, self.pipeline, BUILT_ALONE if self.step == "build" else SWITCHED_ALONE)
+        runs = (part for run in active for part in ("--active-run", run))
+        accepted = ("--accept-differences",) if context["params"].get("accept_differences") else ()
+        servers = str(brokers(self.pipeline))
+        self._run("upgrade", output, "--bootstrap-servers", servers, "--step", self.step, *accepted, *runs)
+        found: dict[str, Any] = json.loads(output.read_text())
+        self.log.info("%s", found["text"])
+        if found["stage"] == Stage.DONE:
+            raise AirflowSkipException(found["text"])
+        return found
 
 
 def _redrive_file(pipeline: str, name: str) -> Path:

@@ -32,6 +32,7 @@ COMMANDS = (
     "exporter",
     "acls",
     "redrive",
+    "upgrade",
     "reset",
 )
 """The commands in the order in which the help shows them. Only the module of the command that runs is imported."""

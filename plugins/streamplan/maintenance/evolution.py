@@ -293,7 +293,9 @@ class _Comparison:
             str(node.store),
             Verdict.REFUSED,
             f"{topic} holds {_in_words(held)}, and {_in_words(store_content(group, node))} is declared{unnoticed}",
-            f"Declare it as it was. Or reset the application: the store is then rebuilt from {self._origins(group)}.",
+            "Declare it as it was. Or upgrade the application: give the topology another application id and declare "
+            f"upgrade_from={self.pipeline.topology.application_id!r}. Or reset it. Either way the store is "
+            f"rebuilt from {self._origins(group)}.",
         )
 
     # -- where a new sub-topology begins

@@ -21,7 +21,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import set_positions
 from streamplan.kafka.task_ownership import StreamTasks, set_beside
-from streamplan.kafka.topics import apply_specs, apply_topics, resolve_pipeline
+from streamplan.kafka.topics import apply_specs, apply_topics, delete_topics, resolve_pipeline
 from streamplan.maintenance.deployed import held_stores
 from streamplan.maintenance.require_movable import unprocessed
 from streamplan.maintenance.require_stopped import require_stopped
@@ -119,8 +119,8 @@ class Upgrader:
         records: dict[str, int] = {}
         for place, end in sorted(cut.items()):
             records[place[0]] = records.get(place[0], 0) + max(0, end - begin.get(place, 0))
-        staging = dict(zip(self._resolved.topology.sink_topics, self._staged.topology.sink_topics, strict=True))
         notes = tuple(self._notes(stage, begin))
+        staging = self._resolved.staging_topics
         return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage, records, staging, notes)
 
     def build(
@@ -361,9 +361,12 @@ class Upgrader:
     def _prepare(self) -> None:
         """Create the topics, and let the new application begin where the old one did."""
         apply_topics(self.brokers, self._resolved)
+        is_new = not self._new.committed
+        if is_new:  # what an earlier one that was reset has written would be there twice
+            delete_topics(self.brokers, [*self._resolved.staging_topics.values()])
         staging = [spec for spec in self._staged.topics() if spec.role is TopicRole.SINK]
         apply_specs(self.brokers, self._resolved.name, staging)
-        if self._new.committed:
+        if not is_new:
             return
         cluster = self._cluster()
         left_over = [
@@ -444,10 +447,8 @@ class Upgrader:
 
     def _compare(self, ends: Ends | None, *, is_final: bool) -> Comparison:
         if ends is None and not is_final:
-            busy = (
-                f"there was no moment within {self.quiet_seconds:g} s at which {self._old_id} had processed all that "
-            )
-            return Comparison((), is_final, f"{busy}it had written to its repartition topics")
+            busy = f"for {self.quiet_seconds:g} s {self._old_id} had records in its repartition topics at every moment"
+            return Comparison((), is_final, busy)
         held = held_stores(self.settings.checkpoints, self._old_id, self._old.committed)
         return Comparison(compare_stores(self._resolved, self._cluster(), held, ends), is_final)
 

@@ -183,6 +183,8 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
                 yield _topic(
                     staging.name, operation, "it holds the records of an internal topic while that is made again"
                 )
+    if pipeline.upgrade_from is not None:
+        yield from _upgrade(pipeline, pipeline.upgrade_from)
     yield AclEntry(ResourceType.GROUP, application_id, Operation.READ, reason="a stop commits positions again")
     yield AclEntry(ResourceType.GROUP, application_id, Operation.DELETE, reason="a reset deletes the positions")
     yield AclEntry(
@@ -191,6 +193,19 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
         Operation.WRITE,
         prefixed=True,
         reason="whoever runs is fenced before a stop, a reset or a move",
+    )
+
+
+def _upgrade(pipeline: Pipeline, old: str) -> Iterable[AclEntry]:
+    for staging in pipeline.staging_topics.values():
+        for operation in (Operation.CREATE, Operation.WRITE, Operation.DELETE, Operation.DESCRIBE_CONFIGS):
+            yield _topic(staging, operation, "it takes what is written until the application takes over")
+    yield AclEntry(
+        ResourceType.TOPIC, f"{old}-", Operation.READ, prefixed=True, reason="the stores of the old one are compared"
+    )
+    yield AclEntry(ResourceType.GROUP, old, Operation.READ, reason="the old one ends at its positions")
+    yield AclEntry(
+        ResourceType.TRANSACTIONAL_ID, f"{old}-", Operation.WRITE, prefixed=True, reason="the old one is fenced"
     )
 
 

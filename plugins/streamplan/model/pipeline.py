@@ -297,13 +297,18 @@ class Pipeline:
             )
         return replace(self, partitions_of_others={topic: counts[topic] for topic in self.topics_of_others})
 
+    @property
+    def staging_topics(self) -> Mapping[str, str]:
+        """By topic that is written with ``to`` what is written in its place while the application stands beside."""
+        return {topic: f"{self.topology.application_id}-staging-{topic}" for topic in self.topology.sink_topics}
+
     def staged(self, counts: Mapping[str, int]) -> Pipeline:
         """Return the pipeline with staging topics in place of the topics that it writes with ``to``.
 
         Args:
             counts: The partition counts of the topics that exist. A staging topic has as many as its topic.
         """
-        staging = {topic: f"{self.topology.application_id}-staging-{topic}" for topic in self.topology.sink_topics}
+        staging = self.staging_topics
         declared = {topic: count for topic, count in self.topic_partitions.items() if topic not in staging}
         known = {topic: count for topic in staging if (count := counts.get(topic) or self.topic_partitions.get(topic))}
         return replace(

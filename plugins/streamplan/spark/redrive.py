@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -44,17 +45,20 @@ class Results(NamedTuple):
 
 
 @contextmanager
-def local_session(name: str) -> Iterator[SparkSession]:
-    """Open a session on this machine, for few records. Another session of this process would be used and stopped.
+def local_session(name: str, *, master: str = "local[1]", jars: Iterable[Path] = ()) -> Iterator[SparkSession]:
+    """Open a session on this machine. Another session of this process would be used and stopped.
 
     Args:
         name: The name of the Spark application.
+        master: Spark's master; the default is for few records.
+        jars: Spark's Kafka connector, where the session reads topics.
 
     Raises:
         StreamplanError: This machine has no fit Java or no PySpark.
     """
     os.environ.update(submit_environment(os.environ, local=True))
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.jars", ",".join(map(str, jars)))
     builder.config("spark.log.level", "ERROR").getOrCreate()
     spark = open_session(name)
     try:

@@ -88,3 +88,17 @@ def test_topics_of_others_are_read_and_never_made_or_written() -> None:
         Role.DEPLOYER: {"Read", "DescribeConfigs"},
     }
     assert required_acls(guest, Role.PRODUCER) == ()
+
+
+def test_an_upgrade_needs_what_the_old_application_has() -> None:
+    topology = Topology("new")
+    topology.stream("orders", value=ORDER).to("paid")
+    plain = {*required_acls(Pipeline("an-upgrade", topology, "", {"orders": 2}), Role.DEPLOYER)}
+    pipeline = Pipeline("an-upgrade", topology, "", {"orders": 2}, upgrade_from="old")
+    added = {*required_acls(pipeline, Role.DEPLOYER)} - plain
+    assert {(entry.resource_type, entry.name + "*" * entry.prefixed, entry.operation) for entry in added} == {
+        *(("topic", "new-staging-paid", operation) for operation in ("Create", "Write", "Delete", "DescribeConfigs")),
+        ("topic", "old-*", "Read"),
+        ("group", "old", "Read"),
+        ("transactional-id", "old-*", "Write"),
+    }

@@ -80,3 +80,13 @@ def test_the_number_grows_where_a_clock_is_behind() -> None:
 def test_a_stop_is_told_from_a_start() -> None:
     assert Generation.of_this_process(None, stop=True).is_stop
     assert not Generation.of_this_process(None).is_stop
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_an_application_that_stands_beside_another_one_is_told(stop: bool) -> None:
+    beside = Generation.of_this_process(None, stop=stop, beside=True)
+    alone = Generation.of_this_process(None, stop=stop)
+    assert (beside.is_beside, beside.is_stop) == (True, stop)
+    assert not alone.is_beside
+    assert (beside.host, beside.pid) == (alone.host, alone.pid)
+    assert PositionMetadata.parse(PositionMetadata(beside).text) == PositionMetadata(beside)

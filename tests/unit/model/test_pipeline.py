@@ -116,3 +116,38 @@ def test_a_name_that_is_no_prefix_of_a_dag_id_is_refused() -> None:
     topology.stream("events", value=VALUE).to("out")
     with pytest.raises(Refused, match="the name 'my pipeline' is not a prefix of a DAG id"):
         declared(topology, "my pipeline", events=2)
+
+
+def upgraded(topology: Topology, upgrade_from: str, **topic_partitions: int) -> Pipeline:
+    return Pipeline("sample", topology, "A sample.", topic_partitions, upgrade_from=upgrade_from)
+
+
+def test_what_an_application_writes_beside_another_one_goes_to_staging_topics() -> None:
+    topology = Topology("app-2")
+    events = topology.stream("events", value=VALUE)
+    events.to("out")
+    events.group_by("Amount", name="by-amount").count(store="counts").to_stream().to("counts")
+    pipeline = upgraded(topology, "app", events=2, out=3)
+    staged = pipeline.staged({"out": 3, "counts": 4})
+    renamed = {"out": "app-2-staging-out", "counts": "app-2-staging-counts"}
+    expected = {renamed.get(spec.name, spec.name): spec.partitions for spec in pipeline.topics()}
+    assert {spec.name: spec.partitions for spec in staged.topics()} == {**expected, "app-2-staging-counts": 4}
+    assert pipeline.topology.sink_topics == ("out", "counts")
+    described = pipeline.topology.describe()
+    for topic, staging in renamed.items():
+        described = described.replace(f"(topic: {topic})", f"(topic: {staging})")
+    assert staged.topology.describe() == described
+
+
+def test_what_cannot_be_upgraded_is_refused_where_it_is_declared() -> None:
+    topology = Topology("app")
+    topology.stream("events", value=VALUE).to("between")
+    topology.stream("between", value=VALUE).to("out")
+    with pytest.raises(Refused, match="upgrade_from is the application id of the topology itself, 'app'"):
+        upgraded(topology, "app", events=2, between=2)
+    with pytest.raises(Refused, match=r"upgrade_from: .*Name the application id that runs now"):
+        upgraded(topology, "no name", events=2, between=2)
+    with pytest.raises(Refused, match="upgrade_from, and the topology reads and writes 'between'"):
+        upgraded(topology, "old", events=2, between=2)
+    with pytest.raises(Refused, match="upgrade_from beside repartition_from"):
+        Pipeline("a", topology, "", {"events": 2}, upgrade_from="old", repartition_from={"events": "before"})

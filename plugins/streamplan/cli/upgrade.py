@@ -1,0 +1,76 @@
+"""The command ``upgrade``: let a changed declaration take over from the application that runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from streamplan.cli.active_runs import active_runs
+from streamplan.cli.brokers import add_broker_options, chosen_brokers
+from streamplan.cli.confirmation import is_confirmed
+from streamplan.cli.output import plain_console
+from streamplan.maintenance.upgrade_plan import BUILT_ALONE, SWITCHED_ALONE, Stage
+from streamplan.settings import Settings
+from streamplan.spark.submit import LOCAL_MASTER, pyspark_home
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_UNCHANGED = "The old application was left as it is."
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "upgrade",
+        help="let a changed declaration take over from the application that runs",
+        description="Build the state of a changed declaration beside the application that runs (build), compare the "
+        "stores, ask, and let it take over at the same positions (switch). The declaration has another application id, "
+        "and names the old one in upgrade_from. The old application may run until the switch. It keeps its state, so "
+        "that it can take over again in the same way. Without a step both are done. Spark runs on this machine; the "
+        "DAG <pipeline>_upgrade does the same on the Spark of its connection.",
+        epilog="Example: python -m streamplan upgrade orders build",
+    )
+    parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a registered pipeline")
+    parser.add_argument("step", nargs="?", choices=("plan", "build", "switch"), help="one step alone")
+    parser.add_argument(
+        "--accept-differences", action="store_true", help="switch also where stores that mean the same differ"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before the switch")
+    add_broker_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from streamplan.local.jars import SPARK, require
+    from streamplan.maintenance.upgrade import Upgrader
+    from streamplan.registry import pipeline_named
+
+    console = plain_console()
+    settings = Settings.from_environment()
+    pipeline = pipeline_named(options.pipeline)
+    upgrader = Upgrader(pipeline, chosen_brokers(options), settings, console.print)
+    plan = upgrader.observe()
+    console.print(plan.text.replace("`", ""))
+    if options.step == "plan" or plan.stage is Stage.DONE:
+        return 0
+    pyspark_home()  # says what to do where PySpark is missing
+    from streamplan.spark.redrive import local_session  # imports PySpark, which takes seconds
+
+    jars = sorted((settings.jars or require(SPARK, os.environ)).glob("*.jar"))
+    with local_session(f"{plan.application_id}-upgrade", master=LOCAL_MASTER, jars=jars) as spark:
+        if options.step != "switch":
+            built = upgrader.build(spark, runs=active_runs(pipeline.name, settings, BUILT_ALONE))
+            console.print(built.text.replace("`", "") if built is not None else "")
+        if options.step == "build":
+            return 0
+        if not options.yes and not is_confirmed(
+            "the upgrade", plan.application_id, purpose=f"end {plan.upgrade_from}", unchanged=_UNCHANGED
+        ):
+            console.print(_UNCHANGED)
+            return 1
+        runs = active_runs(pipeline.name, settings, SWITCHED_ALONE)
+        compared = upgrader.switch(spark, accept_differences=options.accept_differences, runs=runs)
+        console.print(compared.text.replace("`", "") if compared is not None else "")
+    return 0

@@ -1,0 +1,76 @@
+"""``<name>_upgrade``: which pipelines have it, what its tasks give the Spark job, and what a person is shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowSkipException
+from streamplan.airflow import declare_dags
+from streamplan.airflow.dags import upgrade_dag
+from streamplan.airflow.maintenance_operators import UpgradeOperator
+from streamplan.maintenance.upgrade_plan import Stage
+from streamplan.pipelines.orders import PIPELINE
+
+pytestmark = pytest.mark.usefixtures("home", "database")
+
+UPGRADED = replace(PIPELINE, upgrade_from="orders-aggregator-before")
+
+
+def test_a_pipeline_has_it_where_it_names_the_application_that_runs() -> None:
+    assert {*declare_dags(UPGRADED)} - {*declare_dags(PIPELINE)} == {"orders_upgrade"}
+
+
+def test_nothing_is_switched_before_a_person_has_seen_what_was_built() -> None:
+    dag = upgrade_dag(UPGRADED)
+    edges = {(task.task_id, downstream) for task in dag.tasks for downstream in task.downstream_task_ids}
+    assert edges == {("build", "approval"), ("approval", "switch")}
+    approval = dag.get_task("approval")
+    assert isinstance(approval, ApprovalOperator)
+    assert "ti.xcom_pull(task_ids='build')" in approval.body
+    assert approval.defaults == ["Reject"]
+    assert dag.max_active_runs == 1
+    assert all(task.doc_md and task.owner == "streamplan" for task in dag.tasks)
+    assert dag.get_task("build").execution_timeout
+    assert dag.get_task("switch").execution_timeout
+    assert dag.params.get_param("accept_differences").resolve() is False
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, step: str, *, stage: Stage = Stage.BESIDE, accept: bool = False, active: str = ""
+) -> tuple[Any, list[str]]:
+    """Execute a task whose job leaves a result; return what the task returns, and the arguments of the job."""
+    task: Any = UpgradeOperator(task_id=step, pipeline="orders", step=step, dag=DAG("a_dag"))
+    given: list[str] = []
+
+    def job(name: str, output: Path, *arguments: str) -> None:
+        assert name == "upgrade"
+        given.extend(arguments)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps({"stage": stage, "text": "what was found"}))
+
+    monkeypatch.setattr(task, "_run", job)
+    ti = SimpleNamespace(get_dr_count=lambda dag_id, states: int(dag_id == active))
+    return task.execute({"params": {"accept_differences": accept}, "ti": ti}), given
+
+
+def test_a_build_goes_on_beside_the_aggregator(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned, given = run(monkeypatch, "build", active="orders_aggregator")
+    assert given == ["--bootstrap-servers", "127.0.0.1:1", "--step", "build"]
+    assert returned["text"] == "what was found"
+
+
+def test_a_switch_is_told_of_an_aggregator_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, given = run(monkeypatch, "switch", accept=True, active="orders_aggregator")
+    assert given[2:] == ["--step", "switch", "--accept-differences", "--active-run", "orders_aggregator"]
+
+
+def test_nobody_is_asked_where_it_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowSkipException, match="what was found"):
+        run(monkeypatch, "build", stage=Stage.DONE)

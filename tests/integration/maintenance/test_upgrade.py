@@ -1,0 +1,318 @@
+"""A changed declaration that takes over from the old one, and back again, on real brokers and Spark.
+
+The truth is a plain recount of what was produced, and what a plain consumer reads of the outputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import set_positions
+from streamplan.kafka.task_ownership import TaskOwnership, stop_application
+from streamplan.kafka.topics import apply_topics
+from streamplan.maintenance import upgrade
+from streamplan.maintenance.upgrade import Upgrader
+from streamplan.maintenance.upgrade_plan import Comparison, Stage, StoreComparison
+from streamplan.model.generation import Generation, PositionMetadata
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
+from streamplan.serdes.json import Json
+from streamplan.settings import Settings
+from streamplan.spark import aggregator
+
+from tests.support.draining import drain
+from tests.support.records import read_committed
+
+_numbers = itertools.count()
+
+NOBODY: Any = None
+"""In place of a Spark session: nothing is processed."""
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise Killed
+
+
+class Shop:
+    """Orders that are passed on, counted and summed up. The changed declaration has the greatest amount in place of the
+    sum, and one store more."""
+
+    def __init__(self, bootstrap_servers: str, home: Path) -> None:
+        self.name = f"upgraded-{os.getpid()}-{next(_numbers)}"
+        self.bootstrap_servers = bootstrap_servers
+        self.brokers = Brokers(bootstrap_servers)
+        self.settings = Settings.from_environment({"STREAMPLAN_HOME": str(home)})
+        self.orders, self.paid, self.counts = (f"{self.name}-{topic}" for topic in ("orders", "paid", "counts"))
+        self.old, self.new = f"{self.name}-v1", f"{self.name}-v2"
+        self.produced: list[dict[str, Any]] = []
+        self.said: list[str] = []
+
+    def declare(self, *, changed: bool, upgrade_from: str | None = None) -> Pipeline:
+        topology = Topology(self.new if changed else self.old)
+        orders = topology.stream(self.orders, value=Json("id string, kind string, amount bigint"))
+        orders.filter("amount > 2").to(self.paid)
+        by_kind = orders.group_by("kind", name="by-kind")
+        by_kind.count(store="totals").to_stream().to(self.counts)
+        by_kind.aggregate({"amount": "max(amount)" if changed else "sum(amount)"}, store="amounts")
+        if changed:
+            by_kind.aggregate({"least": "min(amount)"}, store="least")
+        counts = {self.orders: 2, self.paid: 2, self.counts: 2}
+        return Pipeline(self.name, topology, "", counts, upgrade_from=upgrade_from)
+
+    def produce(self, count: int) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        for number in range(len(self.produced), len(self.produced) + count):
+            order = {"id": f"order {number}", "kind": f"kind {number % 3}", "amount": 7 * number % 11}
+            producer.produce(self.orders, json.dumps(order), f"k{number}", partition=number % 2)
+            self.produced.append(order)
+        assert producer.flush(60) == 0
+
+    def upgrader(self, pipeline: Pipeline) -> Upgrader:
+        return Upgrader(pipeline, self.brokers, self.settings, self.said.append, quiet_seconds=5.0)
+
+    def held(self, application_id: str, store: str) -> dict[str, Any]:
+        """The last value of each key of a changelog."""
+        found = read_committed(self.bootstrap_servers, f"{application_id}-{store}-changelog")
+        last = {message.key().decode(): message.value() for message in found}
+        if store == "totals":
+            return {key: int.from_bytes(value, "big") for key, value in last.items()}
+        return {key: next(iter(json.loads(value).values())) for key, value in last.items()}
+
+    def amounts(self) -> dict[str, list[int]]:
+        """Plain Python: the amounts of all orders by kind."""
+        found = defaultdict(list)
+        for order in self.produced:
+            found[order["kind"]].append(order["amount"])
+        return found
+
+    def require_state_of_all_orders(self, application_id: str) -> None:
+        amounts = self.amounts()
+        assert self.held(application_id, "totals") == {kind: len(each) for kind, each in amounts.items()}
+        whole = max if application_id == self.new else sum
+        assert self.held(application_id, "amounts") == {kind: whole(each) for kind, each in amounts.items()}
+        if application_id == self.new:
+            assert self.held(application_id, "least") == {kind: min(each) for kind, each in amounts.items()}
+
+    def require_each_output_once(self) -> None:
+        """Each paid order was passed on once. The counts of a kind grow up to the number of its orders."""
+        paid = [json.loads(message.value())["id"] for message in read_committed(self.bootstrap_servers, self.paid)]
+        assert sorted(paid) == sorted(order["id"] for order in self.produced if order["amount"] > 2)
+        counts = defaultdict(list)
+        for message in read_committed(self.bootstrap_servers, self.counts):
+            counts[message.key().decode()].append(int.from_bytes(message.value(), "big"))
+        assert all(each == sorted({*each}) for each in counts.values()), counts
+        assert {kind: each[-1] for kind, each in counts.items()} == {k: len(each) for k, each in self.amounts().items()}
+
+    def close(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        topics = [topic for topic in admin.list_topics(timeout=60).topics if topic.startswith(self.name)]
+        for future in admin.delete_topics(topics).values():
+            future.exception(120)
+
+
+@pytest.fixture
+def shop(bootstrap_servers: str, tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(bootstrap_servers, tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_changed_declaration_takes_over_and_back_again(
+    shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def process(pipeline: Pipeline) -> None:
+        drain(spark, pipeline, shop.brokers, shop.settings.checkpoints)
+
+    old = shop.declare(changed=False)
+    new = shop.declare(changed=True, upgrade_from=shop.old)
+    upgrader = shop.upgrader(new)
+    apply_topics(shop.brokers, old)
+    shop.produce(16)
+    process(old)
+
+    # The changed declaration does not begin by itself.
+    apply_topics(shop.brokers, new)
+    with pytest.raises(Refused, match=f"it stands beside {shop.old}, which does.*{shop.name}_upgrade"):
+        process(new)
+    plan = upgrader.observe()
+    assert (plan.stage, plan.records) == (Stage.NOT_BEGUN, {shop.orders: 16})
+
+    # A build that dies between two sub-topologies, while the old application goes on. The next one completes it.
+    with TaskOwnership(old, shop.brokers) as running, monkeypatch.context() as patch:
+        running._member.await_join(print)
+        prepared = itertools.count()
+        prepare = aggregator.prepare_checkpoint
+        patch.setattr(
+            aggregator,
+            "prepare_checkpoint",
+            lambda *arguments: killed() if next(prepared) == 1 else prepare(*arguments),
+        )
+        with pytest.raises(Killed):
+            upgrader.build(spark)
+        patch.undo()
+        built = upgrader.build(spark)
+        assert built is not None
+        totals, amounts, least = built.stores
+        assert (totals.equal, totals.different, totals.is_same) == (3, 0, True)
+        assert "sum(amount)" in amounts.left_out
+        assert "max(amount)" in amounts.left_out
+        assert "no store of this name" in least.left_out
+        with pytest.raises(Refused, match=f"application {shop.old} stopped"):
+            upgrader.switch(spark)
+    shop.require_state_of_all_orders(shop.new)
+
+    # The old application goes on, and is stopped before it has processed everything.
+    shop.produce(17)
+    process(old)
+    behind = len(shop.produced)
+    shop.produce(9)
+    stop_application(old, shop.brokers)
+    assert upgrader.observe().records == {shop.orders: 17}
+    with pytest.raises(Refused, match="it stands beside"):
+        process(new)
+
+    # Differences are refused, and the old application can go on.
+    with monkeypatch.context() as patch:
+        differing = StoreComparison("totals", "", True, 2, 0, 1, ("'a': it was 1, and is 2",))
+        patch.setattr(Upgrader, "_compare", lambda *_, **__: Comparison((differing,), True))
+        with pytest.raises(Refused, match=r"1 keys of totals differ, such as 'a': it was 1, and is 2.*accept_diff"):
+            upgrader.switch(spark)
+    # A switch that dies before and between the two applications change places.
+    for step in ("_retire", "_take_over"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Upgrader, step, killed)
+            with pytest.raises(Killed):
+                upgrader.switch(spark)
+    assert upgrader.observe().stage is Stage.HALFWAY
+    for pipeline in (old, new):
+        with pytest.raises(Refused, match="it stands beside"):
+            process(pipeline)
+    assert upgrader.switch(spark) is None
+    assert upgrader.observe().stage is Stage.DONE
+
+    # Nothing behind the old one's positions was processed, and nothing is written twice.
+    assert sum(shop.held(shop.new, "totals").values()) == behind
+    with pytest.raises(Refused, match="it stands beside"):
+        process(old)
+    process(new)
+    shop.require_state_of_all_orders(shop.new)
+    shop.require_each_output_once()
+    shop.produce(8)
+    process(new)
+    shop.require_each_output_once()
+
+    # Back: the old declaration names the application that runs now.
+    back = shop.declare(changed=False, upgrade_from=shop.new)
+    assert shop.upgrader(back).observe().records == {shop.orders: 17}
+    compared = shop.upgrader(back).switch(spark)
+    assert compared is not None
+    assert [(store.store, store.equal, store.different) for store in compared.stores if not store.left_out] == [
+        ("totals", 3, 0)
+    ]
+    shop.require_state_of_all_orders(shop.old)
+    shop.produce(5)
+    process(old)
+    shop.require_state_of_all_orders(shop.old)
+    shop.require_each_output_once()
+    with pytest.raises(Refused, match="it stands beside"):
+        process(new)
+
+
+@pytest.fixture
+def begun(shop: Shop) -> Pipeline:
+    """The changed declaration of an application that has positions, and whose topics are empty."""
+    old = shop.declare(changed=False)
+    apply_topics(shop.brokers, old)
+    with TaskOwnership(old, shop.brokers) as ownership:
+        ownership.claim({0: False, 1: False})
+    return shop.declare(changed=True, upgrade_from=shop.old)
+
+
+def test_records_in_a_repartition_topic_must_be_processed_first(shop: Shop, begun: Pipeline) -> None:
+    producer = Producer({"bootstrap.servers": shop.bootstrap_servers})
+    producer.produce(f"{shop.old}-by-kind-repartition", b"{}", b"kind 0")
+    assert producer.flush(60) == 0
+    with pytest.raises(Refused, match=r"1 records of .*-v1-by-kind-repartition are not.*--available-now"):
+        shop.upgrader(begun).switch(NOBODY)
+    assert shop.upgrader(begun).observe().stage is Stage.NOT_BEGUN
+
+
+def test_what_cannot_be_upgraded_is_refused(shop: Shop, begun: Pipeline) -> None:
+    undeclared = shop.declare(changed=True)
+    with pytest.raises(Refused, match=f"declares no upgrade.*upgrade_from='{shop.new}'"):
+        shop.upgrader(undeclared).observe()
+    with pytest.raises(Refused, match="expected positions that an aggregator committed, observed none"):
+        shop.upgrader(shop.declare(changed=True, upgrade_from=f"{shop.name}-another")).observe()
+
+    # What an application of this id has left would be taken for state.
+    apply_topics(shop.brokers, begun)
+    producer = Producer({"bootstrap.servers": shop.bootstrap_servers})
+    producer.produce(f"{shop.new}-totals-changelog", bytes(8), b"kind 0")
+    assert producer.flush(60) == 0
+    with pytest.raises(Refused, match=f"expected empty.*observed records in {shop.new}-totals-changelog"):
+        shop.upgrader(begun).build(NOBODY)
+
+    # Both write.
+    generation = Generation.of_this_process(None)
+    set_positions(shop.brokers, shop.new, {(shop.orders, 0): 0}, metadata=PositionMetadata(generation).text)
+    with pytest.raises(Refused, match="both write the outputs"):
+        shop.upgrader(begun).observe()
+
+    # The one that it names stands beside another one itself.
+    generation = Generation.of_this_process(generation, beside=True)
+    set_positions(shop.brokers, shop.new, {(shop.orders, 0): 0}, metadata=PositionMetadata(generation).text)
+    third = shop.declare(changed=False, upgrade_from=shop.new)
+    with TaskOwnership(third, shop.brokers) as ownership:
+        assert ownership.claim({0: False, 1: False})
+    topology = Topology(f"{shop.name}-v3")
+    topology.stream(shop.orders, value=Json("id string")).to(shop.paid)
+    another = Pipeline(shop.name, topology, "", {shop.orders: 2, shop.paid: 2}, upgrade_from=shop.new)
+    with pytest.raises(Refused, match="Name that one in upgrade_from"):
+        shop.upgrader(another).observe()
+
+
+def test_a_stop_keeps_an_application_beside(shop: Shop, begun: Pipeline) -> None:
+    set_positions(
+        shop.brokers,
+        shop.new,
+        dict.fromkeys(KafkaCluster(shop.brokers).committed_positions(shop.old), 0),
+        metadata=PositionMetadata(Generation.of_this_process(None, beside=True)).text,
+    )
+    apply_topics(shop.brokers, begun)
+    stop = stop_application(begun, shop.brokers)
+    assert stop is not None
+    assert (stop.is_stop, stop.is_beside) == (True, True)
+    with TaskOwnership(begun, shop.brokers) as ownership, pytest.raises(Refused, match="it stands beside"):
+        ownership.claim({0: False, 1: False})
+
+
+def test_a_run_that_is_stopped_says_so(shop: Shop, begun: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.produce(2)
+    monkeypatch.setattr(upgrade, "_LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(aggregator, "run", lambda *_, **__: None)
+    # The old application's positions are where it began, so nothing is left to do; a later one has more.
+    assert shop.upgrader(begun).build(NOBODY) is not None
+    old = shop.declare(changed=False)
+    with TaskOwnership(old, shop.brokers) as ownership:
+        generation = ownership.claim({0: False, 1: False}).generation
+    metadata = PositionMetadata(generation).text
+    set_positions(shop.brokers, shop.old, {(shop.orders, 0): 1, (shop.orders, 1): 1}, metadata=metadata)
+    with pytest.raises(StreamplanError, match=f"{shop.orders}-0 at 0; {shop.orders}-1 at 0.*Run this again"):
+        shop.upgrader(begun).build(NOBODY)

@@ -1,0 +1,121 @@
+"""What the comparison of the stores of two applications finds, on a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import pytest
+from streamplan.maintenance.upgrade_comparison import Ends, compare_stores
+from streamplan.maintenance.upgrade_plan import Comparison, StoreComparison
+from streamplan.model.checkpoint_identity import store_content
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json import Json
+
+from tests.support.fake_cluster import FakeCluster
+
+NOW_MS = int(time.time() * 1000)
+DAY_MS = 86_400_000
+
+OLD, NEW = (f"{application}-totals-changelog" for application in ("old", "new"))
+
+
+def declared(*, windowed: bool = False) -> Pipeline:
+    topology = Topology("new")
+    grouped = topology.stream("orders", value=Json("kind string, amount double")).group_by("kind", name="by-kind")
+    if windowed:
+        grouped.windowed_by(TimeWindows("1 minute", grace="1 minute")).count(store="totals")
+    else:
+        grouped.aggregate({"total": "sum(amount)"}, store="totals")
+    return Pipeline("orders", topology, "", {"orders": 2}, upgrade_from="old")
+
+
+def content(pipeline: Pipeline) -> Mapping[str, str]:
+    ((group, node),) = pipeline.stores
+    return {"totals": store_content(group, node)}
+
+
+def write(
+    cluster: FakeCluster, topic: str, values: Mapping[str, float | None], at: int = NOW_MS, suffix: bytes = b""
+) -> None:
+    for key, value in values.items():
+        stored = None if value is None else json.dumps({"total": value}).encode()
+        cluster.produce(topic, key.encode() + suffix, stored, partition=len(key) % 2, timestamp=at)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    made = FakeCluster()
+    made.create(OLD, 2)
+    made.create(NEW, 2)
+    return made
+
+
+def compare(cluster: FakeCluster, held: Mapping[str, str] | None = None, ends: Ends | None = None) -> StoreComparison:
+    pipeline = declared()
+    (found,) = compare_stores(pipeline, cluster, content(pipeline) if held is None else held, ends)
+    return found
+
+
+def test_the_last_values_of_each_key_are_compared(cluster: FakeCluster) -> None:
+    write(cluster, OLD, {"a": 1.0, "b": 1.0, "gone": 1.0, "cc": 3.0})
+    write(cluster, OLD, {"a": 2.0, "gone": None})
+    write(cluster, NEW, {"b": 5.0, "a": 2.0, "dd": 4.0})
+    found = compare(cluster)
+    assert (found.equal, found.different, found.changed, found.is_same) == (1, 3, 0, True)
+    texts = {
+        '{"total": 1.0}, and is {"total": 5.0}',
+        '{"total": 3.0}, and is nothing',
+        'nothing, and is {"total": 4.0}',
+    }
+    assert {example.partition(": it was ")[2] for example in found.examples} == texts
+    assert Comparison((found,), True).differing == [found]
+
+
+def test_a_changelog_with_another_number_of_partitions_is_compared(cluster: FakeCluster) -> None:
+    cluster.create(OLD, 3)
+    write(cluster, OLD, {"a": 1.0, "bb": 1.0})
+    write(cluster, NEW, {"a": 1.0, "bb": 1.0})
+    assert (compare(cluster).equal, compare(cluster).different) == (2, 0)
+
+
+def test_a_sum_of_floating_point_numbers_may_differ_in_its_last_digits(cluster: FakeCluster) -> None:
+    write(cluster, OLD, {"a": 0.1 + 0.2, "b": 1.0})
+    write(cluster, NEW, {"a": 0.3, "b": 1.001})
+    assert (compare(cluster).equal, compare(cluster).different) == (1, 1)
+
+
+def test_a_key_that_has_changed_since_is_left_out(cluster: FakeCluster) -> None:
+    write(cluster, OLD, {"a": 1.0, "b": 1.0})
+    ends = {OLD: {0: 0, 1: 2}}
+    write(cluster, OLD, {"b": 9.0, "c": 1.0})
+    write(cluster, NEW, {"a": 1.0, "b": 1.0})
+    found = compare(cluster, ends=ends)
+    assert (found.equal, found.different, found.changed) == (1, 0, 1)
+
+
+def test_stores_that_do_not_mean_the_same_are_not_compared(cluster: FakeCluster) -> None:
+    write(cluster, OLD, {"a": 1.0})
+    assert "it held max(amount), and " in compare(cluster, {"totals": "max(amount)"}).left_out
+    del cluster.existing[OLD]
+    assert compare(cluster).left_out == "old has no store of this name"
+
+
+def test_where_no_checkpoint_tells_the_meaning_a_difference_is_shown_and_nothing_more(cluster: FakeCluster) -> None:
+    write(cluster, OLD, {"a": 1.0})
+    found = compare(cluster, held={})
+    assert (found.different, found.is_same) == (1, False)
+    assert Comparison((found,), True).differing == []
+    assert "Whether the two mean the same is not known" in Comparison((found,), True).text
+
+
+def test_windows_that_the_brokers_may_have_deleted_are_left_out(cluster: FakeCluster) -> None:
+    pipeline, window = declared(windowed=True), bytes(12)
+    write(cluster, NEW, {"a": 1.0}, at=NOW_MS - 3 * DAY_MS, suffix=window)
+    write(cluster, OLD, {"b": 1.0}, suffix=window)
+    write(cluster, NEW, {"b": 1.0}, suffix=window)
+    (found,) = compare_stores(pipeline, cluster, content(pipeline), None)
+    assert (found.equal, found.different) == (1, 0)
