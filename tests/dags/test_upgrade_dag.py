@@ -30,7 +30,8 @@ def test_a_pipeline_has_it_where_it_names_the_application_that_runs() -> None:
 def test_nothing_is_switched_before_a_person_has_seen_what_was_built() -> None:
     dag = upgrade_dag(UPGRADED)
     edges = {(task.task_id, downstream) for task in dag.tasks for downstream in task.downstream_task_ids}
-    assert edges == {("build", "approval"), ("approval", "switch")}
+    assert edges == {("build", "approval"), ("approval", "switch"), ("switch", "aggregator")}
+    assert dag.get_task("aggregator").trigger_dag_id == "orders_aggregator"
     approval = dag.get_task("approval")
     assert isinstance(approval, ApprovalOperator)
     assert "ti.xcom_pull(task_ids='build')" in approval.body
@@ -60,15 +61,15 @@ def run(
     return task.execute({"params": {"accept_differences": accept}, "ti": ti}), given
 
 
-def test_a_build_goes_on_beside_the_aggregator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_aggregator_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     returned, given = run(monkeypatch, "build", active="orders_aggregator")
     assert given == ["--bootstrap-servers", "127.0.0.1:1", "--step", "build"]
     assert returned["text"] == "what was found"
 
 
-def test_a_switch_is_told_of_an_aggregator_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, given = run(monkeypatch, "switch", accept=True, active="orders_aggregator")
-    assert given[2:] == ["--step", "switch", "--accept-differences", "--active-run", "orders_aggregator"]
+def test_a_step_is_told_of_a_run_that_works_on_the_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, given = run(monkeypatch, "switch", accept=True, active="orders_reset")
+    assert given[2:] == ["--step", "switch", "--accept-differences", "--active-run", "orders_reset"]
 
 
 def test_nobody_is_asked_where_it_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -582,11 +582,12 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
         1. `build` processes the input up to where `{old}` is, which goes on meanwhile. What it writes goes to staging
            topics. Then it compares the stores that mean the same.
         2. `approval` waits for a person, and shows what was compared.
-        3. `switch` refuses while `{old}` runs: stop the run of {pipeline.name}_aggregator when the lag is 0. It
-           processes what is left, compares once more, and lets `{application_id}` take over at the same positions.
+        3. `switch` asks `{old}` to process what is on its way, and to end. It processes what is left, compares once
+           more, and lets `{application_id}` take over at the same positions.
+        4. `aggregator` starts {pipeline.name}_aggregator, unless it has an active run.
 
-        Start {pipeline.name}_aggregator afterwards. `{old}` keeps all that it has. To go back, declare it as it was,
-        with `upgrade_from="{application_id}"`, and run this again. A run that died halfway is completed by another one.
+        `{old}` keeps all that it has. To go back, declare it as it was, with `upgrade_from="{application_id}"`, and
+        run this again. A run that died halfway is completed by another one.
         """,
         params={
             "accept_differences": Param(
@@ -610,9 +611,15 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             step="switch",
             execution_timeout=SWITCH_TIMEOUT,
-            doc_md="Refused while the old application runs, and where stores differ. Cleared or run again it goes on.",
+            doc_md="Ends the old application. Refused where stores differ. Cleared or run again it goes on.",
         )
-        build >> _approval(f"Let {application_id} take over from {old}?", "build") >> switch
+        aggregator = EnsureDagRunOperator(
+            task_id="aggregator",
+            trigger_dag_id=f"{pipeline.name}_aggregator",
+            doc_md=f"Triggers {pipeline.name}_aggregator, unless it has an active run.",
+            execution_timeout=timedelta(minutes=2),
+        )
+        build >> _approval(f"Let {application_id} take over from {old}?", "build") >> switch >> aggregator
     return dag
 
 

@@ -18,7 +18,7 @@ from streamplan.files import ReportPaths, write_atomically
 from streamplan.maintenance.redrive_plan import REDRIVE_ALONE, RedrivePlan
 from streamplan.maintenance.repartition_plan import MOVED_ALONE
 from streamplan.maintenance.reset_plan import RESET_ALONE, ResetPlan
-from streamplan.maintenance.upgrade_plan import BUILT_ALONE, SWITCHED_ALONE, Stage
+from streamplan.maintenance.upgrade_plan import UPGRADED_ALONE, Stage
 from streamplan.registry import pipeline_named
 from streamplan.settings import Settings
 
@@ -225,7 +225,7 @@ class UpgradeOperator(SparkJobOperator):
             AirflowSkipException: The new application has taken over already.
         """
         output = ReportPaths(Settings.from_environment().reports, self.pipeline).directory / f"upgrade-{self.step}.json"
-        active = active_runs(context, self.pipeline, BUILT_ALONE if self.step == "build" else SWITCHED_ALONE)
+        active = active_runs(context, self.pipeline, UPGRADED_ALONE)
         runs = (part for run in active for part in ("--active-run", run))
         accepted = ("--accept-differences",) if context["params"].get("accept_differences") else ()
         servers = str(brokers(self.pipeline))

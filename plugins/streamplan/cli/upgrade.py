@@ -10,7 +10,7 @@ from streamplan.cli.active_runs import active_runs
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.confirmation import is_confirmed
 from streamplan.cli.output import plain_console
-from streamplan.maintenance.upgrade_plan import BUILT_ALONE, SWITCHED_ALONE, Stage
+from streamplan.maintenance.upgrade_plan import UPGRADED_ALONE, Stage
 from streamplan.settings import Settings
 from streamplan.spark.submit import LOCAL_MASTER, pyspark_home
 
@@ -27,9 +27,9 @@ def register(commands: Subparsers) -> None:
         help="let a changed declaration take over from the application that runs",
         description="Build the state of a changed declaration beside the application that runs (build), compare the "
         "stores, ask, and let it take over at the same positions (switch). The declaration has another application id, "
-        "and names the old one in upgrade_from. The old application may run until the switch. It keeps its state, so "
-        "that it can take over again in the same way. Without a step both are done. Spark runs on this machine; the "
-        "DAG <pipeline>_upgrade does the same on the Spark of its connection.",
+        "and names the old one in upgrade_from. The old application may run: the switch asks it to end. It keeps its "
+        "state, so that it can take over again in the same way. Without a step both are done. Spark runs on this "
+        "machine; the DAG <pipeline>_upgrade does the same on the Spark of its connection.",
         epilog="Example: python -m streamplan upgrade orders build",
     )
     parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a registered pipeline")
@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> int:
     jars = sorted((settings.jars or require(SPARK, os.environ)).glob("*.jar"))
     with local_session(f"{plan.application_id}-upgrade", master=LOCAL_MASTER, jars=jars) as spark:
         if options.step != "switch":
-            built = upgrader.build(spark, runs=active_runs(pipeline.name, settings, BUILT_ALONE))
+            built = upgrader.build(spark, runs=active_runs(pipeline.name, settings, UPGRADED_ALONE))
             console.print(built.text.replace("`", "") if built is not None else "")
         if options.step == "build":
             return 0
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         ):
             console.print(_UNCHANGED)
             return 1
-        runs = active_runs(pipeline.name, settings, SWITCHED_ALONE)
+        runs = active_runs(pipeline.name, settings, UPGRADED_ALONE)
         compared = upgrader.switch(spark, accept_differences=options.accept_differences, runs=runs)
         console.print(compared.text.replace("`", "") if compared is not None else "")
     return 0

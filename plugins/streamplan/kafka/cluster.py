@@ -359,3 +359,25 @@ def _raise_on(error: KafkaError, topic: str, partition: int, brokers: Brokers, s
         )
     if error.code() in _MISSING or error.fatal() or not error.retriable():
         raise_unavailable(KafkaException(error), f"records of {topic}", brokers, seconds)
+
+
+def unprocessed(cluster: KafkaCluster, positions: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+    """Count the records behind positions.
+
+    Args:
+        cluster: The cluster.
+        positions: By topic and partition the offset that is read next.
+
+    Returns:
+        How many there are, by topic; topics without any are left out.
+    """
+    left = {}
+    for topic, at in positions.items():
+        ranges = {
+            number: (max(offsets.log_start, at.get(number, offsets.log_start)), offsets.last_stable)
+            for number, offsets in cluster.offsets(topic).items()
+        }
+        # A position may stand before transaction markers, so records are counted and not offsets.
+        if count := sum(map(len, cluster.read(topic, ranges))):
+            left[topic] = count
+    return left

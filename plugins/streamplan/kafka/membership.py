@@ -15,10 +15,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streamplan.errors import BrokersUnavailable, Refused
+from streamplan.errors import BrokersUnavailable, Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.groups import members
-from streamplan.model.group_member import OURS, Member
+from streamplan.model.generation import Generation
+from streamplan.model.group_member import DRAIN, OURS, Member
 
 SESSION_SECONDS = 10.0
 """A member that died without a word is forgotten after so long. Kafka's default of 45 s would keep a successor waiting.
@@ -28,6 +29,9 @@ librdkafka sends the heartbeats from a thread of its own, so that a busy Python 
 
 JOIN_SECONDS = 60.0
 """Deadline of the join. It waits for members that died: for their session time-out, which may be Kafka's 45 s."""
+
+DRAIN_SECONDS = 600.0
+"""How long an aggregator that is asked to end may take to process what its sub-topologies have written for others."""
 
 _POLL_SECONDS = 0.2
 
@@ -162,6 +166,50 @@ class GroupMember:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced.set()
+
+
+def drain_application(
+    brokers: Brokers,
+    application_id: str,
+    topics: Sequence[str],
+    report: Callable[[str], None],
+    *,
+    seconds: float = DRAIN_SECONDS,
+) -> None:
+    """Ask the aggregator of an application to process what is in its repartition topics, and to end; wait for that.
+
+    The question is a member of the group with a client id of its own, so that it is gone when this process dies.
+
+    Args:
+        brokers: The brokers.
+        application_id: The id of the application.
+        topics: Topics that it reads.
+        report: Is told what is waited for.
+        seconds: The deadline.
+
+    Raises:
+        Refused: The group has members of another program.
+        StreamplanError: The aggregator did not end in time.
+    """
+    instance = f"{DRAIN}{Generation.of_this_process(None).instance}"
+    with GroupMember(brokers, application_id, topics, instance) as member:
+        member.await_join(report, with_ours=True)
+        deadline, told = time.monotonic() + seconds, False
+        while others := member.others():
+            if foreign := [other for other in others if other.instance is None]:
+                raise foreign_member_error(application_id, foreign)
+            listed = ", ".join(map(str, others))
+            if time.monotonic() > deadline:
+                raise StreamplanError(
+                    f"application {application_id}",
+                    expected=f"ended within {seconds:g} s, as it was asked to",
+                    observed=f"{listed} in its consumer group",
+                    remedy="Look into its log, or stop it in another way. Then do this again.",
+                )
+            if not told:
+                report(f"{listed} is asked to process its repartition topics, and to end")
+                told = True
+            time.sleep(_LOOK_SECONDS)
 
 
 def foreign_member_error(group: str, foreign: Sequence[Member]) -> Refused:

@@ -116,6 +116,7 @@ class TaskOwnership:
         report: Gets lines for the log.
         requested_ms: When this start was asked for, in ms since the epoch. A stop that was asked for later is obeyed.
         beside: Whether the application stands beside another one, and stays there.
+        drain_requested: Whether somebody has asked the aggregator to process its repartition topics, and to end.
     """
 
     pipeline: Pipeline
@@ -123,6 +124,7 @@ class TaskOwnership:
     report: Callable[[str], None] = lambda line: None
     requested_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     beside: bool = False
+    drain_requested: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
     _checked_at: float = field(default_factory=time.monotonic)
 
@@ -251,7 +253,11 @@ class TaskOwnership:
                 raise _stop_requested(self._application_id, latest)
             raise superseded_error(self._application_id, self._generation, latest)
         if self._member.take_rebalance():
-            for member in self._member.foreign():
+            others = self._member.others()
+            self.drain_requested = self.drain_requested or any(member.asks_to_drain for member in others)
+            for member in others:
+                if member.instance is not None:
+                    continue
                 self.report(
                     f"warning: {member} has joined consumer group {self._application_id}. It can move the positions, "
                     "and this aggregator stops when it does: stop that program, or give it a group of its own."

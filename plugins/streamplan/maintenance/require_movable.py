@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamplan.errors import Refused
-from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.cluster import KafkaCluster, unprocessed
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicRole, words
 
@@ -80,28 +80,6 @@ def _require_read_from_the_beginning(pipeline: Pipeline, cluster: KafkaCluster, 
             remedy="The new topic would hold records that were never counted beside those that were. Begin anew on the "
             "new topic with a pipeline of its own.",
         )
-
-
-def unprocessed(cluster: KafkaCluster, positions: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    """Count the records behind positions.
-
-    Args:
-        cluster: The cluster.
-        positions: By topic and partition the offset that is read next.
-
-    Returns:
-        How many there are, by topic; topics without any are left out.
-    """
-    left = {}
-    for topic, at in positions.items():
-        ranges = {
-            number: (max(offsets.log_start, at.get(number, offsets.log_start)), offsets.last_stable)
-            for number, offsets in cluster.offsets(topic).items()
-        }
-        # A position may stand before transaction markers, so records are counted and not offsets.
-        if count := sum(map(len, cluster.read(topic, ranges))):
-            left[topic] = count
-    return left
 
 
 def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:

@@ -66,12 +66,15 @@ def require_stopped(
     if not signs and unchanged:
         signs += _changes(brokers, unchanged, watched_seconds)
     if signs:
+        stopped = " and ".join(f"{pipeline.name}_{job}" for job in jobs)
+        how = (
+            f"the run of {stopped} (mark it as failed or success) and every other process" if jobs else "every process"
+        )
         raise Refused(
             f"{action} of {pipeline.name}",
             expected=f"application {group} stopped",
             observed="; ".join(signs),
-            remedy=f"Stop the run of {' and '.join(f'{pipeline.name}_{job}' for job in jobs)} (mark it as failed or "
-            "success) and every other process of this application id, then do this again. Nothing was changed.",
+            remedy=f"Stop {run if jobs else 'every process'} of this application id, then do this again. Nothing was changed.",
         )
 
 

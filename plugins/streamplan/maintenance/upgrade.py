@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from streamplan.checks.framework.consistent_cut import Deadline, await_consistent_cut
 from streamplan.errors import CouldNotLook, Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.cluster import KafkaCluster
-from streamplan.kafka.groups import set_positions
+from streamplan.kafka.cluster import KafkaCluster, unprocessed
+from streamplan.kafka.groups import members, set_positions
+from streamplan.kafka.membership import drain_application
 from streamplan.kafka.task_ownership import StreamTasks, set_beside
 from streamplan.kafka.topics import apply_specs, apply_topics, delete_topics, resolve_pipeline
 from streamplan.maintenance.deployed import held_stores
-from streamplan.maintenance.require_movable import unprocessed
 from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.maintenance.upgrade_comparison import Ends, compare_stores, old_changelogs
 from streamplan.maintenance.upgrade_plan import Comparison, Stage, UpgradePlan
@@ -170,8 +170,7 @@ class Upgrader:
             What the comparison found; None where there was nothing left to compare.
 
         Raises:
-            Refused: The old application runs or has not processed its repartition topics, or stores differ. The old
-                one can go on.
+            Refused: The old application has not processed its repartition topics, or stores differ. It can go on.
             StreamplanError: The brokers did not answer, or the run was stopped.
         """
         comparison = None
@@ -179,7 +178,7 @@ class Upgrader:
         if stage is Stage.DONE:
             return None
         self._require_alone(runs)
-        self._require_stopped(self._old_id, "the switch", runs)
+        self._end_old()
         if stage is not Stage.HALFWAY:
             self._require_drained()
             self._prepare()
@@ -328,7 +327,15 @@ class Upgrader:
             report=self.report,
             runs=runs,
             application_id=application_id,
+            jobs=(),  # where a process that is being started is not a member yet, its start is refused later
         )
+
+    def _end_old(self) -> None:
+        """Ask the old application to end, if it runs. One that is killed now stays a member for some seconds."""
+        if members(self.brokers, self._old_id):
+            topics = sorted({topic for topic, _ in self._old.committed})
+            drain_application(self.brokers, self._old_id, topics, self.report)
+        self._require_stopped(self._old_id, "the switch")
 
     def _require_drained(self) -> None:
         old = self._old

@@ -16,11 +16,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-BUILT_ALONE = ("deploy", "reset", "repartition", "redrive")
-"""DAGs of the pipeline with whose active runs nothing is built: they work on the topics that are written."""
-
-SWITCHED_ALONE = (*BUILT_ALONE, "aggregator")
-"""DAGs of the pipeline with whose active runs a switch is refused."""
+UPGRADED_ALONE = ("deploy", "reset", "repartition", "redrive")
+"""DAGs of the pipeline with whose active runs an upgrade is refused: they work on the topics that are written."""
 
 
 class Stage(StrEnum):

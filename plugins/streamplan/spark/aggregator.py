@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -19,10 +19,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.errors import Refused, SchemaRegistryUnavailable, StreamplanError
+from streamplan.kafka.cluster import KafkaCluster, unprocessed
+from streamplan.kafka.groups import fence
+from streamplan.kafka.membership import DRAIN_SECONDS
 from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership
 from streamplan.kafka.topics import observe_topics
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Sink, Source, Subtopology
+from streamplan.model.processor_topology import Sink, Source, Subtopology, TaskId
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
@@ -135,7 +138,9 @@ def run(
                         running.append(_RunningQuery(subtopology.id, started, checkpoint))
                         report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
                 if not available_now:
-                    _watch(running, stop, progress, ownership)
+                    _watch(running, stop, progress, ownership, until=lambda: ownership.drain_requested)
+                    if ownership.drain_requested:
+                        _drain(running, deployment, stop, progress, ownership, report)
             finally:
                 progress.heartbeat.announce_stop()
                 pacing.end()
@@ -253,8 +258,48 @@ def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
         generate_code(spark, before)
 
 
-def _watch(running: list[_RunningQuery], stop: threading.Event, progress: Progress, ownership: TaskOwnership) -> None:
-    """Return when every query has ended or ``stop`` is set. Raise when a query fails or a newer aggregator comes."""
+def _drain(
+    running: list[_RunningQuery],
+    deployment: Deployment,
+    stop: threading.Event,
+    progress: Progress,
+    ownership: TaskOwnership,
+    report: Callable[[str], None],
+) -> None:
+    """End each query when it has processed what the others have written for it. So nothing is on its way afterwards."""
+    pipeline, cluster = deployment.pipeline, KafkaCluster(deployment.brokers)
+    application_id = pipeline.topology.application_id
+    report(f"{application_id} is asked to end: it processes what is in its repartition topics")
+    internal = {spec.name for spec in pipeline.internal_topics()}
+    deadline = time.monotonic() + DRAIN_SECONDS
+    for number, started in enumerate(running):
+        subtopology = pipeline.topology.subtopologies[started.subtopology]
+        topics = internal & {*pipeline.source_topics(subtopology)}
+
+        def is_processed(topics: Collection[str] = topics) -> bool:
+            positions = {topic: cluster.positions(application_id, topic) for topic in topics}
+            return not unprocessed(cluster, positions) or time.monotonic() > deadline
+
+        _watch(running[number:], stop, progress, ownership, until=is_processed)
+        started.query.stop()
+        # What its workers have not committed by now is not committed any more.
+        count = pipeline.partitions(subtopology)
+        fence(deployment.brokers, application_id, (TaskId(subtopology.id, partition) for partition in range(count)))
+    report(f"{application_id} has ended as it was asked to")
+
+
+def _watch(
+    running: list[_RunningQuery],
+    stop: threading.Event,
+    progress: Progress,
+    ownership: TaskOwnership,
+    *,
+    until: Callable[[], bool] = lambda: False,
+) -> None:
+    """Return when every query has ended, ``stop`` is set, or ``until`` says so.
+
+    Raise when a query fails or a newer aggregator comes.
+    """
     while not stop.is_set():
         active = [started for started in running if started.query.isActive]
         for started in running:
@@ -269,6 +314,8 @@ def _watch(running: list[_RunningQuery], stop: threading.Event, progress: Progre
         if not active:
             return
         ownership.require_latest()
+        if until():
+            return
         stop.wait(_WATCH_SECONDS)
 
 
