@@ -67,14 +67,13 @@ def require_stopped(
         signs += _changes(brokers, unchanged, watched_seconds)
     if signs:
         stopped = " and ".join(f"{pipeline.name}_{job}" for job in jobs)
-        how = (
-            f"the run of {stopped} (mark it as failed or success) and every other process" if jobs else "every process"
-        )
+        run = f"the run of {stopped} (mark it as failed or success) and every other process"
         raise Refused(
             f"{action} of {pipeline.name}",
             expected=f"application {group} stopped",
             observed="; ".join(signs),
-            remedy=f"Stop {run if jobs else 'every process'} of this application id, then do this again. Nothing was changed.",
+            remedy=f"Stop {run if jobs else 'every process'} of this application id, then do this again. Nothing was "
+            "changed.",
         )
 
 
