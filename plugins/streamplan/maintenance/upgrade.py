@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from streamplan.checks.framework.consistent_cut import Deadline, await_consistent_cut
 from streamplan.errors import CouldNotLook, Refused, StreamplanError
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster, unprocessed
 from streamplan.kafka.groups import members, set_positions
@@ -31,6 +32,8 @@ from streamplan.model.committed_positions import CommittedPosition, latest_gener
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import TopicRole
+from streamplan.reports.results import state_files
+from streamplan.reports.sink_offsets import record_switch
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
 
@@ -467,6 +470,10 @@ class Upgrader:
 
     def _take_over(self) -> None:
         checkpoints.delete(self.settings.checkpoints, self._new_id)
+        paths = ReportPaths(self.settings.reports, self._resolved.name)
+        for path in state_files(self.settings.reports, self._resolved.name):
+            path.unlink(missing_ok=True)
+        record_switch(paths.sink_offsets, self._resolved, self._cluster())
         tasks = StreamTasks.of(self._resolved)
         set_beside(tasks, self.brokers, beside=False, expected=self._new.offsets)
         self.report(

@@ -2,7 +2,7 @@
 
 A reset deletes no record of a sink, for others read them. The next run writes them once more. So the recount must know
 where the records of the present run begin. After a repartition of a source, it must know from where on the order of the
-sink's records is that of the new topic.
+sink's records is that of the new topic. After an upgrade it must know which staging topic has what was written before.
 """
 
 from __future__ import annotations
@@ -28,17 +28,24 @@ class SinkOffsets:
     Attributes:
         begins: Where the records of the present run begin; a topic that is absent begins at offset 0.
         ordered_from: From where on the order of the records is that of the sources as they are now.
+        staging: The topic with what an application wrote before it took over from another one.
+        in_turn: Topics that an application has written, then another one, and then the first one again.
     """
 
     begins: Mapping[str, Offsets] = field(default_factory=dict)
     ordered_from: Mapping[str, Offsets] = field(default_factory=dict)
+    staging: Mapping[str, str] = field(default_factory=dict)
+    in_turn: frozenset[str] = frozenset()
 
 
 def read_sink_offsets(path: Path, cluster: Cluster) -> SinkOffsets:
     """Read the offsets of the sinks that are still the same topics."""
     kept = _read(path, cluster)
     return SinkOffsets(
-        *({topic: _offsets(entry[name]) for topic, entry in kept.items()} for name in ("begins", "ordered_from"))
+        {topic: _offsets(entry["begins"]) for topic, entry in kept.items()},
+        {topic: _offsets(entry["ordered_from"]) for topic, entry in kept.items()},
+        {topic: entry["staging"] for topic, entry in kept.items() if entry.get("staging")},
+        frozenset(topic for topic, entry in kept.items() if entry.get("in_turn")),
     )
 
 
@@ -47,6 +54,33 @@ def record_reset(path: Path, pipeline: Pipeline, cluster: Cluster) -> Mapping[st
     ends = _ends(pipeline, cluster)
     _write(path, cluster, {topic: {"begins": end, "ordered_from": {}} for topic, end in ends.items()})
     return ends
+
+
+def record_switch(path: Path, pipeline: Pipeline, cluster: Cluster) -> None:
+    """Record that the application takes over from another one at the present ends of its sinks.
+
+    Args:
+        path: The file.
+        pipeline: The pipeline, declared with ``upgrade_from``. Nobody writes its sinks now.
+        cluster: The brokers.
+    """
+    kept, application_id = _read(path, cluster), pipeline.topology.application_id
+    entries: dict[str, dict[str, Any]] = {}
+    for topic, end in _ends(pipeline, cluster).items():
+        before = kept.get(topic, {})
+        writers = before.get("writers", [])
+        if writers[-1:] == [application_id] and _offsets(before["begins"]) == end:
+            entries[topic] = before  # an earlier switch has died behind this
+            continue
+        in_turn = application_id in writers
+        entries[topic] = {
+            "begins": end,
+            "ordered_from": {},
+            "staging": "" if in_turn else pipeline.staging_topics[topic],
+            "in_turn": in_turn,
+            "writers": [*(writers or [pipeline.upgrade_from]), application_id],
+        }
+    _write(path, cluster, entries)
 
 
 def record_moved_sources(path: Path, pipeline: Pipeline, cluster: Cluster) -> None:
@@ -78,9 +112,9 @@ def _read(path: Path, cluster: Cluster) -> dict[str, Any]:
     return {topic: entry for topic, entry in content.items() if entry["id"] == ids.get(topic)}
 
 
-def _write(path: Path, cluster: Cluster, entries: Mapping[str, Mapping[str, Offsets]]) -> None:
+def _write(path: Path, cluster: Cluster, entries: Mapping[str, Mapping[str, Any]]) -> None:
     ids = cluster.topic_ids(list(entries)) if entries else {}
-    content = {topic: {"id": ids[topic], **entry} for topic, entry in entries.items()}
+    content = {topic: {**entry, "id": ids[topic]} for topic, entry in entries.items()}
     write_atomically(path, json.dumps(content, indent=1))
 
 

@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import set_positions
@@ -31,10 +32,12 @@ from streamplan.maintenance.upgrade_plan import Comparison, Stage, StoreComparis
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
+from streamplan.reports.sink_offsets import read_sink_offsets
 from streamplan.serdes.json import Json
 from streamplan.settings import Settings
 from streamplan.spark import aggregator
 from streamplan.spark.query import Deployment
+from streamplan.spark.recount.recount import recount
 
 from tests.support.draining import drain
 from tests.support.records import read_committed
@@ -268,6 +271,12 @@ def test_a_changed_declaration_takes_over_and_back_again(
     process(new)
     shop.require_state_of_all_orders(shop.new)
     shop.require_each_output_once()
+    # So the check of totals sees it: it reads what was staged, and then what was written since.
+    sinks = read_sink_offsets(ReportPaths(shop.settings.reports, shop.name).sink_offsets, KafkaCluster(shop.brokers))
+    assert sinks.staging == {topic: f"{shop.new}-staging-{topic}" for topic in (shop.paid, shop.counts)}
+    rows = recount(spark, new, KafkaCluster(shop.brokers), shop.brokers, sinks)
+    assert [row for row in rows if not row.agrees] == []
+    assert {shop.paid, shop.counts} <= {row.subject.partition(":")[0] for row in rows}
 
     # Back: the old declaration names the application that runs now, and was killed.
     shop.produce(8)
@@ -286,6 +295,10 @@ def test_a_changed_declaration_takes_over_and_back_again(
     shop.require_each_output_once()
     with pytest.raises(Refused, match="it stands beside"):
         process(new)
+    sinks = read_sink_offsets(ReportPaths(shop.settings.reports, shop.name).sink_offsets, KafkaCluster(shop.brokers))
+    rows = recount(spark, back, KafkaCluster(shop.brokers), shop.brokers, sinks)
+    assert [row for row in rows if not row.agrees] == []
+    assert any("two applications have written it in turn" in row.subject for row in rows)
 
 
 @pytest.fixture
