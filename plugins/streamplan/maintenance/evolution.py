@@ -9,7 +9,6 @@ this machine reaches the checkpoints that the committed positions name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import Refused
 from streamplan.kafka.membership import foreign_member_error
 from streamplan.maintenance.deployed import Deployed, observe_deployed
-from streamplan.maintenance.evolution_plan import Change, EvolutionPlan, Part, Verdict
+from streamplan.maintenance.evolution_plan import Change, EvolutionPlan, Part, Verdict, in_words
 from streamplan.maintenance.renumbering import Likeness, match_names
 from streamplan.model.checkpoint_identity import checkpoint_identity, store_content
 from streamplan.model.committed_positions import ResolvedPositions, resolve_positions
@@ -77,21 +76,8 @@ def plan_evolution(pipeline: Pipeline, deployed: Deployed) -> EvolutionPlan:
 
 def _refused(part: Part, name: str, error: Refused) -> Change:
     reason = str(error).removesuffix(f". {error.remedy}") if error.remedy else str(error)
-    reason = _in_words(reason.removeprefix(f"{part} {name}: "))
+    reason = in_words(reason.removeprefix(f"{part} {name}: "))
     return Change(part, name, Verdict.REFUSED, reason.rstrip("."), error.remedy)
-
-
-_COLUMN = re.compile(r"AggregateColumn\(name='(\w+)', function='(\w+)', arguments=('[^']*'|\"[^\"]*\")\)")
-
-
-def _in_words(operations: str) -> str:
-    """Shorten what identities of checkpoints say of operations."""
-    shorter = _COLUMN.sub(lambda found: f"{found[1]}={found[2]}({found[3][1:-1]})", operations)
-    return (
-        re.sub(r"store='[^']*', (?=columns|window|by)", "", shorter)
-        .replace(", window=None", "")
-        .replace("window=None", "")
-    )
 
 
 @dataclass(frozen=True)
@@ -161,7 +147,7 @@ class _Comparison:
     def left_over(self) -> Iterator[Change]:
         for name, records in self.deployed.records.items():
             held = self.deployed.held.get(self._base(name, CHANGELOG))
-            of_what = f" of {_in_words(held)}" if held else ""
+            of_what = f" of {in_words(held)}" if held else ""
             yield Change(
                 Part.TOPIC,
                 name,
@@ -256,7 +242,7 @@ class _Comparison:
         if is_new or offsets == 0:
             return self._empty_store(store, start.kafka)
         if held is None:
-            declared = _in_words(store_content(group, node))
+            declared = in_words(store_content(group, node))
             return Change(
                 Part.STORE,
                 store,
@@ -292,7 +278,7 @@ class _Comparison:
             Part.STORE,
             str(node.store),
             Verdict.REFUSED,
-            f"{topic} holds {_in_words(held)}, and {_in_words(store_content(group, node))} is declared{unnoticed}",
+            f"{topic} holds {in_words(held)}, and {in_words(store_content(group, node))} is declared{unnoticed}",
             "Declare it as it was. Or upgrade the application: give the topology another application id and declare "
             f"upgrade_from={self.pipeline.topology.application_id!r}. Or reset it. Either way the store is "
             f"rebuilt from {self._origins(group)}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -103,3 +104,16 @@ class EvolutionPlan:
     def written(self) -> dict[str, Any]:
         """Return the plan as JSON can hold it."""
         return {**asdict(self), "refused": bool(self.refused)}
+
+
+_COLUMN = re.compile(r"AggregateColumn\(name='(\w+)', function='(\w+)', arguments=('[^']*'|\"[^\"]*\")\)")
+
+
+def in_words(operations: str) -> str:
+    """Shorten what identities of checkpoints say of operations."""
+    shorter = _COLUMN.sub(lambda found: f"{found[1]}={found[2]}({found[3][1:-1]})", operations)
+    return (
+        re.sub(r"store='[^']*', (?=columns|window|by)", "", shorter)
+        .replace(", window=None", "")
+        .replace("window=None", "")
+    )

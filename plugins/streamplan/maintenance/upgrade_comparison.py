@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamplan.checks.framework.cluster import Cluster, RecordsGone
+from streamplan.maintenance.evolution_plan import in_words
 from streamplan.maintenance.upgrade_plan import StoreComparison
 from streamplan.model.checkpoint_identity import store_content
 from streamplan.model.operations import OuterJoinSide, StoreForJoin
@@ -76,7 +77,7 @@ def _compare(
         return StoreComparison(store, f"{pipeline.upgrade_from} has no store of this name")
     declared = store_content(group, node)
     if held.get(store, declared) != declared:
-        return StoreComparison(store, f"it held {held[store]}, and {declared} is declared")
+        return StoreComparison(store, f"it held {in_words(held[store])}, and {in_words(declared)} is declared")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             spec = specs[pipeline.topology.changelog_topic(store)]

@@ -90,7 +90,7 @@ def record_moved_sources(path: Path, pipeline: Pipeline, cluster: Cluster) -> No
         path,
         cluster,
         {
-            topic: {"begins": kept.get(topic, {}).get("begins", {}), "ordered_from": end}
+            topic: {"begins": {}, **kept.get(topic, {}), "ordered_from": end}
             for topic, end in _ends(pipeline, cluster).items()
         },
     )
