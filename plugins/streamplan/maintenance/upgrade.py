@@ -267,7 +267,8 @@ class Upgrader:
             f"application {old.application_id}, which {self.pipeline.name} is to take over from",
             expected="the application that writes the outputs",
             observed="it stands beside another one",
-            remedy="Name that one in upgrade_from.",
+            remedy="Name that one in upgrade_from. Where it is this pipeline's own, which was reset since, leave "
+            "upgrade_from out.",
         )
 
     def _shared(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
