@@ -8,9 +8,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,10 +36,11 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.reports.sink_offsets import read_sink_offsets
 from streamplan.serdes.json import Json
-from streamplan.settings import Settings
+from streamplan.settings import PROJECT, Settings
 from streamplan.spark import aggregator
 from streamplan.spark.query import Deployment
 from streamplan.spark.recount.recount import recount
+from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
 
 from tests.support.draining import drain
 from tests.support.records import read_committed
@@ -376,3 +379,58 @@ def test_a_run_that_is_stopped_says_so(shop: Shop, begun: Pipeline, monkeypatch:
     set_positions(shop.brokers, shop.old, {(shop.orders, 0): 1, (shop.orders, 1): 1}, metadata=metadata)
     with pytest.raises(StreamplanError, match=f"{shop.orders}-0 at 0; {shop.orders}-1 at 0.*Run this again"):
         shop.upgrader(begun).build(NOBODY)
+
+
+DECLARATION = """
+from streamplan import Json, Pipeline, Topology
+
+topology = Topology("{new}")
+topology.stream("{orders}", value=Json("id string, kind string, amount bigint")).filter("amount > 2").to("{paid}")
+PIPELINE = Pipeline("{name}", topology, "", {{"{orders}": 2, "{paid}": 2}}, upgrade_from="{old}")
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["command", "job"])
+def test_by_command_and_by_the_job_that_airflow_starts(
+    shop: Shop, begun: Pipeline, tmp_path: Path, spark_environment: Mapping[str, str], spark_jars: Path, how: str
+) -> None:
+    shop.produce(4)
+    positions = {(shop.orders, 0): 1, (shop.orders, 1): 2}
+    with TaskOwnership(shop.declare(changed=False), shop.brokers) as ownership:
+        metadata = PositionMetadata(ownership.claim({0: False, 1: False}).generation).text
+    set_positions(shop.brokers, shop.old, positions, metadata=metadata)
+    (tmp_path / "changed.py").write_text(DECLARATION.format(**vars(shop)))
+    environment = {
+        **spark_environment,
+        "STREAMPLAN_HOME": str(tmp_path),
+        "STREAMPLAN_PIPELINES": "changed:PIPELINE",
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), spark_environment["PYTHONPATH"]]),
+    }
+    servers = ["--bootstrap-servers", shop.bootstrap_servers]
+    command = [sys.executable, "-m", "streamplan", "upgrade", shop.name, "--yes", *servers]
+    commands, found = [command], tmp_path / "found.json"
+    if how == "job":
+        submit = [*submitted(spark_jars), str(PROJECT / "jobs" / "upgrade.py"), "--pipeline", shop.name, *servers]
+        commands = [[*submit, "--output", str(found), "--step", step] for step in ("build", "switch")]
+    for each in commands:
+        done = subprocess.run(each, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert f"{shop.new} has taken over from {shop.old}" in done.stdout
+    staged = read_committed(shop.bootstrap_servers, f"{shop.new}-staging-{shop.paid}")
+    processed = [shop.produced[0], shop.produced[1], shop.produced[3]]
+    assert sorted(json.loads(message.value())["id"] for message in staged) == sorted(
+        order["id"] for order in processed if order["amount"] > 2
+    )
+    assert read_committed(shop.bootstrap_servers, shop.paid) == []
+    shop.require_beside(shop.declare(changed=False))
+
+
+def submitted(jars: Path) -> list[str]:
+    """The call of spark-submit, without a program."""
+    return [
+        str(Path(sys.executable).with_name("spark-submit")),
+        *("--master", LOCAL_MASTER, "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"),
+        *(part for config in spark_submit_configs(LOCAL_MASTER).items() for part in ("--conf", "=".join(config))),
+        *("--jars", ",".join(map(str, sorted(jars.glob("*.jar"))))),
+    ]
