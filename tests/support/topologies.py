@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from streamplan.model.kstream import KStream, KTable
+from streamplan.model.kstream import CogroupedKStream, KStream, KTable, WindowedCogroupedKStream
 from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
@@ -24,7 +24,7 @@ SESSIONS = SessionWindows("1 minute", grace="5 seconds")
 JOINED_WITHIN = JoinWindows("1 minute", grace="5 seconds", after="2 minutes")
 
 
-_OF_TWO = ("join", "left_join", "outer_join", "merge")
+_OF_TWO = ("join", "left_join", "outer_join", "merge", "cogroup")
 
 
 # -- a topology as data
@@ -137,6 +137,12 @@ def ours(steps: Steps) -> Topology:
                 return on.emit_strategy(OnWindowClose())
             case "count":
                 return on.count(store=store, name=name)
+            case "cogroup" if other is None:
+                return on.cogroup({"count": "sum(count)"})
+            case "cogroup":
+                return on.cogroup(other, {"others": "sum(count)"})
+            case "aggregate" if isinstance(on, CogroupedKStream | WindowedCogroupedKStream):
+                return on.aggregate(store=store, name=name)
             case "aggregate":
                 return on.aggregate({"count": "sum(count)"}, store=store, name=name)
             case "reduce":
@@ -230,6 +236,11 @@ def theirs(jvm: Any, steps: Steps) -> str:
                 return on.emitStrategy(kstream.EmitStrategy.onWindowClose())
             case "count":
                 return on.count(*plain, *materialized)
+            case "cogroup":
+                return on.cogroup(*([] if other is None else [other]), _function("Aggregator"))
+            case "aggregate" if "Cogrouped" in (kind := on.getClass().getSimpleName()):
+                merger = [_function("Merger")] if "Session" in kind else []
+                return on.aggregate(_function("Initializer"), *merger, *plain, *materialized)
             case "aggregate" | "reduce":
                 if plain and not materialized:  # they take a name only together with a store
                     materialized = [getattr(kstream.Materialized, "with")(None, None)]
@@ -308,6 +319,39 @@ CASES = {
     "two groupings of a stream": "stream orders; select_key as=keyed; group_by; count; keyed.group_by_key; count",
     "an aggregate's updates aggregated": "stream orders; group_by name=by-id; count; to_stream; group_by; aggregate; "
     "to_stream name=updates; to out",
+    # aggregates of several streams
+    "cogrouped": "stream clicks; group_by_key as=c; stream orders; group_by_key; cogroup; cogroup c; aggregate; "
+    "to_stream; to out",
+    "cogrouped, the store named": "stream clicks; group_by_key as=c; stream orders; group_by_key; cogroup; cogroup c; "
+    "aggregate store=totals",
+    "cogrouped, the processors named": "stream clicks; group_by_key as=c; stream orders; group_by_key; cogroup; "
+    "cogroup c; aggregate name=n; to_stream; filter; to out",
+    "cogrouped by new keys, all named": "stream clicks; group_by name=x as=c; stream orders; group_by name=y; cogroup; "
+    "cogroup c; aggregate name=n store=totals; to_stream; to out",
+    "cogrouped by a new key": "stream clicks; group_by_key as=c; stream orders; group_by; cogroup; cogroup c; "
+    "aggregate; to_stream; to out",
+    "cogrouped by a new key, the second one": "stream clicks; select_key; filter; group_by_key as=c; stream orders; "
+    "group_by_key; cogroup; cogroup c; aggregate store=totals; to_stream; to out",
+    "cogrouped, three streams": "stream clicks; group_by name=x as=c; stream orders; group_by_key as=o; stream views; "
+    "group_by name=y; cogroup; cogroup o; cogroup c; aggregate; to_stream; group_by; count",
+    "cogrouped, one stream alone": "stream orders; group_by; cogroup; aggregate; to_stream; to out",
+    "cogrouped with itself": "stream orders; group_by_key as=o; orders.group_by_key; cogroup; cogroup o; aggregate",
+    "cogrouped and counted": "stream clicks; group_by_key as=c; stream orders; group_by_key as=o; cogroup; cogroup c; "
+    "aggregate; to_stream; to out; o.count; c.aggregate",
+    "cogrouped twice": "stream clicks; group_by name=x as=c; stream orders; group_by_key; cogroup; cogroup c as=both; "
+    "aggregate store=a; to_stream; to out; both.aggregate store=b name=n",
+    "cogrouped twice, with windows and without": "stream clicks; group_by as=c; stream orders; group_by_key; cogroup; "
+    "cogroup c as=both; aggregate; both.windowed_by; aggregate; to_stream; to out",
+    "cogrouped in windows": "stream clicks; group_by name=x as=c; stream orders; group_by_key; cogroup; cogroup c; "
+    "windowed_by; aggregate; to_stream; select_key; to out",
+    "cogrouped in windows, all named": "stream clicks; group_by name=x as=c; stream orders; group_by_key; cogroup; "
+    "cogroup c; windowed_by; aggregate name=n store=s",
+    "cogrouped in sessions": "stream clicks; group_by_key as=c; stream orders; group_by_key; cogroup; cogroup c; "
+    "windowed_by sessions; aggregate; to_stream; to out",
+    "cogrouped in sessions, all named": "stream clicks; group_by name=x as=c; stream orders; group_by name=y; cogroup; "
+    "cogroup c; windowed_by sessions; aggregate name=n store=s",
+    "tables' updates cogrouped": "table users; to_stream; group_by_key as=u; table items; to_stream; group_by; "
+    "cogroup; cogroup u; aggregate; to_stream; to out",
     # windows
     "windows counted": "stream orders; group_by; windowed_by; count; to_stream",
     "windows counted, the store named": "stream orders; group_by; windowed_by; count store=counts",

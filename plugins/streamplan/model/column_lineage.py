@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamplan.model.operations import (
     Aggregate,
+    CogroupSide,
     Columns,
     Count,
     FlatMap,
@@ -119,6 +120,8 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case Count():
             key_origins = before.get(KEY, frozenset())
             return {KEY: key_origins, "count": key_origins}
+        case CogroupSide(arguments=given):
+            return {KEY: before.get(KEY, frozenset()), **_columns(given, before)}
         case Aggregate(columns=columns):
             arguments = tuple((column.name, column.arguments) for column in columns)
             return {KEY: before.get(KEY, frozenset()), **_columns(arguments, before)}

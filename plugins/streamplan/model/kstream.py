@@ -20,6 +20,8 @@ from streamplan.model.functions import ON_ERROR, REJECT, PythonFunction, functio
 from streamplan.model.operations import (
     Aggregate,
     AggregateColumn,
+    Cogroup,
+    CogroupSide,
     Columns,
     Count,
     Filter,
@@ -874,19 +876,23 @@ class _Grouped(_Declared):
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, ("count",))
 
     def _fold(self, value: Mapping[str, str], store: str | None, name: str | None) -> KTable:
+        columns = self._folded(value, "aggregate")
+        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
+        operation = (FinalAggregate if self.final else Aggregate)(store_name, columns, self.window)
+        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
+
+    def _folded(self, value: Mapping[str, str], operation: str) -> tuple[AggregateColumn, ...]:
         columns = []
-        for column, expression in self._columns(value, "aggregate"):
+        for column, expression in self._columns(value, operation):
             try:
                 parsed = AggregateColumn.parse(column, expression)
                 columns.append(parsed)
                 if _BARE_NAMES.fullmatch(parsed.arguments):
                     for argument in parsed.arguments.split(","):
-                        self._field(argument.strip(), f"aggregate, {column}")
+                        self._field(argument.strip(), f"{operation}, {column}")
             except ValueError as error:
-                self.graph.fault(f"aggregate, {column}: {error}", "Fold with those; compute on with map_values")
-        store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        operation = (FinalAggregate if self.final else Aggregate)(store_name, tuple(columns), self.window)
-        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
+                self.graph.fault(f"{operation}, {column}: {error}", "Fold with those; compute on with map_values")
+        return tuple(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -900,49 +906,21 @@ class KGroupedStream(_Grouped):
             windows: As ``TimeWindows("1 minute")``, ``TimeWindows("5 minutes", advance="1 minute")``, or
                 ``SessionWindows("5 minutes")``.
         """
-        if isinstance(windows, SessionWindows):
-            self._judge_sessions(windows)
-        else:
-            windows = self._judged_windows(windows)
         return WindowedKStream(
-            self.graph, self.node, self.fields, self.key, self.sources, windows, self.repartition_required, self.name,
-            self._repartition,
+            self.graph, self.node, self.fields, self.key, self.sources, _judged_windows(self.graph, windows),
+            self.repartition_required, self.name, self._repartition,
         )  # fmt: skip
 
-    def _judge_sessions(self, windows: SessionWindows) -> None:
-        example = "For example SessionWindows('5 minutes', grace='1 hour')"
-        for parameter in ("inactivity_gap", "grace"):
-            try:
-                duration = getattr(windows, f"{parameter}_ms")
-            except ValueError as error:
-                self.graph.fault(f"windowed_by: {parameter}: {error}", example)
-            else:
-                if parameter == "inactivity_gap" and duration == 0:
-                    self.graph.fault("windowed_by: the inactivity_gap is 0", example)
+    def cogroup(self, value: Mapping[str, str]) -> CogroupedKStream:
+        """Fold the records of this stream and of others into one store. Name the others with ``cogroup`` of the result.
 
-    def _judged_windows(self, windows: object) -> TimeWindows:
-        if not isinstance(windows, TimeWindows):
-            self.graph.fault(
-                f"windowed_by: {windows!r} is neither a TimeWindows nor a SessionWindows",
-                "For example TimeWindows('1 minute'), or SessionWindows('5 minutes')",
-            )
-            windows = TimeWindows("1 minute")
-        durations: dict[str, int] = {}
-        for parameter in ("size", "grace", "advance"):
-            try:
-                durations[parameter] = getattr(windows, f"{parameter}_ms")
-            except ValueError as error:
-                if parameter != "advance" or windows.advance is not None:
-                    self.graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
-        size, advance = durations.get("size"), durations.get("advance")
-        if size == 0:
-            self.graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
-        elif size is not None and advance is not None and not 0 < advance <= size:
-            self.graph.fault(
-                f"windowed_by: advance: {windows.advance!r} is not above 0 and at most the size, {windows.size!r}",
-                "For example TimeWindows('5 minutes', advance='1 minute')",
-            )
-        return windows
+        Example: ``clicks.cogroup({"clicks": "count(*)"}).cogroup(orders, {"spent": "sum(amount)"}).aggregate()``
+
+        Args:
+            value: The fields of the result that this stream is folded into: as for :meth:`aggregate`.
+        """
+        grouped = CogroupedKStream(self.graph, self.node, (), self.key, self.sources)
+        return grouped.cogroup(self, value)
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Count the records of each key.
@@ -1026,6 +1004,122 @@ class WindowedKStream(_Grouped):
     def aggregate(self, value: Mapping[str, str], *, store: str | None = None, name: str | None = None) -> KTable:
         """Aggregate as :meth:`KGroupedStream.aggregate` does, for each key and window."""
         return self._fold(value, store, name)
+
+
+@dataclass(frozen=True, eq=False)
+class CogroupedKStream(_Declared):
+    """Several grouped streams with keys of one kind, whose records are folded into one store.
+
+    Attributes:
+        streams: The streams, each with what its records are folded into.
+    """
+
+    streams: tuple[tuple[KGroupedStream, tuple[AggregateColumn, ...]], ...] = ()
+    _repartitions: dict[KGroupedStream, Repartition] = field(default_factory=dict)
+    """The repartition topics of the streams. A second aggregate of the same streams uses them again."""
+
+    def cogroup(self, other: KGroupedStream, value: Mapping[str, str]) -> CogroupedKStream:
+        """Fold the records of one more stream into the store.
+
+        Args:
+            other: A grouped stream with the same key.
+            value: The fields of the result that it is folded into: as for :meth:`KGroupedStream.aggregate`. A field
+                that another stream has, too, is one aggregate of the records of both, with the same function.
+        """
+        hint = "Group a stream first: cogroup(orders.group_by_key(), {…})"
+        if not self._can_take(other, KGroupedStream, "cogroup", hint):
+            return replace(self, fields=None)
+        if any(stream is other for stream, _ in self.streams):
+            self.graph.fault("cogroup: the same grouped stream twice", "Name all of its fields at once")
+            return self
+        self._refuse_unlike_keys(other, "cogroup", "other stream")
+        columns = other._folded(value, "cogroup")
+        functions = {column.name: column.function for _, others in self.streams for column in others}
+        for column in columns:
+            if (function := functions.get(column.name, column.function)) != column.function:
+                self.graph.fault(
+                    f"cogroup, {column.name}: it is a {function}() of one stream and a {column.function}() of another",
+                    "One function for both, or two fields",
+                )
+        fields = None if self.fields is None else tuple(dict.fromkeys((*self.fields, *value)))
+        key = self.key if self.key.name is not None else other.key
+        return replace(
+            self,
+            fields=fields,
+            key=key,
+            sources=self.sources | other.sources,
+            streams=(*self.streams, (other, columns)),
+        )
+
+    def windowed_by(self, windows: TimeWindows | SessionWindows) -> WindowedCogroupedKStream:
+        """Aggregate each key anew in each window, or in each session, as :meth:`KGroupedStream.windowed_by` does.
+
+        Args:
+            windows: As ``TimeWindows("1 minute")`` or ``SessionWindows("5 minutes")``.
+        """
+        return WindowedCogroupedKStream(replace(self, window=_judged_windows(self.graph, windows)))
+
+    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable:
+        """Aggregate the records of each key.
+
+        A field is what its function gives of the records so far: of no record a count is 0, and everything else null.
+
+        Args:
+            store: The name of the state store. Its changelog is ``<application.id>-<store>-changelog``.
+            name: The beginning of the names of the processors: ``<name>-cogroup-agg-0`` and so on for the streams, and
+                ``<name>-cogroup-merge``. Without it the library's numbering gives names.
+
+        Returns:
+            A table with the fields of all streams.
+        """
+        graph = self.graph
+        if name is not None and (fault := name_fault(name)):
+            graph.fault(fault, "Choose a shorter one of legal characters")
+            name = None
+        store_name = graph.store_name(store, "COGROUPKSTREAM-AGGREGATE-")
+        parents, sources = [], set[str]()
+        for stream, _ in self.streams:
+            parent, of_stream = self._behind_repartition(stream, store_name)
+            parents.append(parent)
+            sources |= of_stream
+        # The library names the sources before the repartition topics alone, and would take topics of unlike counts.
+        graph.copartition_groups += [self.sources, frozenset(sources)]
+        sides = [
+            (self._named(name, f"cogroup-agg-{number}", "AGGREGATE"), CogroupSide(store_name, columns, self.window))
+            for number, (_, columns) in enumerate(self.streams)
+        ]
+        merge = self._named(name, "cogroup-merge", "MERGE")
+        operation = Cogroup.of(store_name, tuple(columns for _, columns in self.streams), self.window)
+        node = graph.cogroup(parents, sides, merge, operation)
+        return KTable(graph, node, self.fields, self.key, frozenset(sources), self.window, store_name)
+
+    def _behind_repartition(self, stream: KGroupedStream, store: str) -> tuple[GraphNode, frozenset[str]]:
+        """Return the node from which an aggregate takes a stream's records, and its sources."""
+        if not stream.repartition_required:
+            return stream.node, stream.sources
+        repartition = self.graph.draw_repartition(stream.name or store, stream.key.serde)
+        if stream not in self._repartitions:
+            self._repartitions[stream] = repartition
+            self.graph.add_repartition(repartition, stream.node)
+        repartition = self._repartitions[stream]
+        return repartition.node, frozenset({repartition.source})
+
+    def _named(self, name: str | None, suffix: str, kind: str) -> str:
+        return self.graph.name(None if name is None else f"{name}-{suffix}", f"COGROUPKSTREAM-{kind}-")
+
+
+@dataclass(frozen=True)
+class WindowedCogroupedKStream:
+    """Several grouped streams that are aggregated anew in each window.
+
+    These are ``TimeWindowedCogroupedKStream`` and ``SessionWindowedCogroupedKStream``.
+    """
+
+    _cogrouped: CogroupedKStream
+
+    def aggregate(self, *, store: str | None = None, name: str | None = None) -> KTable:
+        """Aggregate as :meth:`CogroupedKStream.aggregate` does, for each key and window."""
+        return self._cogrouped.aggregate(store=store, name=name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -1186,3 +1280,44 @@ class KTable(_Declared):
 def _word(expression: str) -> str | None:
     """The name of what the key is, if the expression is the bare name of a field."""
     return expression if expression.isidentifier() else None
+
+
+def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | SessionWindows:
+    """Return the windows of an aggregate. Records the faults that they have."""
+    if isinstance(windows, SessionWindows):
+        _judge_sessions(graph, windows)
+        return windows
+    if not isinstance(windows, TimeWindows):
+        graph.fault(
+            f"windowed_by: {windows!r} is neither a TimeWindows nor a SessionWindows",
+            "For example TimeWindows('1 minute'), or SessionWindows('5 minutes')",
+        )
+        windows = TimeWindows("1 minute")
+    durations: dict[str, int] = {}
+    for parameter in ("size", "grace", "advance"):
+        try:
+            durations[parameter] = getattr(windows, f"{parameter}_ms")
+        except ValueError as error:
+            if parameter != "advance" or windows.advance is not None:
+                graph.fault(f"windowed_by: {parameter}: {error}", "For example TimeWindows('1 minute')")
+    size, advance = durations.get("size"), durations.get("advance")
+    if size == 0:
+        graph.fault("windowed_by: the size is 0", "Write one as in '1 minute'")
+    elif size is not None and advance is not None and not 0 < advance <= size:
+        graph.fault(
+            f"windowed_by: advance: {windows.advance!r} is not above 0 and at most the size, {windows.size!r}",
+            "For example TimeWindows('5 minutes', advance='1 minute')",
+        )
+    return windows
+
+
+def _judge_sessions(graph: StreamsGraph, windows: SessionWindows) -> None:
+    example = "For example SessionWindows('5 minutes', grace='1 hour')"
+    for parameter in ("inactivity_gap", "grace"):
+        try:
+            duration = getattr(windows, f"{parameter}_ms")
+        except ValueError as error:
+            graph.fault(f"windowed_by: {parameter}: {error}", example)
+        else:
+            if parameter == "inactivity_gap" and duration == 0:
+                graph.fault("windowed_by: the inactivity_gap is 0", example)

@@ -195,6 +195,69 @@ class FinalAggregate(Aggregate):
 
 
 @dataclass(frozen=True)
+class CogroupSide:
+    """Takes the records of one of several grouped streams that are folded into one state store.
+
+    Attributes:
+        store: The state store.
+        columns: What the records of this stream are folded into.
+        window: The windows, where there are.
+    """
+
+    store: str
+    columns: tuple[AggregateColumn, ...]
+    window: TimeWindows | SessionWindows | None = None
+
+    @property
+    def arguments(self) -> Columns:
+        """The fields that a record of the stream gives: the arguments of the functions."""
+        return tuple(
+            (f"{column.name}_{place}", argument)
+            for column in self.columns
+            for place, argument in enumerate(_arguments_of_side(column))
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Cogroup(Aggregate):
+    """Folds the records of several grouped streams into one state store.
+
+    A record has the fields of :attr:`CogroupSide.arguments` of all streams. Those of the other streams are null, and
+    every function passes over null. The functions of ``columns`` are called with these fields.
+
+    Attributes:
+        streams: What the records of each stream are folded into.
+    """
+
+    streams: tuple[tuple[AggregateColumn, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        """The text is part of a checkpoint's identity: what is declared, and not what is computed of it."""
+        return f"Cogroup(store={self.store!r}, columns={[*map(list, self.streams)]!r}, window={self.window!r})"
+
+    @classmethod
+    def of(
+        cls,
+        store: str,
+        streams: tuple[tuple[AggregateColumn, ...], ...],
+        window: TimeWindows | SessionWindows | None = None,
+    ) -> Cogroup:
+        """Return the operation of a store.
+
+        Args:
+            store: The state store.
+            streams: What the records of each stream are folded into. A field that several streams have has one
+                function.
+            window: The windows, where there are.
+        """
+        columns = {}
+        for column in (column for columns_of_stream in streams for column in columns_of_stream):
+            names = (f"`{column.name}_{place}`" for place, _ in enumerate(_arguments_of_side(column)))
+            columns[column.name] = AggregateColumn(column.name, column.function, ", ".join(names))
+        return cls(store, tuple(columns.values()), window, streams)
+
+
+@dataclass(frozen=True)
 class Reduce:
     """Keeps the value of one record of each key: of the greatest ``by``, or of the least, and of equals the latest."""
 
@@ -322,6 +385,7 @@ Operation: TypeAlias = (
     | NullKeyFilter
     | Count
     | Aggregate
+    | CogroupSide
     | Reduce
     | TableSource
     | Join
@@ -352,6 +416,13 @@ def stored_by(operation: Operation) -> Operation:
     return operation
 
 
+def arguments_of_call(column: AggregateColumn) -> list[str]:
+    """Return the arguments of the call. ``count(*)`` counts a constant."""
+    if column.function == "count" and column.arguments == "*":
+        return ["1"]
+    return _split_arguments(column.arguments)
+
+
 def function_of(operation: Operation) -> PythonFunction | None:
     """The Python function that an operation calls with each record; None for an operation without one."""
     match operation:
@@ -368,3 +439,30 @@ def _closes_last(arguments: str) -> bool:
         if depth < 0:
             return False
     return depth == 0
+
+
+def _arguments_of_side(column: AggregateColumn) -> list[str]:
+    """The arguments of a call; of a count one that is null where nothing is counted."""
+    arguments = arguments_of_call(column)
+    if column.function != "count":
+        return arguments
+    present = " and ".join(f"({argument}) is not null" for argument in arguments)
+    return [f"if({present}, 1, null)"]
+
+
+def _split_arguments(text: str) -> list[str]:
+    """Split the arguments of a call at the commas outside of parentheses, brackets and quotes."""
+    arguments, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote and text[position - 1] != "\\" else quote
+        elif character in "'\"`":
+            quote = character
+        elif character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
+        elif character == "," and depth == 0:
+            arguments.append(text[start:position].strip())
+            start = position + 1
+    return [*arguments, text[start:].strip()]

@@ -14,6 +14,7 @@ from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partiti
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import (
     Aggregate,
+    Cogroup,
     Count,
     Join,
     Operation,
@@ -487,7 +488,7 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "Put repartition() before it: that makes two",
             )
     for any_node in subtopology.nodes:
-        if any_node in table_joins:
+        if any_node in table_joins or (isinstance(any_node, Processor) and isinstance(any_node.operation, Cogroup)):
             continue
         sides = {before in reached or before in names for before in subtopology.predecessors[any_node.name]}
         if any_node.name in reached and len(sides) > 1:

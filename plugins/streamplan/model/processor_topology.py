@@ -15,6 +15,8 @@ from streamplan.model.diagnostics import SourceLocation
 from streamplan.model.operations import (
     SETS_KEY,
     Aggregate,
+    Cogroup,
+    CogroupSide,
     Count,
     FinalAggregate,
     FinalCount,
@@ -67,15 +69,17 @@ class Processor:
                 return store
             case TableSource(store=store) | StoreForJoin(store=store) | TableJoin(store=store) | Process(store=store):
                 return store
-            case JoinSide(store=store) | OuterJoinSide(store=store):
+            case JoinSide(store=store) | OuterJoinSide(store=store) | CogroupSide(store=store):
                 return store
         return None
 
     @property
     def connected_stores(self) -> tuple[str, ...]:
-        """All state stores that the processor writes or reads."""
+        """All state stores that the library connects the processor with."""
         if isinstance(self.operation, TableJoinSide):
             return self.operation.stores
+        if isinstance(self.operation, Cogroup):  # it passes what the processors before it have written
+            return ()
         looked_up = (self.operation.looked_up,) if isinstance(self.operation, OuterJoinSide) else ()
         return looked_up if self.store is None else (*looked_up, self.store)
 
@@ -84,7 +88,7 @@ class Processor:
         """Whether it writes a state store, and so a changelog. A join only reads one."""
         if isinstance(self.operation, OuterJoinSide):
             return self.operation.writes
-        return self.store is not None and not isinstance(self.operation, Join | JoinSide)
+        return self.store is not None and not isinstance(self.operation, Join | JoinSide | CogroupSide)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from typing import TypeAlias
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault
 from streamplan.model.operations import (
     Aggregate,
+    Cogroup,
+    CogroupSide,
     Count,
     Join,
     JoinSide,
@@ -275,6 +277,30 @@ class StreamsGraph:
 
         return self.add(GraphNode(merge, build, location), *parents)
 
+    def cogroup(
+        self,
+        parents: Sequence[GraphNode],
+        sides: Sequence[tuple[str, CogroupSide]],
+        merge: str,
+        operation: Cogroup,
+    ) -> GraphNode:
+        """Add the nodes of an aggregate of several grouped streams (``CogroupedStreamAggregateBuilder``).
+
+        Args:
+            parents: The last node of each stream.
+            sides: The name and the operation of the processor of each stream.
+            merge: The name of the last processor, which passes what they have written.
+            operation: What the last processor does.
+        """
+        location = caller_location()
+        for name in (*(name for name, _ in sides), merge):
+            self._take(name)
+        before = []
+        for (name, side), parent in zip(sides, parents, strict=True):
+            before.append(self.add(GraphNode(name, partial(_only, Processor(name, side, location)), location), parent))
+        merged = partial(_only, Processor(merge, operation, location))
+        return self.add(GraphNode(merge, merged, location), *before)
+
     def source(self, name: str, topic: str, value: Serde, key_serde: KeySerde) -> GraphNode:
         """Add a source node that reads a stream."""
         self._take(name)
@@ -489,9 +515,9 @@ def _is_left_join(operation: Operation) -> bool:
 
 
 def _drops_null_keys(operation: Operation) -> bool:
-    return isinstance(operation, Count | Aggregate | Reduce | Join | JoinSide | Process) and not _is_left_join(
-        operation
-    )
+    return isinstance(
+        operation, Count | Aggregate | CogroupSide | Reduce | Join | JoinSide | Process
+    ) and not _is_left_join(operation)
 
 
 def _parents(node: GraphNode, merged: dict[str, str]) -> tuple[str, ...]:

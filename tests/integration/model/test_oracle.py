@@ -16,7 +16,7 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.local.jars import KAFKA_STREAMS
 from streamplan.model.copartitioning import resolve_partition_counts
-from streamplan.model.kstream import KGroupedStream, KStream, KTable, WindowedKStream
+from streamplan.model.kstream import CogroupedKStream, KGroupedStream, KStream, KTable, WindowedKStream
 from streamplan.model.partitioner import murmur2, partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topics import CHANGELOG_CONFIGS, REPARTITION_CONFIGS, windowed_changelog_configs
@@ -67,7 +67,7 @@ def test_every_operation_is_compared() -> None:
     compared = {step.word for text in CASES.values() for step in parse(text)}
     known = {
         word
-        for kind in (Topology, KStream, KGroupedStream, WindowedKStream, KTable)
+        for kind in (Topology, KStream, KGroupedStream, WindowedKStream, CogroupedKStream, KTable)
         for word, found in vars(kind).items()
         if inspect.isfunction(found) and not word.startswith("_")
     }
@@ -93,6 +93,11 @@ REFUSED = {
         "stream clicks; stream orders; filter name=x-merge; join clicks name=x",
         "Processor x-merge is already added",
         "the name 'x-merge' is declared twice, first at",
+    ),
+    "a grouping without a name, cogrouped with another one": (
+        "stream clicks; group_by as=c; stream orders; group_by; cogroup; cogroup c; aggregate store=totals",
+        "Processor totals-repartition-filter is already added",
+        "the topic 'totals-repartition' is read twice",
     ),
     "a name twice": (
         "stream orders; filter name=x; peek name=x",
@@ -217,6 +222,7 @@ NAMED = {
     "Stores of a StreamJoined, left": "stream clicks; stream orders; left_join clicks store=?",
     "Joined": "table users; stream orders; join users name=?",
     "Joined, repartitioned": "table users; stream orders; select_key; join users name=?",
+    "Named of an aggregate of several streams": "stream orders; group_by_key; cogroup; aggregate name=?",
     "Materialized of an aggregate": "stream orders; group_by_key; count store=?",
     "Materialized of a table": "table users store=?",
 }

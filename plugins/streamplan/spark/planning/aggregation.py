@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from streamplan.errors import Refused
 from streamplan.model.kstream import LATEST
-from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce
+from streamplan.model.operations import Aggregate, AggregateColumn, Count, Reduce, arguments_of_call
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_WINDOW_BYTES, JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.field_types import GREATEST_PRECISION
@@ -54,6 +54,28 @@ def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], *, 
         columns of node ``n`` begin with ``s<n>_``.
     """
     return _fold(nodes, [_contributions(number, node, inputs[node.name], merged) for number, node in enumerate(nodes)])
+
+
+def cogrouped(streams: Sequence[RecordFrame]) -> RecordFrame:
+    """Return the records of several streams that are aggregated together. The fields of the other streams are null.
+
+    Args:
+        streams: The records of each stream, with the fields that it gives to the aggregate.
+
+    Raises:
+        Refused: A field that several streams have is not of one type.
+    """
+    types: dict[str, str] = {}
+    for stream in streams:
+        for name in stream.fields:
+            of_field = stream.data.schema[name].dataType.simpleString()
+            if types.setdefault(name, of_field) != of_field:
+                raise Refused(
+                    f"cogroup, {name.rpartition('_')[0]}: {types[name]} of one stream and {of_field} of another",
+                    remedy="Cast one of them.",
+                )
+    frames = (stream.data for stream in streams)
+    return replace(streams[0], data=reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames))
 
 
 def restore_aggregation(
@@ -408,28 +430,3 @@ def _sum(argument: str, types: StructType) -> Column:
     data_type = types[argument].dataType
     total = F.sum(f"`{argument}`")
     return total.cast(data_type) if isinstance(data_type, DecimalType) else total
-
-
-def arguments_of_call(column: AggregateColumn) -> list[str]:
-    """Return the arguments of the call. ``count(*)`` counts a constant."""
-    if column.function == "count" and column.arguments == "*":
-        return ["1"]
-    return _split_arguments(column.arguments)
-
-
-def _split_arguments(text: str) -> list[str]:
-    """Split the arguments of a call at the commas outside of parentheses, brackets and quotes."""
-    arguments, depth, quote, start = [], 0, "", 0
-    for position, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote and text[position - 1] != "\\" else quote
-        elif character in "'\"`":
-            quote = character
-        elif character in "([":
-            depth += 1
-        elif character in ")]":
-            depth -= 1
-        elif character == "," and depth == 0:
-            arguments.append(text[start:position].strip())
-            start = position + 1
-    return [*arguments, text[start:].strip()]

@@ -14,6 +14,8 @@ from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
     Aggregate,
+    Cogroup,
+    CogroupSide,
     Columns,
     Count,
     Filter,
@@ -42,9 +44,9 @@ from streamplan.model.operations import (
     ToStream,
 )
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
+from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, SessionWindows
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
-from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
+from streamplan.spark.planning.aggregation import aggregate, cogrouped, store_result, store_rows
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.process import process_records, processed_records, stored_changes
@@ -176,10 +178,12 @@ class OperatorPlanner:
         return self._processable_records(self._input_of(node))
 
     def _input_of(self, node: Processor) -> RecordFrame:
-        (predecessor,) = self.subtopology.predecessors[node.name]
-        frame = self.consume(predecessor)
-        assert frame is not None, f"{node.name} is planned on records that Spark refused"
-        return frame
+        frames = []
+        for predecessor in self.subtopology.predecessors[node.name]:
+            frame = self.consume(predecessor)
+            assert frame is not None, f"{node.name} is planned on records that Spark refused"
+            frames.append(frame)
+        return cogrouped(frames) if isinstance(node.operation, Cogroup) else frames[0]
 
     def with_windows(self, node: Processor, rows: DataFrame, records: RecordFrame) -> RecordFrame:
         """Write the changes of windows into the changelog; return what is passed of them.
@@ -292,6 +296,10 @@ class OperatorPlanner:
                 return without_updates(*predecessors).select(value)
             case ToStream() | JoinSide() | OuterJoinSide() | TableJoinSide():
                 return frame
+            case CogroupSide(arguments=arguments):
+                return self._grouped_records(node, frame).select(arguments)
+            case Cogroup():
+                return self._aggregate_all(node, cogrouped(predecessors))
             case Count() | Aggregate() | Reduce():
                 return self._aggregate_all(node, frame)
         raise Refused(f"no query is known for {type(node.operation).__name__}")
@@ -311,10 +319,13 @@ class OperatorPlanner:
 
         A windowed aggregation also takes null values, as ``KStreamWindowAggregate`` does and ``KStreamAggregate`` not.
         """
-        if isinstance(node.operation, Aggregate):  # so that Spark's error quotes the expression as it was declared
-            columns = node.operation.columns
+        if isinstance(node.operation, Cogroup):
+            return frame  # the processors before it have left out the others
+        if isinstance(node.operation, Aggregate | CogroupSide):
+            columns = node.operation.columns  # so that Spark's error quotes the expression as it was declared
             frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
-        if node in self.subtopology.task_aggregations:
+        of_sessions = isinstance(node.operation, CogroupSide) and isinstance(node.operation.window, SessionWindows)
+        if node in self.subtopology.task_aggregations or of_sessions:
             frame = rejecting_binary_keys(frame)
         (predecessor,) = self.subtopology.predecessors[node.name]
         faults: list[tuple[Column, str]] = []
@@ -330,7 +341,7 @@ class OperatorPlanner:
         self._grouped.add(predecessor)
         if not frame.no_rejects:
             self.write(dead_letter_rows(frame.rejected()))
-        windowed = isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
+        windowed = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
         return frame.accepted() if windowed else frame.accepted().with_value()
 
     def _processable_records(self, frame: RecordFrame) -> RecordFrame:

@@ -6,11 +6,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from streamplan.model.operations import Aggregate, AggregateColumn
+from streamplan.model.operations import Aggregate, AggregateColumn, arguments_of_call
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.field_types import has_map
-from streamplan.spark.planning.aggregation import WINDOW_START, arguments_of_call, stored_key, with_windows
+from streamplan.spark.planning.aggregation import WINDOW_START, stored_key, with_windows
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_windows import stored_session
