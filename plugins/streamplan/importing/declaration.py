@@ -81,6 +81,7 @@ class _Writer:
         again: The call that reads the first stream. Called again, it draws a number and does nothing else.
         tables: The results that are tables.
         groupings: By node and name the results that are groupings.
+        cogrouped: By groupings that are folded into one store the result of ``cogroup``.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -91,6 +92,7 @@ class _Writer:
         self.again: Call | None = None
         self.tables: set[str] = set()
         self.groupings: dict[tuple[str, str | None], str] = {}
+        self.cogrouped: dict[tuple[str, ...], str] = {}
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -108,6 +110,8 @@ class _Writer:
                 self._group_by(operation)
             case "aggregate" | "reduce":
                 self._aggregate(operation)
+            case "cogroup":
+                self._cogroup(operation)
             case "join" | "left_join":
                 self._join(operation)
             case "stream_join":
@@ -253,15 +257,13 @@ class _Writer:
         key = self.ask.text(node.name, "the key that {} gives", "count")
         self._call(Call(node.name, operation.on[0], method, (key,), options, variable))
 
-    def _grouping(self, operation: Operation) -> str:
+    def _grouping(self, stream: str, name: str | None) -> str:
         """The result that is the grouping of an aggregate."""
-        of = operation.on[0], operation.grouping
-        if of not in self.groupings:
-            name = operation.grouping
-            self.groupings[of] = f"{of[0]} grouped by {name or 'its key'}"
+        if (stream, name) not in self.groupings:
+            self.groupings[stream, name] = f"{stream} grouped by {name or 'its key'}"
             options: Options = {} if name is None else {"name": literal(name)}
-            self._call(Call(self.groupings[of], of[0], "group_by_key", (), options, name or "grouped"))
-        return self.groupings[of]
+            self._call(Call(self.groupings[stream, name], stream, "group_by_key", (), options, name or "grouped"))
+        return self.groupings[stream, name]
 
     def _aggregate(self, operation: Operation) -> None:
         node, method = operation.node, operation.word
@@ -269,7 +271,7 @@ class _Writer:
         told = self.facts.stores.get(store)
         if operation.others:
             self.ask.note(node.name, f"whether it fills the store {store}, or {' or '.join(operation.others)} does")
-        grouping, comment = self._grouping(operation), ""
+        grouping, comment = self._grouping(operation.on[0], operation.grouping), ""
         if told and not told.isdisjoint((WINDOWS, SESSIONS)):
             grouping = self._windows(node, grouping, are_sessions=SESSIONS in told)
             method = "aggregate"  # the language has no reduce() of windows
@@ -295,6 +297,45 @@ class _Writer:
         self.tables.add(node.name)
         variable = _variable(store, method)
         self._call(Call(node.name, grouping, method, arguments, options, variable, comment))
+
+    def _cogroup(self, operation: Operation) -> None:
+        node, [store] = operation.node, operation.stores
+        told = self.facts.stores.get(store)
+        result = self._cogrouped(operation)
+        if told is None:
+            self.ask.note(node.name, "whether it has windows")
+        elif not told.isdisjoint((WINDOWS, SESSIONS)):
+            result = self._windows(node, result, are_sessions=SESSIONS in told)
+        options: Options = {}
+        if store == f"COGROUPKSTREAM-AGGREGATE-STATE-STORE-{self.number:010d}":
+            self.number += 1
+        else:
+            options["store"] = literal(store)
+        self.number += 3 * sum(topic is not None for topic in operation.topics) + len(operation.on)
+        if self._drawn("COGROUPKSTREAM-MERGE-") != node.name:
+            options["name"] = literal(node.name.removesuffix("-cogroup-merge"))
+        self.tables.add(node.name)
+        self._call(Call(node.name, result, "aggregate", (), options, _variable(store, "aggregate")))
+
+    def _cogrouped(self, operation: Operation) -> str:
+        """The result that names all streams which are folded into one store."""
+        groupings: list[str] = []
+        for stream, name in zip(operation.on, operation.groupings, strict=True):
+            grouping = self._grouping(stream, name)
+            if grouping in groupings:  # a stream that is grouped twice
+                grouping = f"{grouping}, once more"
+                self._call(Call(grouping, stream, "group_by_key", (), {}, "grouped"))
+            groupings.append(grouping)
+        if (known := self.cogrouped.get(tuple(groupings))) is not None:
+            return known
+        result = ""
+        for grouping, side in zip(groupings, operation.sides, strict=True):
+            fields = self.ask.fields(side, "what {} computes of its stream", "sum(count)")
+            on, arguments = (grouping, (fields,)) if not result else (result, (Result(grouping), fields))
+            result = f"cogroup of {side}"
+            self._call(Call(result, on, "cogroup", arguments, {}, "cogrouped"))
+        self.cogrouped[tuple(groupings)] = result
+        return result
 
     def _windows(self, node: Node, grouping: str, *, are_sessions: bool) -> str:
         kind, asked = "TimeWindows", "the size of the windows of {}, as in 1 minute; its second argument is their grace"

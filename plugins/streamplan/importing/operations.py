@@ -24,6 +24,10 @@ class Operation:
         others: Nodes that may fill the state store instead of this one.
         behind: The nodes that are declared before, besides those that it goes on from.
         stream_join: The nodes of a join of two streams.
+        sides: The names of the processors of streams that are folded into one store, in the order of ``on``.
+        stores: Their state store.
+        groupings: The names of their groupings.
+        topics: The repartition topics that these declare; None for one that needs none.
     """
 
     word: str
@@ -36,6 +40,10 @@ class Operation:
     others: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     stream_join: DescribedStreamJoin | None = None
+    sides: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+    groupings: tuple[str | None, ...] = ()
+    topics: tuple[DescribedRepartition | None, ...] = ()
 
     @property
     def start(self) -> int | None:
@@ -79,7 +87,9 @@ class _Operations:
                 yield self._stream_join(node)
             elif word == "table_join":
                 yield self._table_join(node)
-            elif word in ("in_stream_join", "in_table_join"):
+            elif word == "cogroup":
+                yield self._cogroup(node)
+            elif word in ("in_stream_join", "in_table_join", "in_cogroup"):
                 continue
             else:
                 if is_grouped := word == "select_key" and self._is_group_by(node):
@@ -138,6 +148,28 @@ class _Operations:
         join = self.found.table_joins[node.name]
         numbers = tuple(number_of(one.name) for one in (node, join.this, join.other))
         return Operation("table_join", node, (join.this.before[0], join.other.before[0]), numbers)
+
+    def _cogroup(self, node: Node) -> Operation:
+        sides = self.found.cogroups[node.name]
+        topics = [self._declared(side, "group") for side in sides]
+        store = number_of(sides[0].stores[0])
+        numbers: list[int | None] = [] if store is None else [store]
+        for side, topic in zip(sides, topics, strict=True):
+            numbers += () if topic is None else self._numbers_of(topic, side)
+        numbers += [number_of(one.name) for one in (*sides, node)]
+        return Operation(
+            "cogroup",
+            node,
+            tuple(
+                side.before[0] if topic is None else topic.upstream for side, topic in zip(sides, topics, strict=True)
+            ),
+            tuple(numbers),
+            next((topic for topic in topics if topic is not None), None),
+            sides=tuple(side.name for side in sides),
+            stores=sides[0].stores,
+            groupings=tuple(None if topic is None else self.found.grouping_name(topic) for topic in topics),
+            topics=tuple(topics),
+        )
 
     def _declared(self, node: Node, use: str) -> DescribedRepartition | None:
         """The topic that a node declares by needing it."""

@@ -31,7 +31,8 @@ _WORDS = {
 
 AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
-_TABLES = ("table", "table_join", *AGGREGATES)
+_BY_KEY = (*AGGREGATES, "in_cogroup")
+_TABLES = ("table", "table_join", "cogroup", *AGGREGATES)
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
 
@@ -76,10 +77,11 @@ class Recognition:
         writers: By state store the name of the node that fills it; empty where it cannot be told.
         stream_joins: The joins of two streams, by the names of their last processors.
         table_joins: The joins of two tables, by the names of their last processors.
+        cogroups: The processors of the streams that are folded into one store, by the name of the last processor.
         words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
             told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
-            ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, and ``in_table_join`` to a ``table_join``. The
-            source of a repartition topic is ``repartition``, and sinks are ``to``.
+            ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, ``in_table_join`` to a ``table_join``, and
+            ``in_cogroup`` to a ``cogroup``. The source of a repartition topic is ``repartition``, and sinks are ``to``.
         uses: By the name of a repartition topic's source what declares the topic: ``group``, ``join`` or
             ``repartition``.
     """
@@ -90,6 +92,8 @@ class Recognition:
         self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
         self.table_joins = dict(_table_joins(nodes))
         self._in_table_joins = {side.name for join in self.table_joins.values() for side in (join.this, join.other)}
+        self.cogroups = dict(_cogroups(nodes))
+        self._in_cogroups = {side.name: last for last, sides in self.cogroups.items() for side in sides}
         stores = dict.fromkeys(store for node in nodes.values() for store in node.stores)
         self.writers = {store: self._writer(store) for store in stores}
         self.numbers = {number_of(name) for name in (*nodes, *stores)}
@@ -120,6 +124,10 @@ class Recognition:
             return "table_join"
         if node.name in self._in_table_joins:
             return "in_table_join"
+        if node.name in self.cogroups:
+            return "cogroup"
+        if node.name in self._in_cogroups:
+            return "in_cogroup"
         if self._is_process(node):
             return "process"
         word, [before, *others] = _WORDS.get(prefix_of(node.name), ""), node.before
@@ -173,6 +181,8 @@ class Recognition:
         """The name of the node that fills a state store; empty where it cannot be told."""
         users = [node for node in self.nodes.values() if store in node.stores and node.name not in self._in_table_joins]
         for node in users:
+            if node.name in self._in_cogroups:
+                return self._in_cogroups[node.name]
             if self._is_table(node) or _WORDS.get(prefix_of(node.name)) in AGGREGATES:
                 return node.name
         # A join comes behind its table, and has no table for a name.
@@ -203,7 +213,7 @@ class Recognition:
 
     def _use(self, topic: DescribedRepartition) -> str:
         words = {self.words[reader] for reader in topic.readers}
-        if words and words <= {*AGGREGATES} and topic.null_key_filter:
+        if words and words <= {*_BY_KEY} and topic.null_key_filter:
             by_numbers = self._use_by_numbers(topic)
             is_evident = by_numbers == "group" or self.grouping_name(topic) in (None, topic.upstream)
             is_grouped = by_numbers != "repartition" and self._is_rekeyed(topic, is_evident=is_evident)
@@ -219,6 +229,10 @@ class Recognition:
         """
         if prefix_of(topic.prefix):
             return "repartition" if prefix_of(topic.prefix) == "KSTREAM-REPARTITION-" else "group"
+        if cogroups := [last for name, last in self._in_cogroups.items() if name in topic.readers]:
+            [store] = self.cogroups[cogroups[0]][0].stores
+            first = number_of(store)
+            return "" if first is None or self._are_free(range(first + 1, first + 4)) else "repartition"
         before = behind = True
         for reader in topic.readers:
             if (last := number_of(reader)) is not None:
@@ -236,6 +250,8 @@ class Recognition:
     def grouping_name(self, topic: DescribedRepartition) -> str | None:
         """The name of the grouping that declares a topic; None where the topic is called after its store."""
         stores = {store for reader in topic.readers for store in self.nodes[reader].stores}
+        if topic.prefix in stores and any(reader in self._in_cogroups for reader in topic.readers):
+            return None
         return None if stores == {topic.prefix} and topic.upstream != topic.prefix else topic.prefix
 
     def _is_rekeyed(self, topic: DescribedRepartition, *, is_evident: bool) -> bool:
@@ -269,7 +285,7 @@ class Recognition:
         pending = [*self.nodes[name].after]
         while pending:
             after = pending.pop()
-            if self.words[after] in (*AGGREGATES, *JOINS, "in_stream_join"):
+            if self.words[after] in (*_BY_KEY, *JOINS, "in_stream_join"):
                 return True
             if self.words[after] in _KEEPING_THE_KEY:
                 pending += self.nodes[after].after
@@ -289,6 +305,16 @@ def _table_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedTabl
                     by_kind[kind] = side
         if len(node.before) == 2 and len(by_kind) == 2:
             yield node.name, DescribedTableJoin(**by_kind)
+
+
+def _cogroups(nodes: Mapping[str, Node]) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """Yield the aggregates of several streams: the last processor, and that of each stream in their order."""
+    for node in nodes.values():
+        sides = [nodes[name] for name in node.before]
+        is_last = prefix_of(node.name) == "COGROUPKSTREAM-MERGE-" or node.name.endswith("-cogroup-merge")
+        stores = {store for side in sides for store in side.stores}
+        if is_last and len(stores) == 1 and all(len(side.before) == len(side.stores) == 1 for side in sides):
+            yield node.name, tuple(sorted(sides, key=lambda side: int(side.name.rpartition("-")[2])))
 
 
 def _stream_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedStreamJoin]]:

@@ -40,7 +40,7 @@ _OPERATIONS = {
     "KTABLE-REDUCE-": ("the aggregate of a table", ""),
     "KTABLE-FK-JOIN-": ("a join of tables by a foreign key", _TWO_TABLES),
     "KTABLE-": ("an operation of tables in this form", _TWO_TABLES),
-    "COGROUPKSTREAM-": ("cogroup()", "merge() the streams and aggregate them."),
+    "COGROUPKSTREAM-": ("cogroup() in this form", "merge() the streams and aggregate them."),
 }
 """By the beginning of a node's name: the operation, and what one can do instead."""
 

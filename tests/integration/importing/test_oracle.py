@@ -24,6 +24,7 @@ FILLED = (
     (r"\.process\(Processor,", '.process(type("Mine", (Processor,), {"__module__": "mine", "process": len}),'),
     (r'TimeWindows\("TODO:[^"]*"\)', 'TimeWindows("1 minute")'),
     (r'\.aggregate\(\{"TODO": "TODO:[^"]*"\}', '.aggregate({"count": "sum(count)"}'),
+    (r'(\.cogroup\((\w+, )?)\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "sum(count)"}'),
     (r'(join\(\w+, )\{"TODO": "TODO:[^"]*"\}', r'\1{"count": "table.count"}'),
     (r'(join\(\w+, \{"count": ")table(\.count"\}, within=JoinWindows\()"TODO:[^"]*"', r'\1other\2"5 minutes"'),
     (r'\.flat_map\("TODO:[^"]*"', '.flat_map("array(count)"'),
@@ -152,11 +153,6 @@ def table_grouped(jvm: Any, builder: Any) -> None:
     builder.table("users").groupBy(key_mapper()).count().toStream().to("counts")
 
 
-def cogrouped(jvm: Any, builder: Any) -> None:
-    grouped = builder.stream("orders").groupByKey().cogroup(function("kstream.Aggregator"))
-    grouped.aggregate(function("kstream.Initializer")).toStream().to("totals")
-
-
 def pattern(jvm: Any, builder: Any) -> None:
     builder.stream(jvm.java.util.regex.Pattern.compile("orders-.{2}")).to("all-orders")
 
@@ -176,7 +172,6 @@ OTHER = {
     stream_to_table: "KSTREAM-TOTABLE-0000000002: what stands for it. The language does not have toTable()",
     suppressed: "KTABLE-SUPPRESS-0000000003: The language does not have suppress()",
     table_grouped: "KTABLE-SELECT-0000000003: The language does not have groupBy() of a table",
-    cogrouped: "COGROUPKSTREAM-AGGREGATE-0000000002: what stands for it. The language does not have cogroup()",
     pattern: "KSTREAM-SOURCE-0000000000: one topic of those that match orders-.{2}",
 }
 """The language has no such topology."""
