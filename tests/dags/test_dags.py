@@ -59,7 +59,7 @@ KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition", "
 DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS]
 RECOUNTED_BY_SPARK = {
     *("latest", "enriched", "pageviews", "trending", "words"),
-    *("payments", "profiles", "scores", "unpaid_orders", "visits", "alerts", "fraud"),
+    *("payments", "profiles", "scores", "unpaid_orders", "visits", "alerts", "fraud", "activity"),
 }
 """The others count records by a field or their key, which needs no engine."""
 

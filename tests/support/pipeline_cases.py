@@ -308,6 +308,79 @@ def recount_profiles(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- two streams in one aggregate
+
+
+def declare_activity(library: Library) -> None:
+    def aggregator(stream: str) -> Callback:
+        def apply(key: Any, value: Any, total: Any) -> bytes:
+            return activity_after(stream, json.loads(bytes(value)), json.loads(bytes(total)))
+
+        return Callback(f"{STREAMS}.kstream.Aggregator", apply=apply)
+
+    checkouts = library.stream("checkouts", amount=int).groupByKey()
+    clicks = library.stream("page-clicks", customer=str, page=str)
+    grouped = library.grouped(clicks, customer_key, "clicks-by-customer")
+    cogrouped = grouped.cogroup(aggregator("page-clicks")).cogroup(checkouts, aggregator("checkouts"))
+    nothing = Callback(f"{STREAMS}.kstream.Initializer", apply=lambda: b'{"clicks":0,"orders":0}')
+    library.to(cogrouped.aggregate(nothing, library.stored("activity")).toStream(), "activity-updates")
+
+
+def customer_key(key: bytes | None, value: bytes | None) -> bytes:
+    return text(fields(value, customer=str, page=str).get("customer"))
+
+
+def activity_after(stream: str, value: Mapping[str, Any], total: Mapping[str, Any]) -> bytes:
+    """As our writer writes it."""
+    after = {"clicks": total["clicks"], "orders": total["orders"], "spent": total.get("spent")}
+    if stream == "page-clicks":
+        after["clicks"] += 1
+    else:
+        after["orders"] += 1
+        amounts = [amount for amount in (after["spent"], value.get("amount")) if amount is not None]
+        after["spent"] = sum(amounts) if amounts else None
+    return json.dumps(
+        {name: field for name, field in after.items() if field is not None}, separators=(",", ":")
+    ).encode()
+
+
+def clicks_and_checkouts(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Customers who only click, who only buy, and who buy for nothing; and what cannot be aggregated."""
+    others = [
+        ("checkouts", b"only_buys", b'{"amount": 5}'),
+        ("checkouts", b"buys_for_nothing", b"{}"),
+        ("checkouts", b"customer_1", b'{"amount": "5"}'),
+        ("checkouts", b"customer_1", None),
+        ("checkouts", None, b'{"amount": 1}'),
+        ("page-clicks", b"visit", b'{"customer": "only_clicks"}'),
+        ("page-clicks", b"visit", b'{"page": "/"}'),
+        ("page-clicks", b"visit", None),
+        ("page-clicks", None, b'{"customer": "customer_2", "page": "/"}'),
+        ("page-clicks", b"visit", b"not JSON"),
+    ]
+    return mixed_in(numbered(pipeline, range(3000)), others)
+
+
+def recount_activity(records: Sequence[Record]) -> Expected:
+    clicks = regrouped([record for record in records if record.topic == "page-clicks"], customer_key)
+    expected = Expected(clicks.passed, clicks.dead)
+    given = [(key, record.topic, json.loads(record.value or b"")) for key, record in clicks.passed]
+    for record in records:
+        try:
+            if record.topic == "checkouts" and record.value is not None:
+                value = fields(record.value, amount=int)
+                if record.key is None:
+                    raise ValueError("the key is null")
+                given.append((record.key, record.topic, value))
+        except ValueError:
+            expected.dead.append(record)
+    last: dict[bytes, bytes] = {}
+    for key, topic, value in given:
+        last[key] = activity_after(topic, value, json.loads(last.get(key, b'{"clicks":0,"orders":0}')))
+    expected.last = {"customer-activity-activity-changelog": last, "activity-updates": last}
+    return expected
+
+
 # -- two streams
 
 
@@ -897,5 +970,6 @@ CASES = {
     "fraud": Case(card_payments, recount_fraud, declare_fraud),
     "profiles": Case(accounts, recount_profiles, declare_profiles),
     "scores": Case(transfers, recount_scores, declare_scores),
+    "activity": Case(clicks_and_checkouts, recount_activity, declare_activity),
     "words": Case(text_lines, recount_words, declare_words),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -510,11 +510,13 @@ CASES = {
 # -- topologies at random
 
 
-def drawn(seed: int, *, careless: bool = False) -> Steps:
+def drawn(seed: int, *, careless: bool = False, words: Sequence[str] | None = None) -> Steps:
     """A topology at random. Careless ones now and then use a name, a store or a topic twice, or an illegal name."""
     chosen = random.Random(seed)
     steps: list[Step] = []
-    kinds: dict[str, list[str]] = {"stream": [], "table": [], "grouped": [], "windows": [], "end": []}
+    kinds: dict[str, list[str]] = {
+        kind: [] for kind in ("stream", "table", "grouped", "windows", "end", "cogrouped", "cogrouped windows")
+    }
     windowed: set[str] = set()
     unread = [f"table-{number}" for number in range(4)]
 
@@ -525,7 +527,7 @@ def drawn(seed: int, *, careless: bool = False) -> Steps:
 
     def add(kind: str, word: str, of: str = "", *, keyed_anew: bool = False, other: str = "", **more: Any) -> None:
         label, name = f"{word}-{len(steps)}", None
-        if chosen.random() < 0.3 and word != "windowed_by":
+        if chosen.random() < 0.3 and word not in ("windowed_by", "cogroup"):
             name = text(f"n{len(steps)}", [step.name for step in steps])
         steps.append(Step(word, of, other=other, label=label, name=name, **more))
         kinds[kind].append(label)
@@ -543,7 +545,7 @@ def drawn(seed: int, *, careless: bool = False) -> Steps:
 
     add("stream", "stream", topic="topic-0")
     for _ in range(chosen.randint(2, 30)):
-        word = chosen.choice(_WORDS)
+        word = chosen.choice(words or _WORDS)
         stream = pick("stream", plain=word in ("repartition", "join", "left_join", "stream_join", "group_by_key"))
         table = pick("table", plain=word in ("join", "left_join"))
         match word:
@@ -572,6 +574,18 @@ def drawn(seed: int, *, careless: bool = False) -> Steps:
                 add("table", word, grouped, store=store())
             case "reduce" if grouped := pick("grouped"):
                 add("table", word, grouped, store=store())
+            case "cogroup" if grouped := pick("grouped"):
+                add("cogrouped", word, grouped)
+                for other in chosen.sample(kinds["grouped"], min(2, len(kinds["grouped"]))):
+                    if other != grouped:
+                        add("cogrouped", word, kinds["cogrouped"][-1], other=other)
+                of_streams = kinds["cogrouped"][-1]
+                for _ in range(chosen.choice([1, 1, 2])):
+                    if chosen.random() < 0.3:
+                        add("cogrouped windows", "windowed_by", of_streams)
+                        add("table", "aggregate", kinds["cogrouped windows"][-1], store=store())
+                    else:
+                        add("table", "aggregate", of_streams, store=store())
             case "join" | "left_join" if stream and table:
                 add("stream", word, stream, other=table)
             case "stream_join" if stream and (other := pick("stream", plain=True)):
@@ -587,3 +601,6 @@ _WORDS = (
     *("group_by", "group_by_key", "windowed_by", "count", "count", "aggregate", "aggregate", "reduce"),
     *("join", "join", "left_join", "stream_join", "to_stream", "to_stream"),
 )
+
+WITH_COGROUP = (*_WORDS, "stream", "group_by", "cogroup", "cogroup", "cogroup")
+"""The words of topologies at random in which several streams are folded into one store."""

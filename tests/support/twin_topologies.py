@@ -171,6 +171,11 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return windowed.emit_strategy(OnWindowClose())
         case "count", [grouped]:
             return grouped.count(store=name)
+        case "cogroup", [grouped, other]:
+            first, second = {"n": "sum(n)", "c": "count(*)"}, {"d": "count(s)", "s": "max(s)", "n": "sum(n)"}
+            return grouped.cogroup(first).cogroup(other, second)
+        case "cogrouped", [grouped]:
+            return grouped.aggregate(store=name)
         case "aggregate", [grouped]:
             return grouped.aggregate({"n": "sum(n)", "s": "max(s)"}, store=name)
         case "reduce", [grouped]:
@@ -298,6 +303,32 @@ def _added(key: Any, value: Any, total: Any) -> bytes | None:
     return written({"n": sum(numbers) if numbers else None, "s": max(texts, default=None)})
 
 
+def _added_of_first(key: Any, value: Any, total: Any) -> bytes | None:
+    """What a record of the first of two streams adds to their aggregate."""
+    n, before = (read(value) or {}).get("n"), read(total) or {}
+    return written({**before, "n": _sum(n, before.get("n")), "c": before["c"] + 1})
+
+
+def _added_of_second(key: Any, value: Any, total: Any) -> bytes | None:
+    fields, before = read(value) or {}, read(total) or {}
+    texts = [one["s"] for one in (fields, before) if "s" in one]
+    n, d = _sum(fields.get("n"), before.get("n")), before["d"] + ("s" in fields)
+    return written({**before, "n": n, "d": d, "s": max(texts, default=None)})
+
+
+def _brought_together(key: Any, one: Any, other: Any) -> bytes | None:
+    """The aggregate of two sessions of both streams."""
+    left, right = read(one) or {}, read(other) or {}
+    texts = [each["s"] for each in (left, right) if "s" in each]
+    n, c, d = _sum(left.get("n"), right.get("n")), left["c"] + right["c"], left["d"] + right["d"]
+    return written({"n": n, "c": c, "d": d, "s": max(texts, default=None)})
+
+
+def _sum(*numbers: int | None) -> int | None:
+    there = [number for number in numbers if number is not None]
+    return sum(there) if there else None
+
+
 def _merged(key: Any, one: Any, other: Any) -> bytes | None:
     return _added(key, one, other)
 
@@ -422,6 +453,15 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return grouped.windowedBy(library.option("SessionWindows", "ofInactivityGapAndGrace", *durations))
         case "on_close", [windowed]:
             return windowed.emitStrategy(library.option("EmitStrategy", "onWindowClose"))
+        case "cogroup", [grouped, other]:
+            first, second = (_function("Aggregator", "apply", added) for added in (_added_of_first, _added_of_second))
+            return grouped.cogroup(first).cogroup(other, second)
+        case "cogrouped", [grouped]:
+            nothing = _function("Initializer", "apply", lambda: b'{"c": 0, "d": 0}')
+            if "Session" in grouped.getClass().getSimpleName():
+                merger = _function("Merger", "apply", _brought_together)
+                return grouped.aggregate(nothing, merger, library.stored(name).withCachingDisabled())
+            return grouped.aggregate(nothing, library.stored(name))
         case ("count" | "aggregate") as word, [grouped]:
             of_sessions = "Session" in grouped.getClass().getSimpleName()
             stored = library.stored(name)

@@ -81,7 +81,7 @@ class _Writer:
         again: The call that reads the first stream. Called again, it draws a number and does nothing else.
         tables: The results that are tables.
         groupings: By node and name the results that are groupings.
-        cogrouped: By groupings that are folded into one store the result of ``cogroup``.
+        cogrouped: By groupings that are folded into one store, and their topics, the result of ``cogroup``.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -92,7 +92,7 @@ class _Writer:
         self.again: Call | None = None
         self.tables: set[str] = set()
         self.groupings: dict[tuple[str, str | None], str] = {}
-        self.cogrouped: dict[tuple[str, ...], str] = {}
+        self.cogrouped: dict[tuple[str | None, ...], str] = {}
 
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
@@ -326,7 +326,8 @@ class _Writer:
                 grouping = f"{grouping}, once more"
                 self._call(Call(grouping, stream, "group_by_key", (), {}, "grouped"))
             groupings.append(grouping)
-        if (known := self.cogrouped.get(tuple(groupings))) is not None:
+        topics = tuple(None if topic is None else topic.topic for topic in operation.topics)
+        if (known := self.cogrouped.get((*groupings, *topics))) is not None:
             return known
         result = ""
         for grouping, side in zip(groupings, operation.sides, strict=True):
@@ -334,7 +335,7 @@ class _Writer:
             on, arguments = (grouping, (fields,)) if not result else (result, (Result(grouping), fields))
             result = f"cogroup of {side}"
             self._call(Call(result, on, "cogroup", arguments, {}, "cogrouped"))
-        self.cogrouped[tuple(groupings)] = result
+        self.cogrouped[(*groupings, *topics)] = result
         return result
 
     def _windows(self, node: Node, grouping: str, *, are_sessions: bool) -> str:

@@ -1022,7 +1022,7 @@ class CogroupedKStream(_Declared):
         """Fold the records of one more stream into the store.
 
         Args:
-            other: A grouped stream with the same key.
+            other: A grouped stream. Its keys mean the same, and have the same serde.
             value: The fields of the result that it is folded into: as for :meth:`KGroupedStream.aggregate`. A field
                 that another stream has, too, is one aggregate of the records of both, with the same function.
         """
@@ -1032,7 +1032,7 @@ class CogroupedKStream(_Declared):
         if any(stream is other for stream, _ in self.streams):
             self.graph.fault("cogroup: the same grouped stream twice", "Name all of its fields at once")
             return self
-        self._refuse_unlike_keys(other, "cogroup", "other stream")
+        self._refuse_unlike_serdes(other, "cogroup", "other stream")
         columns = other._folded(value, "cogroup")
         functions = {column.name: column.function for _, others in self.streams for column in others}
         for column in columns:
@@ -1042,7 +1042,7 @@ class CogroupedKStream(_Declared):
                     "One function for both, or two fields",
                 )
         fields = None if self.fields is None else tuple(dict.fromkeys((*self.fields, *value)))
-        key = self.key if self.key.name is not None else other.key
+        key = self.key if self.key == other.key else Key(None, self.key.serde)
         return replace(
             self,
             fields=fields,

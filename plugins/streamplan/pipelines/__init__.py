@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import (
+    activity,
     alerts,
     enriched,
     fraud,
@@ -39,4 +40,5 @@ PIPELINES: tuple[Pipeline, ...] = (
     fraud.PIPELINE,
     profiles.PIPELINE,
     scores.PIPELINE,
+    activity.PIPELINE,
 )

@@ -14,7 +14,7 @@ from streamplan.local.jars import KAFKA_STREAMS
 
 from tests.support.kafka_streams import STREAMS, java
 from tests.support.soak import seeds
-from tests.support.topologies import CASES, drawn, parse, refusal, theirs
+from tests.support.topologies import CASES, WITH_COGROUP, drawn, parse, refusal, theirs
 
 MISLEADING = "a grouping with a name like a generated one"
 
@@ -73,6 +73,18 @@ def test_a_name_like_a_generated_one_misleads_and_that_is_told(jvm: Any) -> None
 @pytest.mark.parametrize("seed", [559, *seeds(200, in_soak=1000)])  # 559 merges what looks like a join of two streams
 def test_a_topology_at_random_is_imported(jvm: Any, seed: int) -> None:
     steps = drawn(seed)
+    if refusal(jvm, steps):
+        pytest.skip("the library refuses this topology")
+    described = theirs(jvm, steps)
+    imported = import_application("app", described)
+    assert run(imported.text) == described
+    assert (imported.differences, imported.has_same_nodes) == ([], True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200))
+def test_aggregates_of_several_streams_at_random_are_imported(jvm: Any, seed: int) -> None:
+    steps = drawn(seed, words=WITH_COGROUP)
     if refusal(jvm, steps):
         pytest.skip("the library refuses this topology")
     described = theirs(jvm, steps)

@@ -25,7 +25,7 @@ from streamplan.pipelines import PIPELINES
 
 from tests.support.kafka_streams import STREAMS, collection, java
 from tests.support.soak import seeds
-from tests.support.topologies import CASES, WINDOWS, Steps, drawn, ours, parse, refusal, theirs
+from tests.support.topologies import CASES, WINDOWS, WITH_COGROUP, Steps, drawn, ours, parse, refusal, theirs
 
 
 @pytest.fixture(scope="module")
@@ -279,6 +279,17 @@ def test_a_careless_topology_at_random_is_refused_where_the_library_refuses_it(j
         stricter = ("is declared twice", "-store' has ")
         assert all(any(reason in fault.message for reason in stricter) for fault in topology.faults)
     else:
+        assert topology.describe() == theirs(jvm, steps)
+
+
+@pytest.mark.parametrize("seed", seeds(10, in_soak=1000))
+def test_a_topology_with_aggregates_of_several_streams_is_described_as_by_the_library(jvm: Any, seed: int) -> None:
+    steps = drawn(seed, words=WITH_COGROUP)
+    topology = ours(steps)
+    if refusal(jvm, steps):  # most often two groupings of one store have no name
+        assert topology.faults
+    else:
+        assert topology.faults == ()
         assert topology.describe() == theirs(jvm, steps)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,78 @@ def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
     counts = tried.read(tried.topology.changelog_topic("counted"))
     assert {m.key(): int.from_bytes(m.value(), "big") for m in counts} == {b"a": 3, b"b": 1}
     assert tried.dead_letters() == [("sales", "the key is null")]  # once for both aggregates
+
+
+@restored
+def test_several_streams_are_folded_into_one_store(tried: Tried) -> None:
+    """Of no record of a stream a count is 0, and everything else null. A field that both name is of both.
+
+    The store shares Spark's operator with a count of one of the streams. It is restored before each micro-batch.
+    """
+    topology, named = tried.topology, tried.named
+    sales = topology.stream(named("sales"), value=SALE).group_by("shop", name="by-shop")
+    returns = topology.stream(named("returns"), value=Json("amount bigint, reason string")).group_by_key()
+    of_sales = {
+        "sold": "sum(amount)",
+        "sales": "count(*)",
+        "mean": "avg(weight)",
+        "last": "max(record.timestamp)",
+        "unpaid": "count_if(not paid)",
+    }
+    of_returns = {
+        "returned": "sum(amount)",
+        "returns": "count(amount)",
+        "worst": "max_by(reason, amount)",
+        "last": "max(record.timestamp)",
+    }
+    both = sales.cogroup(of_sales).cogroup(returns, of_returns)
+    both.aggregate(store="both").to_stream().to(named("out"))
+    returns.count(store="counted")
+    tried.create_topics()
+    tried.produce("sales", [("k", sale("x", 1, 1.5), 1), ("k", sale("y", 2, paid=False), 2), ("k", sale(None, 4), 3)])
+    tried.drain()
+    first = {"sales": 1, "unpaid": 0, "returns": 0}
+    store = tried.store("both")
+    x = {"sold": 1, "mean": {"sum": 1.5, "count": 1}, "last": moment(1)}
+    assert store["x"] == first | x
+    assert store["y"] == {**first, "unpaid": 1, "sold": 2, "mean": {"sum": 1.5, "count": 1}, "last": moment(2)}
+    rows = [("x", 8, 9), ("z", None, 5), (None, 1, 6), ("x", 16, 4)]
+    tried.produce("returns", [(key, {"amount": n, "reason": f"r{n}"}, at) for key, n, at in rows])
+    tried.produce("returns", [("x", None, 7), ("x", {"amount": "1"}, 8)])
+    tried.produce("sales", [("k", sale("x", 32, 2.5), 8)])
+    tried.drain()
+    store = tried.store("both")
+    assert store["x"] == {
+        "sold": 33, "sales": 2, "mean": {"sum": 4.0, "count": 2}, "last": moment(9), "unpaid": 0,
+        "returned": 24, "returns": 2, "worst": {"value": "r16", "by": 16},
+    }  # fmt: skip
+    assert store["z"] == {"sales": 0, "unpaid": 0, "mean": {"count": 0}, "returns": 0, "last": moment(5)}
+    tried.run_last_again(1)
+    tried.produce("returns", [("y", {"amount": 64, "reason": "late"}, 0)])
+    tried.drain()
+    last = {m.key().decode(): (json.loads(m.value()), m.partition()) for m in tried.read(named("out"))}
+    assert last["x"] == (
+        {
+            "sold": 33, "sales": 2, "mean": 2.0, "last": moment(9), "unpaid": 0,
+            "returned": 24, "returns": 2, "worst": "r16",
+        },
+        partition_for_key(b"x", 2),
+    )  # fmt: skip
+    assert last["y"][0] == {
+        "sold": 2, "sales": 1, "mean": 1.5, "last": moment(2), "unpaid": 1,
+        "returned": 64, "returns": 1, "worst": "late",
+    }  # fmt: skip
+    counted = {m.key(): m.value() for m in tried.read(topology.changelog_topic("counted"))}
+    assert counted == {b"x": big_endian(2), b"y": big_endian(1), b"z": big_endian(1)}
+    assert tried.dead_letters() == [
+        ("returns", "amount is not of type bigint"),
+        ("returns", "the key is null"),  # once for both aggregates
+        ("sales", "shop is missing"),
+    ]
+
+
+def moment(second: int) -> str:
+    return datetime.fromtimestamp(EPOCH / 1000 + second, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 @restored

@@ -93,6 +93,40 @@ def declared(bootstrap_servers: str, spark: SparkSession) -> Iterator[Declare]:
         delete_topics(one.brokers, [spec.name for spec in one.pipeline.topics()])
 
 
+# -- aggregates of several streams
+
+
+def cogrouped(topology: Topology, source: str, sink: str) -> None:
+    others = topology.stream(f"{source}-others", value=Json("m int, s string")).group_by_key()
+    numbers = topology.stream(source, value=Json("n int")).group_by_key()
+    of_others = {"m": "sum(m)", "best": "max_by(s, m)"}
+    numbers.cogroup({"n": "sum(n)"}).cogroup(others, of_others).aggregate(store="both").to_stream().to(sink)
+
+
+def test_what_several_streams_are_folded_into_is_recounted(declared: Declare) -> None:
+    """Of two values with the same greatest number either may be stored."""
+    one = declared(cogrouped)
+    changelog = one.pipeline.topology.changelog_topic("both")
+    one.write(one.source, record(b"a", 1), record(b"a", 3), record(b"b", 2), (b"b", None, AT + 4))
+    one.write(f"{one.source}-others", (b"a", b'{"m": 5, "s": "x"}', AT + 9), (b"a", b'{"m": 5, "s": "y"}', AT + 9))
+    stored = [
+        (b"a", b'{"n":4,"m":10,"best":{"value":"%b","by":5}}', AT + 9),
+        (b"b", b'{"n":2}', AT + 2),
+    ]
+    shown = [(b"a", b'{"n":4,"m":10,"best":"%b"}', AT + 9), stored[1]]
+
+    def write(best: bytes, first: bytes) -> None:
+        rows = [(key, value % best if b"%" in value else value, at) for key, value, at in stored]
+        one.write(changelog, (b"a", first, AT + 1), *rows)
+        one.write(one.sink, *((key, value % best if b"%" in value else value, at) for key, value, at in shown))
+
+    write(b"y", b'{"n":1}')
+    assert one.wrong() == ""
+    assert {row.observed for row in one.rows() if "keys" in row.subject} == {2}
+    write(b"z", b'{"n":1}')
+    assert f"{changelog}" in one.wrong()
+
+
 # -- joins of two streams
 
 

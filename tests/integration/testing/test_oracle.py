@@ -280,6 +280,9 @@ def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Pip
     return written
 
 
+COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s cogrouped; to_stream; to totals"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -287,8 +290,9 @@ def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Pip
         "stream a; each; to each; @1 map_values; select_key; to mapped",
         "stream b; stream a; filter; join_soon 0; to joined; @1 to copied",
         "stream a; python_filter; python_map_values; to mapped; @0 python_flat_map; group_by_key; greatest",
+        COGROUPED % "",
     ],
-    ids=["count", "several of one record", "joins of streams", "functions"],
+    ids=["count", "several of one record", "joins of streams", "functions", "cogroup"],
 )
 def test_an_output_is_that_of_the_library(spark: SparkSession, jvm: Any, text: str) -> None:
     steps = program(text)
@@ -441,6 +445,36 @@ def test_sessions_of_random_records_are_those_of_the_library(
     """With late, early and equal timestamps, also beyond the grace, and with nulls as keys and values."""
     steps = program(text)
     assert compare(spark, jvm, steps, late_records(seed, steps, 60)) > 0
+
+
+# -- aggregates of several streams
+
+COGROUPED_SESSIONS = (COGROUPED % " sessions;").replace("to totals", "to_sessions totals")
+
+
+def test_sessions_of_two_streams_are_those_of_the_library(spark: SparkSession, jvm: Any) -> None:
+    steps = program(COGROUPED_SESSIONS)
+    assert compare(spark, jvm, steps, random_records(3, steps, 12)) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "text",
+    [
+        COGROUPED % "",
+        COGROUPED_SESSIONS,
+        "stream a; group_by_key; stream b; map; group_by; @1 cogroup 4; hopping_windows; cogrouped",
+        "stream a; filter; group_by; stream b; map_values; repartition; group_by; @2 cogroup 6; cogrouped",
+        "table a; to_stream; group_by_key; stream b; group_by_key; @2 cogroup 4; cogrouped; to_stream; to totals; "
+        "@4 count; to_stream; counts; to counts",
+    ],
+)
+def test_what_several_streams_are_folded_into_is_that_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    steps = program(text)
+    assert compare(spark, jvm, steps, random_records(seed, steps, 60)) > 0
 
 
 # -- final results

@@ -12,7 +12,7 @@ from streamplan.errors import Refused
 from streamplan.model.column_lineage import Column, column_lineage
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.kstream import KGroupedStream, KStream, KTable
-from streamplan.model.operations import NullKeyFilter
+from streamplan.model.operations import AggregateColumn, Cogroup, NullKeyFilter
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topics import CHANGELOG_CONFIGS
@@ -389,6 +389,68 @@ def test_an_aggregate_of_final_results_stands_alone(topology: Topology, orders: 
 def test_the_identity_of_tumbling_windows_is_what_it_was_before_windows_could_hop() -> None:
     assert repr(TimeWindows("1 minute")) == "TimeWindows(size='1 minute', grace='1 day')"
     assert repr(TimeWindows("5 minutes", advance="1 minute")) != repr(TimeWindows("5 minutes"))
+
+
+def test_the_identity_of_a_cogroup_is_what_each_stream_is_folded_into() -> None:
+    columns = [(AggregateColumn("n", "count", "*"),), (AggregateColumn("total", "sum", "amount"),)]
+    described = (
+        "Cogroup(store='s', columns=[[AggregateColumn(name='n', function='count', arguments='*')], "
+        "[AggregateColumn(name='total', function='sum', arguments='amount')]], window=None)"
+    )
+    assert repr(Cogroup.of("s", tuple(columns))) == described
+
+
+@pytest.mark.parametrize(
+    ("cogroup", "told"),
+    [
+        (lambda grouped, other: grouped.cogroup({"total": "sum(Total)"}), "has no field 'Total'"),
+        (lambda grouped, other: grouped.cogroup({}), "the value has no field"),
+        (lambda grouped, other: grouped.cogroup({"x": "Amount + 1"}), "'Amount + 1' is not one call of"),
+        (lambda grouped, other: grouped.cogroup({"x": "count(*)"}).cogroup(grouped, {"y": "count(*)"}), "twice"),
+        (
+            lambda grouped, other: grouped.cogroup({"x": "count(*)"}).cogroup(other, {"x": "sum(Amount)"}),
+            "x: it is a count() of one stream and a sum() of another",
+        ),
+        (
+            lambda grouped, other: grouped.cogroup({"x": "count(*)"}).cogroup(
+                other.windowed_by(TimeWindows("1 minute")), {"y": "count(*)"}
+            ),
+            "with a WindowedKStream",
+        ),
+        (
+            lambda grouped, other: grouped.cogroup({"x": "count(*)"}).windowed_by(SessionWindows("0 seconds")),
+            "the inactivity_gap is 0",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_cogroup_is_told(
+    topology: Topology, orders: KStream, cogroup: Callable[[Any, Any], Any], told: str
+) -> None:
+    cogroup(orders.group_by("UserId", name="one"), orders.group_by("UserId", name="other"))
+    assert told in only(topology).message
+
+
+def test_streams_of_a_cogroup_have_keys_of_one_kind(topology: Topology, orders: KStream) -> None:
+    numbered = topology.stream("payments", value=ORDER, key_serde=Long()).group_by_key()
+    orders.group_by("UserId").cogroup({"x": "count(*)"}).cogroup(numbered, {"y": "count(*)"})
+    assert "keys of unlike serdes: the stream's are String, the other stream's Long" in only(topology).message
+
+
+def test_a_cogroup_of_what_has_state_wants_a_topic_between(topology: Topology, orders: KStream) -> None:
+    counted = orders.group_by("UserId", name="x").count(store="counts").to_stream().group_by_key()
+    counted.cogroup({"x": "sum(count)"}).cogroup(orders.group_by("UserId", name="y"), {"y": "count(*)"}).aggregate()
+    with pytest.raises(Refused, match="cogroup shares its sub-topology with another stateful operation") as refused:
+        pipeline(topology)
+    assert "merges" not in str(refused.value)
+
+
+def test_the_fields_of_a_cogroup_are_those_of_all_streams(topology: Topology, orders: KStream) -> None:
+    grouped = orders.group_by("UserId", name="x").cogroup({"n": "count(*)", "most": "max(Amount)"})
+    table = grouped.cogroup(orders.group_by("Id", name="y"), {"least": "min(Amount)", "n": "count(*)"}).aggregate()
+    assert table.fields == ("n", "most", "least")
+    table.to_stream().to("out")
+    origins = column_lineage(topology)["out"]
+    assert origins["most"] == origins["least"] == {Column("orders", "Amount")}
 
 
 def test_windows_are_not_a_text(topology: Topology, grouped: KGroupedStream) -> None:
