@@ -140,6 +140,16 @@ class _Joiner:
         implements = (f"{STREAMS}.kstream.ValueJoiner",)
 
 
+class _Aggregator:
+    class Java:
+        implements = (f"{STREAMS}.kstream.Aggregator",)
+
+
+class _Initializer:
+    class Java:
+        implements = (f"{STREAMS}.kstream.Initializer",)
+
+
 class _ValueMapper:
     class Java:
         implements = (f"{STREAMS}.kstream.ValueMapper",)
@@ -206,6 +216,16 @@ class TwinStream:
         java_windows = windows.ofTimeDifferenceAndGrace(millis(within.before_ms), millis(within.grace_ms))
         java_windows = java_windows.after(millis(within.after_ms))
         return TwinStream(self.twin, python, self.java.join(other.java, _Joiner(), java_windows))
+
+    def cogroup(self, other: TwinStream, store: str) -> TwinTable:
+        """Grouped by key. The groupings are named ``<store>-this`` and ``<store>-other``."""
+        names = f"{store}-this", f"{store}-other"
+        one, two = (stream.python.group_by_key(name=name) for stream, name in zip((self, other), names, strict=True))
+        python = one.cogroup({"count": "count(*)"}).cogroup(two, {"count": "count(*)"}).aggregate(store=store)
+        streams = zip((self, other), names, strict=True)
+        this, that = (stream.java.groupByKey(self.twin._as("Grouped", name)) for stream, name in streams)
+        java = this.cogroup(_Aggregator()).cogroup(that, _Aggregator())
+        return TwinTable(self.twin, python, java.aggregate(_Initializer(), self.twin._as("Materialized", store)))
 
     def count(self, store: str, window: TimeWindows | None = None) -> TwinTable:
         """Grouped by key, and in windows."""

@@ -2,12 +2,14 @@
 
 Source: ``RepartitionTopics``, ``CopartitionedTopicsEnforcer`` and ``InternalTopologyBuilder`` of
 ``org.apache.kafka.streams.processor.internals``, with their error messages. An integration test compares with the
-library. This module is stricter in two points, where the library joins wrongly and reports nothing:
+library. This module is stricter in three points, where the library joins wrongly and reports nothing:
 
 - The library enforces co-partitioning only in a topology with a repartition topic. Without one it joins a stream and a
   table of different counts.
 - If a topic is read twice, the library forgets the joins of the second reading. If a join connects two groups of topics
   that were joined before, it does not unite the groups wholly.
+- Of several streams that are folded into one store, the library compares the topics before their repartition topics, and
+  not these. They have equal counts here, too.
 """
 
 from __future__ import annotations

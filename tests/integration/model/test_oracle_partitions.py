@@ -153,6 +153,26 @@ def test_two_explicit_counts_that_disagree_beside_one_that_follows_are_refused(t
     )
 
 
+def test_streams_that_are_folded_into_one_store_come_from_topics_of_one_count(twin: Twin) -> None:
+    """Also where a repartition topic stands between."""
+    orders, clicks = twin.stream("orders"), twin.stream("clicks").select_key()
+    clicks.cogroup(orders, "both")
+    orders.select_key().cogroup(clicks, "again")
+    assert agreed(twin, {"orders": 3, "clicks": 3}) == [3, 3, 3]
+    said = refused_by_both(twin, {"orders": 3, "clicks": 2})
+    assert said == "Invalid topology: Topics not co-partitioned: [{clicks=2, orders=3}]"
+
+
+def test_the_library_folds_repartition_topics_of_unlike_counts_into_one_store_and_we_do_not(twin: Twin) -> None:
+    """The clicks are merged with a topic of more partitions elsewhere, so that their repartition topic has more."""
+    clicks = twin.stream("clicks")
+    clicks.merge(twin.stream("views")).to("out")
+    clicks.select_key().cogroup(twin.stream("orders").select_key(), "both")
+    external = {"clicks": 2, "orders": 2, "views": 4}
+    assert asked(twin, external).counts == {"app-both-this-repartition": 4, "app-both-other-repartition": 2}
+    assert set(ours(twin, external).values()) == {4}
+
+
 # -- many topologies
 
 

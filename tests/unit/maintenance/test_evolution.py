@@ -146,6 +146,20 @@ def test_a_store_that_would_mean_something_else_is_refused_and_a_reset_rebuilds_
     assert plan.text.endswith("\nSomething stands against it: 1 kept, 2 refused. Nothing was changed.")
 
 
+def test_another_field_of_a_stream_makes_another_store(tmp_path: Path) -> None:
+    def cogrouped(orders: KStream, **more: str) -> None:
+        products = orders.group_by("product", name="by-product")
+        both = orders.group_by("country", name="by-country").cogroup({"orders": "count(*)"})
+        both.cogroup(products, {"total": "sum(amount)", **more}).aggregate(store="both")
+
+    shop = Shop(declared(cogrouped), tmp_path)
+    assert verdicts(shop.plan(declared(cogrouped)))["store both"] == "kept"
+    refused = change_of(shop.plan(declared(lambda orders: cogrouped(orders, most="max(amount)"))), Part.STORE, "both")
+    assert refused.verdict is Verdict.REFUSED
+    assert "holds Cogroup(columns=[[orders=count(*)], [total=sum(amount)]])" in refused.reason
+    assert "Cogroup(columns=[[orders=count(*)], [total=sum(amount), most=max(amount)]]) is declared" in refused.reason
+
+
 def test_another_window_is_refused_by_the_deployment_too(tmp_path: Path) -> None:
     plan = Shop(declared(named), tmp_path).plan(declared(windowed))
     assert verdicts(plan)["store totals"] == "refused"
