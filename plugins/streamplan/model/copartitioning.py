@@ -8,8 +8,8 @@ library. This module is stricter in three points, where the library joins wrongl
   table of different counts.
 - If a topic is read twice, the library forgets the joins of the second reading. If a join connects two groups of topics
   that were joined before, it does not unite the groups wholly.
-- Of several streams that are folded into one store, the library compares the topics before their repartition topics, and
-  not these. They have equal counts here, too.
+- Of several streams that are folded into one store, the library compares the topics before their repartition topics,
+  and not these. They have equal counts here, too.
 """
 
 from __future__ import annotations
