@@ -306,14 +306,14 @@ def _added(key: Any, value: Any, total: Any) -> bytes | None:
 def _added_of_first(key: Any, value: Any, total: Any) -> bytes | None:
     """What a record of the first of two streams adds to their aggregate."""
     n, before = (read(value) or {}).get("n"), read(total) or {}
-    return written({**before, "n": _sum(n, before.get("n")), "c": before["c"] + 1})
+    return written({"n": _sum(n, before.get("n")), "c": before["c"] + 1, "d": before["d"], "s": before.get("s")})
 
 
 def _added_of_second(key: Any, value: Any, total: Any) -> bytes | None:
     fields, before = read(value) or {}, read(total) or {}
     texts = [one["s"] for one in (fields, before) if "s" in one]
     n, d = _sum(fields.get("n"), before.get("n")), before["d"] + ("s" in fields)
-    return written({**before, "n": n, "d": d, "s": max(texts, default=None)})
+    return written({"n": n, "c": before["c"], "d": d, "s": max(texts, default=None)})
 
 
 def _brought_together(key: Any, one: Any, other: Any) -> bytes | None:
