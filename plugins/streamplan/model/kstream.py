@@ -94,9 +94,13 @@ class Key:
             name: A name for what the key is.
             serde: The declared serde. None stands for ``String()``.
         """
-        if serde is not None and not isinstance(serde, Primitive):
-            known = ", ".join(f"{each.name}()" for each in KEY_SERDES.values())
-            graph.fault(f"{operation}: key_serde={serde!r} is no serde of keys", f"One of {known}")
+        if isinstance(serde, Json) and (fault := serde.key_fault):
+            graph.fault(
+                f"{operation}: key_serde={serde.name}: {fault}", "For example Json('customer string, n bigint')"
+            )
+        elif serde is not None and not isinstance(serde, Primitive | Json):
+            known = ", ".join(each.declaration for each in KEY_SERDES.values())
+            graph.fault(f"{operation}: key_serde={serde!r} is no serde of keys", f"One of {known}, Json('…')")
             serde = None
         return cls(name, serde or STRING)
 
@@ -172,7 +176,7 @@ class _Declared:
                 f"the {what}'s {other.name}",
                 "Write one of them into a topic with keys of the other serde, and read that as a table"
                 if is_table
-                else f"Before it, select_key('…', key_serde={other.name}())",
+                else f"Before it, select_key('…', key_serde={other.declaration})",
             )
 
     def _joined(self, right: _Declared, value: Mapping[str, str] | None, operation: str, side: str) -> Columns:
@@ -296,7 +300,9 @@ class KStream(_Declared):
 
         Args:
             key: A Spark SQL expression. Its text is the key, so that the number 1 becomes ``"1"``.
-            key_serde: The serde that writes the key instead, as ``Long()``. The expression has its type.
+            key_serde: The serde that writes the key instead, as ``Long()``. The expression has its type. A key of
+                several fields: ``select_key("struct(customer, product)", key_serde=Json("customer string, product
+                string"))``.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
         self._field(key, "select_key")
@@ -568,7 +574,7 @@ class KStream(_Declared):
         Args:
             key: A Spark SQL expression. Its text is the new key.
             key_serde: The serde that writes the key instead (``Grouped.keySerde``), as ``Long()``. The expression has
-                its type.
+                its type; see :meth:`KStream.select_key`.
             name: Names the repartition topic ``<application.id>-<name>-repartition`` (``Grouped.as``).
         """
         self._field(key, "group_by")

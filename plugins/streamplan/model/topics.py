@@ -14,7 +14,7 @@ from streamplan.model.windows import (
     window_start_ms,
     without_suffix,
 )
-from streamplan.serdes.primitive import KEY_SERDES, String
+from streamplan.serdes.primitive import KEY_SERDES, String, key_serde_of_type
 from streamplan.serdes.serde import Undecodable
 
 
@@ -83,7 +83,7 @@ ANY_TIMESTAMP_CONFIGS = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 STAGING_SUFFIX = "-moving"
 
 SERIALIZED_KEY_TYPES = tuple(KEY_SERDES)
-"""The names of the serdes that can have written a topic's keys."""
+"""The names of the serdes that can have written keys of one text or one number."""
 
 STRING_KEYS = String.key_type
 """The name of the serde of keys that are text."""
@@ -100,7 +100,7 @@ class TopicSpec:
         configs: The configs that matter. The others are the brokers' defaults, or what its owner chose.
         window_bytes: The bytes of a window at the end of its keys, which do not count for the partition
             (:mod:`streamplan.model.windows`).
-        key_type: One of :data:`SERIALIZED_KEY_TYPES`.
+        key_type: One of :data:`SERIALIZED_KEY_TYPES`, or the type of a struct for keys of several fields.
         owned: Whether Streamplan creates it. A topic of others is read, and nothing else.
         prefix_bytes: The bytes before its keys, which do not count for the partition: the time and the side of a record
             that waits for a match (``TimestampedKeyAndJoinSideSerializer``).
@@ -121,7 +121,7 @@ class TopicSpec:
 
     def application_key_text(self, key: bytes) -> str:
         """The part of a key that decides its partition, as people read it. A text has no quotes."""
-        raw, serde = self.application_key(key), KEY_SERDES[self.key_type]
+        raw, serde = self.application_key(key), key_serde_of_type(self.key_type)
         text = raw.decode("utf-8", "backslashreplace")
         if self.key_type == STRING_KEYS:
             return text

@@ -117,7 +117,7 @@ class Topology:
         first_value, first_key_serde = self._values.setdefault(topic, (value, key_serde))
         if first_value != value:
             self._graph.fault(f"the topic {topic!r} is read with two different values", "Declare its value once")
-        if first_key_serde != key_serde:
+        if first_key_serde.key_type != key_serde.key_type:
             self._graph.fault(
                 f"the topic {topic!r} is read with keys of {key_serde.name} and of {first_key_serde.name}",
                 "Declare one key_serde",

@@ -16,7 +16,7 @@ from streamplan.model import dead_letters as letters
 from streamplan.model.dead_letters import Redrive
 from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import STRING_KEYS, TopicRole, TopicSpec
-from streamplan.serdes.primitive import KEY_SERDES
+from streamplan.serdes.primitive import key_serde_of_type
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.value_text import text_of_value
 
@@ -374,7 +374,7 @@ def _texts(headers: Headers) -> Iterator[tuple[str, str | None]]:
 
 
 def _raw_key(spec: TopicSpec, key: str) -> bytes | None:
-    serde = KEY_SERDES[spec.key_type]
+    serde = key_serde_of_type(spec.key_type)
     try:
         return serde.write_key(serde.key_of_text(key))
     except ValueError:

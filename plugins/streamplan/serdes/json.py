@@ -22,6 +22,7 @@ from streamplan.serdes.field_types import (
     leaves,
     parse_fields,
 )
+from streamplan.serdes.json_keys import KeyFields, fault_of_key_fields, written_key
 from streamplan.serdes.json_values import Misfit, Number, readers, write_object
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
@@ -45,11 +46,13 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=Number)
 
 @dataclass(frozen=True)
 class Json:
-    """A JSON object in the value of a record; a :class:`streamplan.serdes.serde.Serde`.
+    """A JSON object in the value of a record; a :class:`streamplan.serdes.serde.Serde`, and a serde of keys.
 
     Example: ``Json("Id string, ProductType int", allowed={"ProductType": {0: "Jackets", 1: "Shirts"}})``
 
     Nested: ``Json("id string, customer struct<name: string>, lines array<struct<sku: string, price: decimal(10,2)>>")``
+
+    A key of several fields: ``key_serde=Json("customer string, product string")``; see :mod:`.json_keys`.
 
     Attributes:
         schema: The fields that may be used, in Spark's DDL; their types are those of
@@ -82,6 +85,66 @@ class Json:
     def fields(self) -> Mapping[str, str]:
         """Field name to the text of its type."""
         return {name: str(of_field) for name, of_field in self.types.items()}
+
+    # -- keys
+
+    @cached_property
+    def field_type(self) -> str:
+        """The type of a key in Spark's DDL."""
+        return str(StructType(tuple(self.types.items())))
+
+    @property
+    def key_type(self) -> str:
+        """Names the serde of keys, as those of single values have a name."""
+        return self.field_type
+
+    @cached_property
+    def name(self) -> str:
+        """The serde as people read it."""
+        return f'Json("{", ".join(f"{name} {of_field}" for name, of_field in self.fields.items())}")'
+
+    @property
+    def declaration(self) -> str:
+        """The serde as a declaration has it."""
+        return self.name
+
+    @property
+    def key_fault(self) -> str | None:
+        """Why it is no serde of keys; None where it is one."""
+        return "allowed is of values" if self.allowed else fault_of_key_fields(self.types)
+
+    def read_key(self, data: bytes) -> Any:
+        """Reads one key, as :class:`KeyFields`.
+
+        Raises:
+            Undecodable: The bytes are not those that :meth:`write_key` writes.
+        """
+        try:
+            key = KeyFields(self.decode(data))
+            if self.write_key(key) == data:
+                return key
+        except ValueError:
+            pass
+        raise Undecodable(f"the key is not as {self.name} writes it")
+
+    def write_key(self, key: Any) -> bytes:
+        """Writes one key: a mapping with a value for each field. Raises ValueError where it is no such key."""
+        if not isinstance(key, Mapping):
+            raise ValueError(f"{key!r} is no mapping of fields")
+        return written_key(self.types, key).encode()
+
+    def key_text(self, key: Any) -> str:
+        """A key that was read, as people read and write it: the text of its bytes."""
+        return written_key(self.types, key)
+
+    def key_of_text(self, text: str) -> Any:
+        """The key that people write so, with any spaces and in any order. Raises ValueError where there is none."""
+        document = json.loads(text)
+        if not isinstance(document, dict):
+            raise ValueError(f"{text} is no JSON object")
+        return KeyFields(document)
+
+    # -- values
 
     @property
     def format(self) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from streamplan.serdes.field_types import FieldType
+from streamplan.serdes.field_types import FieldType, StructType, parse_type
+from streamplan.serdes.json import Json
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
@@ -52,6 +53,11 @@ class Primitive:
     def name(self) -> str:
         """The name of the serde, as people read it."""
         return type(self).__name__
+
+    @property
+    def declaration(self) -> str:
+        """The serde as a declaration has it."""
+        return f"{self.name}()"
 
     def read_key(self, data: bytes) -> Any:
         """Reads one key.
@@ -343,7 +349,7 @@ class Bytes(Primitive):
         return bytes(value)
 
 
-KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes
+KeySerde: TypeAlias = String | Integer | Long | Double | UUID | Bytes | Json
 """The serdes of keys."""
 
 STRING = String()
@@ -352,4 +358,17 @@ STRING = String()
 KEY_SERDES: Mapping[str, KeySerde] = {
     serde.key_type: serde for serde in (STRING, Integer(), Long(), Double(), UUID(), Bytes())
 }
-"""The serdes of keys by their names on the command line."""
+"""The serdes of keys of one text or one number, by their names on the command line."""
+
+
+def key_serde_of_type(key_type: str) -> KeySerde:
+    """Return the serde of keys that has a name.
+
+    Args:
+        key_type: Its ``key_type``: one of :data:`KEY_SERDES`, or the type of a struct.
+    """
+    if key_type in KEY_SERDES:
+        return KEY_SERDES[key_type]
+    of_key = parse_type(key_type)
+    assert isinstance(of_key, StructType), f"{key_type} names no serde of keys"
+    return Json(", ".join(f"{name} {of_field}" for name, of_field in of_key.fields))

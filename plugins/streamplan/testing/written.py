@@ -20,8 +20,9 @@ from streamplan.model.windows import (
     window_start_ms,
     without_suffix,
 )
+from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.moments import as_datetime
-from streamplan.serdes.primitive import FIELD, KEY_SERDES, KeySerde, Primitive, String
+from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String, key_serde_of_type
 from streamplan.serdes.serde import Serde, Undecodable
 from streamplan.spark.planning.outer_join_state import parse_stored_list
 from streamplan.spark.planning.records import RecordFrame
@@ -37,7 +38,7 @@ class StoreContent(Mapping[Key, Any]):
     """What a state store holds: values by key.
 
     A key of a windowed store is looked up with the start of its window: ``store["DE", "12:00"]``. One of a session is
-    looked up with start and end: ``store["ann", "12:00", "12:04"]``.
+    looked up with start and end: ``store["ann", "12:00", "12:04"]``. A key of several fields is a dict.
     """
 
     name: str
@@ -45,9 +46,11 @@ class StoreContent(Mapping[Key, Any]):
     day: date
 
     def __getitem__(self, key: Any) -> Any:
-        found = key
+        found = KeyFields(key) if isinstance(key, dict) else key
         if isinstance(key, tuple):
             name, *moments = key
+            if isinstance(name, dict):
+                name = KeyFields(name)
             bounds = [as_datetime(timestamp_ms(moment, self.day)) for moment in moments]
             found = SessionKey(name, *bounds) if len(bounds) > 1 else WindowedKey(name, *bounds)
         try:
@@ -84,7 +87,7 @@ class WrittenTopics:
             for source in group.sources
         }
         self._window_bytes = {name: spec.window_bytes for name, spec in specs.items()}
-        self._waiting = {name: KEY_SERDES[spec.key_type] for name, spec in specs.items() if spec.prefix_bytes}
+        self._waiting = {name: key_serde_of_type(spec.key_type) for name, spec in specs.items() if spec.prefix_bytes}
         self._changelogs = {
             node.store: topology.changelog_topic(node.store) for _, node in pipeline.stores if node.store
         }

@@ -13,10 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from streamplan.errors import Refused
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
+from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor import KeyValueStore, Processor, Record
 from streamplan.model.topology import Topology
 from streamplan.model.windows import JoinWindows, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.primitive import KEY_SERDES, UUID, Bytes, Double, Integer, KeySerde, Long, String
 from streamplan.serdes.serde import Undecodable
 from streamplan.spark.planning.keys import key_fault, read_key, write_key
@@ -33,10 +36,16 @@ READ = (
     *(struct.pack(">d", number) for number in (0.1, -0.0, 5e-324, 1.7976931348623157e308, 1e22)),
     *(struct.pack(">d", float(text)) for text in ("nan", "inf", "-inf")),
     *(ONE.encode(), ONE.upper().encode(), ONE.encode() + b"\n", ONE[:-1].encode() + b"g"),
+    *(b"null", b"{}", b"[]", b'{"s":"a","n":1}', b'{"s": "a","n":1}', b'{"n":1,"s":"a"}', b'{"s":"a","n":null}'),
+    *(b'{"s":"a"}', b'{"s":"a","n":"1"}', b'{"s":1,"n":1}', b'{"s":"a","n":1.0}', b'{"s":"a","n":1,"n":1}'),
+    *(b'{"s":"a","n":1,"m":2}', b'{"s":"a","n":1}\n', b'{"s":"a","n":2147483648}', b'{"s":"\xff","n":1}'),
+    *(b'{"s":"\\u001F","n":1}', b'{"s":"\\u001f","n":1}', b'{"s":"\\/","n":1}', b'{"s":"\\ud800","n":1}'),
+    json.dumps({"s": 'ä "\\ / \n\t\u2028\x7f\U0001f600', "n": -1}, separators=(",", ":"), ensure_ascii=False).encode(),
 )
+FIELDS = Json("s string, n int")
 
 
-@pytest.mark.parametrize("serde", [*KEY_SERDES.values()], ids=repr)
+@pytest.mark.parametrize("serde", [*KEY_SERDES.values(), FIELDS], ids=lambda serde: serde.name)
 def test_expressions_read_and_write_a_key_as_its_serde_does(spark: SparkSession, serde: KeySerde) -> None:
     data = F.col("key")
     rows = spark.createDataFrame([(key,) for key in (*READ, None)], "key binary")
@@ -58,6 +67,7 @@ def test_expressions_read_and_write_a_key_as_its_serde_does(spark: SparkSession,
             continue
         assert reason is None
         if not isinstance(serde, String):  # the text of such a key holds its bytes as they are
+            found = found.asDict() if isinstance(serde, Json) else found
             assert repr(bytes(found) if isinstance(serde, Bytes) else found) == repr(expected)
         assert bytes(written) == serde.write_key(expected)
 
@@ -82,6 +92,7 @@ class Keys(NamedTuple):
 
 SERDES = [
     Keys(Long(), "bigint", 1 << 40, -(1 << 33)),  # Python's numbers become the smallest type that fits
+    Keys(FIELDS, "struct<s: string, n: int>", {"s": "ä", "n": 1}, {"s": '"\\', "n": -1}),
     *soak(
         [
             Keys(Integer(), "int", -7, 1 << 30),
@@ -126,8 +137,11 @@ class TheirKeys:
         library = Library(jvm, "twin")
         self._jvm, self._bytes = jvm, library.bytes
         names = {"Bytes": "ByteArray"}
-        serde = getattr(library.serdes, names.get(keys.serde.name, keys.serde.name))()
+        name = "String" if isinstance(keys.serde, Json) else keys.serde.name
+        serde = getattr(library.serdes, names.get(name, name))()
         self.key_of = jvm.java.util.UUID.fromString if isinstance(keys.serde, UUID) else lambda key: key
+        if isinstance(keys.serde, Json):
+            self.key_of = compact
 
         def fields(value: Any) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(bytes(value))
@@ -205,6 +219,11 @@ class TheirKeys:
         self._driver.close()
 
 
+def compact(key: Any) -> str:
+    """The text of a key of several fields: Python's own."""
+    return json.dumps(key, separators=(",", ":"), ensure_ascii=False)
+
+
 def unnumbered(topic: str, key: bytes | None) -> bytes | None:
     """A key without the number that tells records of one key and time apart: the library's counts all of a task."""
     is_numbered = topic.startswith(("twin-met-", "twin-waited-")) and "shared" not in topic
@@ -247,7 +266,8 @@ def test_keys_have_the_librarys_bytes_in_every_topic(spark: SparkSession, jvm: A
                 for topic in "tabcdefg":
                     for key in (keys.one, keys.other):
                         other = keys.other if key == keys.one else keys.one
-                        value = json.dumps({"s": "row"} if topic == "t" else {"n": field_of.get(other, other)}).encode()
+                        field = field_of[other] if field_of else other
+                        value = json.dumps({"s": "row"} if topic == "t" else {"n": field}).encode()
                         driver.pipe(topic, value, key=key, at=BEGIN)
                         library.pipe(topic, key, value)
             for topic in topics:
@@ -314,3 +334,95 @@ def test_a_driver_refuses_a_key_that_the_serde_does_not_write(spark: SparkSessio
         assert [each.key for each in driver.output("b")] == [ONE]
         with pytest.raises(Refused, match="the key for a: expected one of UUID, bytes or None, observed 'x'"):
             driver.pipe("a", {"s": "x"}, key="x")
+
+
+class Orders(Processor):
+    """Counts the orders of a customer and a product, and says for whom."""
+
+    def process(self, record: Record, store: KeyValueStore) -> Iterator[dict[str, Any]]:
+        seen = store.get()
+        count = 1 if seen is None else seen.count + 1
+        store.put({"count": count})
+        yield {"text": f"{record.key.customer} {store.key.product} {count}"}
+
+
+def customer_of(order: Any) -> dict[str, Any]:
+    return {"customer": order.record.key.customer, "product": order.record.key["product"]}
+
+
+def test_a_key_of_several_fields_is_read_part_by_part(spark: SparkSession) -> None:
+    """By expressions, by functions, by classes, in joins and behind windows."""
+    topology, serde = Topology("parts"), Json("customer string, product int")
+    orders = topology.stream("orders", value=Json("n int"), key_serde=serde)
+    prices = topology.table("prices", value=Json("price int"), key_serde=serde)
+    orders.filter("record.key.product > 1").select_key("record.key.customer").to("customers")
+    orders.map_values(customer_of, schema="customer string, product int").to("functions")
+    orders.join(prices, {"price": "table.price", "of": "record.key.customer"}).to("priced")
+    counted = (
+        orders.repartition(name="counted").group_by_key().windowed_by(TimeWindows("1 minute")).count(store="counts")
+    )
+    counted.to_stream().map_values({"of": "record.key.customer", "count": "count"}).to("windows")
+    seen = orders.repartition(name="seen")
+    seen.process(Orders, store="seen", state="count bigint", schema="text string").to("processed")
+    topics = {"orders": 3, "prices": 3}
+    with TopologyTestDriver(Pipeline("parts", topology, "", topics), spark=spark) as driver:
+        ann, bob = {"customer": "ann", "product": 1}, {"customer": "bob", "product": 2}
+        with driver.micro_batch():
+            driver.pipe("prices", {"price": 5}, key=ann, at="11:00")
+            driver.pipe("orders", {"n": 1}, key=ann, at="12:00")
+            driver.pipe("orders", {"n": 2}, key=bob, at="12:00")
+            driver.pipe("orders", {"n": 3}, key=ann, at="12:00")
+        assert [each.key for each in driver.output("customers")] == ["bob"]
+        functions = driver.output("functions")
+        assert sorted(each.key.customer for each in functions) == ["ann", "ann", "bob"]
+        assert all(each.key == each.value for each in functions)
+        assert {each.partition for each in functions if each.key == ann} == {
+            partition_for_key(b'{"customer":"ann","product":1}', 3)
+        }
+        assert [(each.key, each.value) for each in driver.output("priced")] == [(ann, {"price": 5, "of": "ann"})] * 2
+        windows = driver.output("windows")
+        assert {each.key.key.product: each.value for each in windows} == {
+            1: {"of": "ann", "count": 2},
+            2: {"of": "bob", "count": 1},
+        }
+        assert driver.store("counts")[ann, "12:00"] == 2
+        assert driver.store("seen")[bob] == {"count": 1}
+        processed = {each.value["text"] for each in driver.output("processed")}
+        assert processed == {"ann 1 1", "ann 1 2", "bob 2 1"}
+        assert driver.dead_letters == []
+
+
+def test_a_key_in_another_form_is_dead_lettered_and_one_without_a_part_too(spark: SparkSession) -> None:
+    topology, serde = Topology("forms"), Json("customer string, product int")
+    orders = topology.stream("orders", value=Json("customer string, product int"), key_serde=serde)
+    orders.group_by("struct(customer, product)", key_serde=serde, name="by").count(store="counts")
+    with TopologyTestDriver(Pipeline("forms", topology, "", {"orders": 1}), spark=spark) as driver:
+        key = {"customer": "ann", "product": 1}
+        other = json.dumps(key).encode()
+        with driver.micro_batch():
+            driver.pipe("orders", key, key=key)
+            driver.pipe("orders", key, key=None)
+            driver.pipe("orders", key, key=other)
+            driver.pipe("orders", {"customer": "ann"}, key=key)
+            driver.pipe("orders", None, key=key)
+        assert driver.store("counts") == {KeyFields(key): 2}
+        assert [(each.key, each.reason) for each in driver.dead_letters] == [
+            (other, f"the key is not as {serde.name} writes it"),
+            (key, "the key has no product"),
+            (key, "the key has no customer"),
+        ]
+        with pytest.raises(Refused, match="the key for orders: expected one of Json"):
+            driver.pipe("orders", key, key={"customer": "ann"})
+
+
+@pytest.mark.parametrize("key", ["struct(product, customer)", "struct(customer, n)", "customer"])
+def test_an_expression_with_other_fields_than_the_key_has_is_refused(spark: SparkSession, key: str) -> None:
+    topology = Topology("refused")
+    stream = topology.stream("a", value=Json("customer string, product int, n bigint"))
+    stream.select_key(key, key_serde=Json("customer string, product int")).to("b")
+    with pytest.raises(Refused) as refused:
+        TopologyTestDriver(Pipeline("refused", topology, "", {"a": 1}), spark=spark)
+    assert 'and Json("customer string, product int") writes struct<customer: string, product: int>' in str(
+        refused.value
+    )
+    assert "struct(customer, product)" in str(refused.value)

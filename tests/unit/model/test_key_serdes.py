@@ -49,11 +49,40 @@ def test_a_serde_of_keys_goes_through_repartition_topics_up_to_the_next_new_key(
 
 
 def test_what_is_no_serde_of_keys_is_refused(topology: Topology) -> None:
-    wrong: Any = VALUE
+    wrong: Any = "bigint"
     topology.stream("a", value=VALUE, key_serde=wrong)
     (fault,) = topology.faults
-    assert fault.message.startswith("stream: key_serde=Json(")
-    assert fault.hint == "One of String(), Integer(), Long(), Double(), UUID(), Bytes()"
+    assert fault.message == "stream: key_serde='bigint' is no serde of keys"
+    assert fault.hint == "One of String(), Integer(), Long(), Double(), UUID(), Bytes(), Json('…')"
+
+
+def test_a_key_of_several_fields_goes_through_repartition_topics_and_stores(topology: Topology) -> None:
+    serde = Json("s string, n bigint")
+    stream = topology.stream("a", value=VALUE, key_serde=serde)
+    stream.repartition(name="through").group_by_key().count(store="same")
+    stream.group_by("struct(s, n)", key_serde=Json("s  string,n bigint"), name="by").count(store="new")
+    stream.join(topology.table("t", value=Json("city string"), key_serde=Json("s string,n bigint"))).to("joined")
+    key_types = {spec.name: spec.key_type for spec in Pipeline("app", topology, "", {"a": 2, "t": 2}).topics()}
+    dead_letters = key_types.pop("app-dead-letter")
+    assert dead_letters == "string"
+    assert set(key_types.values()) == {"struct<s: string, n: bigint>"}
+    assert len(key_types) == 8
+    assert identity(key_serde=serde)["store counts"] == (
+        "Count(store='counts', window=None) with keys of Json(\"s string, n bigint\")"
+    )
+
+
+def test_keys_of_other_fields_are_other_keys(topology: Topology) -> None:
+    stream = topology.stream("a", value=VALUE, key_serde=Json("s string, n bigint"))
+    stream.join(topology.table("t", value=Json("city string"), key_serde=Json("n bigint, s string")))
+    topology.stream("b", value=VALUE, key_serde=Json("n double"))
+    assert told(topology) == [
+        "join: keys of unlike serdes: the stream's are Json(\"s string, n bigint\"), the table's"
+        ' Json("n bigint, s string")',
+        'stream: key_serde=Json("n double"): n is of type double; the fields of a key are of string, int, bigint,'
+        " boolean",
+    ]
+    assert topology.faults[0].hint == "Before it, select_key('…', key_serde=Json(\"n bigint, s string\"))"
 
 
 def test_bytes_is_no_serde_of_values(topology: Topology) -> None:
@@ -121,6 +150,8 @@ def test_a_checkpoint_names_the_serde_of_keys_that_are_no_text() -> None:
         ("uuid", b"0A1B2C3D-0000-4000-8000-00000000ffff", "0a1b2c3d-0000-4000-8000-00000000ffff"),
         ("bytes", b"\x00\xff", "00ff"),
         ("long", b"seven", "'seven'"),
+        ("struct<s: string, n: int>", b'{"s":"a","n":1}', '{"s":"a","n":1}'),
+        ("struct<s: string, n: int>", b'{"n":1,"s":"a"}', '\'{"n":1,"s":"a"}\''),
     ],
 )
 def test_a_key_is_shown_as_people_read_it(key_type: str, key: bytes, text: str) -> None:

@@ -183,7 +183,9 @@ def test_typed_keys_are_asked_for_and_shown_as_people_write_them(cluster: FakeCl
     topology = Topology("typed")
     topology.stream("payments", value=Json("amount bigint"), key_serde=Long()).group_by_key().count(store="counts")
     topology.stream("blobs", value=Json("amount bigint"), key_serde=Bytes()).group_by_key().count(store="of-bytes")
-    typed = application_of(Pipeline("typed", topology, "", {"payments": 2, "blobs": 2}))
+    orders = topology.stream("orders", value=Json("n int"), key_serde=Json("customer string, product int"))
+    orders.group_by_key().count(store="of-fields")
+    typed = application_of(Pipeline("typed", topology, "", {"payments": 2, "blobs": 2, "orders": 5}))
     for spec in typed.topics:
         cluster.create(spec.name, spec.partitions)
     cluster.produce("payments", Long().write_key(-7), b"{}")
@@ -194,5 +196,9 @@ def test_typed_keys_are_asked_for_and_shown_as_people_write_them(cluster: FakeCl
     (found,) = find_key(typed, cluster, "ff00")
     assert (found.changelog, found.key, found.value) == ("typed-of-bytes-changelog", "ff00", "4")
     assert find_key(typed, cluster, "no number") == []
+    key = '{"customer":"ann","product":1}'
+    cluster.produce("typed-of-fields-changelog", key.encode(), (5).to_bytes(8, "big"))
+    (found,) = find_key(typed, cluster, '{"product": 1, "customer": "ann"}')
+    assert (found.changelog, found.key, found.value) == ("typed-of-fields-changelog", key, "5")
     (record,) = read_records(typed, cluster, "payments", last=1)
     assert record.key == "-7"

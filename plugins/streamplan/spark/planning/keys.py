@@ -6,10 +6,15 @@ in the type of the serde.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamplan.errors import Refused
+from streamplan.serdes.field_types import FieldType, StructType
+from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import UUID, UUID_PATTERN, Bytes, Double, Integer, KeySerde, Long, String
 from streamplan.spark.planning.field_types import declared_type
 
@@ -23,6 +28,7 @@ _TAKEN = {
     "bigint": ("tinyint", "smallint", "int", "bigint"),
     "double": ("float", "double"),
     "string": ("string",),
+    "boolean": ("boolean",),
     "binary": ("binary",),
 }
 """By the type of a key the types of expressions each value of which is such a key."""
@@ -48,6 +54,8 @@ def read_key(serde: KeySerde, data: Column) -> Column:
             return F.lower(data.cast("string"))
         case Bytes():
             return data
+        case Json():
+            return F.from_json(data.cast("string"), serde.field_type)
     return data.cast("string")
 
 
@@ -66,6 +74,8 @@ def write_key(serde: KeySerde, key: Column) -> Column:
         case Double():
             bits = F.java_method(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), key).cast("bigint")
             return F.when(key.isNotNull(), big_endian(bits))
+        case Json():
+            return F.to_json(key).cast("binary")
     return key.cast("binary")
 
 
@@ -82,6 +92,11 @@ def key_fault(serde: KeySerde, data: Column) -> Column | None:
         case UUID():
             is_uuid = (F.octet_length(data) == _UUID_BYTES) & data.cast("string").rlike(f"^{UUID_PATTERN}$")
             return F.when(~is_uuid, F.lit("the key is no UUID of 36 characters"))
+        case Json():
+            read = read_key(serde, data)
+            is_key = reduce(and_, (read.getField(name).isNotNull() for name in serde.fields))
+            is_key &= write_key(serde, read).eqNullSafe(data)
+            return F.when(data.isNotNull() & ~is_key, F.lit(f"the key is not as {serde.name} writes it"))
         case Integer() | Long() | Double():
             size = F.octet_length(data)
             expected = _NUMBER_BYTES[serde.field_type]
@@ -112,18 +127,32 @@ def new_key(serde: KeySerde, data: DataFrame, expression: str) -> tuple[Column, 
     value = F.expr(expression)
     if isinstance(serde, String):
         return value.cast("string"), None
-    of_value = str(declared_type(data.select(value.alias("key")).schema["key"].dataType))
-    taken = _TAKEN[serde.field_type]
-    if of_value not in (*taken, "void"):
-        raise Refused(
-            f"the key is of type {of_value}, and {serde.name} writes {serde.field_type}",
-            remedy=f"Cast it: cast({expression} as {serde.field_type}).",
-        )
+    of_value = declared_type(data.select(value.alias("key")).schema["key"].dataType)
+    if not _takes(serde, of_value):
+        remedy = f"Cast it: cast({expression} as {serde.field_type})."
+        if isinstance(serde, Json):
+            remedy = f"Give it these fields, in this order: struct({', '.join(serde.fields)})."
+        raise Refused(f"the key is of type {of_value}, and {serde.name} writes {serde.field_type}", remedy=remedy)
     key = value.cast(serde.field_type)
+    if isinstance(serde, Json):
+        faults = [F.when(key.getField(name).isNull(), F.lit(f"the key has no {name}")) for name in serde.fields]
+        return key, F.when(key.isNotNull(), F.coalesce(*faults))
     if not isinstance(serde, UUID | Double):
         return key, None
     written = write_key(serde, key)
     return read_key(serde, written), key_fault(serde, written)
+
+
+def _takes(serde: KeySerde, of_value: FieldType) -> bool:
+    """Whether each value of a type is a key of a serde."""
+    if not isinstance(serde, Json):
+        return str(of_value) in (*_TAKEN[serde.field_type], "void")
+    if not isinstance(of_value, StructType):
+        return str(of_value) == "void"
+    names = [name for name, _ in of_value.fields]
+    return names == [*serde.fields] and all(
+        str(of_part) in (*_TAKEN[serde.fields[name]], "void") for name, of_part in of_value.fields
+    )
 
 
 def big_endian(number: Column) -> Column:

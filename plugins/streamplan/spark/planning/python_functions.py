@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from streamplan.model.functions import STOP, PythonFunction
 from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.primitive import KeySerde
 from streamplan.spark.planning.arrow_batches import conditions_by, values_by
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
@@ -45,8 +46,9 @@ class RecordMetadata:
 
     @property
     def key(self) -> Any:
-        """The record's key: a text, or a number or bytes where its serde is of these."""
-        return self._of("key")
+        """The record's key: a text, or a number, bytes or several fields where its serde is of these."""
+        key = self._of("key")
+        return KeyFields(key) if isinstance(key, dict) else key
 
     @property
     def timestamp(self) -> datetime:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from streamplan.serdes import field_types as declared
+from streamplan.serdes.json import Json
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 
@@ -48,7 +49,7 @@ def join_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) ->
         sides.append(
             frame.data.select(
                 F.col("record.partition").alias("partition"),
-                F.col("record.key").alias("key"),
+                (frame.key if isinstance(frame.key_serde, Json) else F.col("record.key")).alias("key"),
                 F.lit(number).alias("source"),
                 F.unix_millis("record.timestamp").alias("at"),
                 F.col("record.offset").alias("offset"),
