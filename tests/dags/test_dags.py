@@ -50,9 +50,13 @@ CHECK_NAMES = {check.name for check in CHECKS}
 WITHOUT_REPARTITION = ("alerts", "enriched", "payments", "profiles", "scores", "unpaid_orders", "visits", "fraud")
 
 
+WITHOUT_STORES = ("scores",)
+
+
 def check_names(pipeline: Pipeline) -> set[str]:
-    """The checks of a pipeline. One without a repartition topic does not have the check of that topic."""
-    return CHECK_NAMES - ({"repartition"} if pipeline.name in WITHOUT_REPARTITION else set())
+    """The checks of a pipeline. It does not have those of topics that it does not have."""
+    without = {"repartition"} if pipeline.name in WITHOUT_REPARTITION else set()
+    return CHECK_NAMES - without - ({"copartitioning", "compaction"} if pipeline.name in WITHOUT_STORES else set())
 
 
 KINDS = ("deploy", "producer", "aggregator", "health", "reset", "repartition", "redrive")
