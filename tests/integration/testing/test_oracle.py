@@ -458,7 +458,7 @@ def test_sessions_of_two_streams_are_those_of_the_library(spark: SparkSession, j
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(
     "text",
     [
