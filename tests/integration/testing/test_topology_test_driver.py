@@ -252,7 +252,7 @@ def as_bytes(key: Any, number: int = 0) -> bytes:
     if isinstance(key, WindowedKey):
         start = round(key.start.timestamp() * 1000)
         return str(key.key).encode() + start.to_bytes(8, "big") + number.to_bytes(4, "big")
-    return str(key).encode()
+    return key.to_bytes(8, "big") if isinstance(key, int) else str(key).encode()
 
 
 def key_of_waiting(key: WindowedKey) -> bytes:
