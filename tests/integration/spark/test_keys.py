@@ -70,6 +70,7 @@ def test_typed_keys_are_counted_restored_and_recounted(tried: Tried) -> None:
     assert any("payments-per-account" in row.subject for row in rows)
 
 
+@pytest.mark.soak
 def test_records_of_typed_keys_meet_also_after_a_restore(tried: Tried) -> None:
     topology, named = tried.topology, tried.named
     accounts = topology.table(named("accounts"), value=Json("name string"), key_serde=Long(), store="accounts")

@@ -380,7 +380,6 @@ def big_endian_times(*seconds: int) -> bytes:
     return b"".join((EPOCH + 1000 * second).to_bytes(8, "big") for second in seconds)
 
 
-@both_ways
 def test_final_results_are_passed_once(tried: Tried) -> None:
     """A window closes with the micro-batch after its last record, and one that closes is not opened by a late record.
 
