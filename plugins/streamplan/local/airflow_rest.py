@@ -190,16 +190,16 @@ class AirflowRest:
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """Send a request.
 
-        A question that is not answered in time is asked again, because the machine may be busy. What Airflow could not
-        do because its database was locked is asked for again, unless doing it twice would do more: SQLite lets one
-        process write at a time, and can keep another waiting for longer than its timeout.
+        What is not answered in time is asked for again, because the machine may be busy. So is what Airflow could not
+        do because its database was locked: SQLite lets one process write at a time, and can keep another waiting for
+        longer than its timeout. A POST is sent once, for doing it twice would do more.
         """
         for attempt in range(1, _QUESTIONS + 1):
             is_last = attempt == _QUESTIONS
             try:
                 answer = self._http.request(method, path, **arguments)
             except httpx.HTTPError as error:
-                if method == "GET" and isinstance(error, httpx.TimeoutException) and not is_last:
+                if method != "POST" and isinstance(error, httpx.TimeoutException) and not is_last:
                     continue
                 raise self._no_answer(method, path, error) from error
             was_locked = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and _DATABASE_ERROR in answer.text

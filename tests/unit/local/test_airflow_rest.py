@@ -27,6 +27,14 @@ def test_a_question_that_is_not_answered_in_time_is_asked_again() -> None:
     assert requests == ["GET /api/v2/monitor/health"] * 3
 
 
+def test_what_can_be_done_twice_is_asked_for_again() -> None:
+    rest = AirflowRest("http://airflow", "user", "password")
+    rest._token = "token"
+    requests = server(rest, slow_answers=2)
+    rest.unpause("orders_deploy")
+    assert requests == ["PATCH /api/v2/dags/orders_deploy"] * 3
+
+
 def test_an_order_is_given_once() -> None:
     """The server may have obeyed, and only its answer is late."""
     rest = AirflowRest("http://airflow", "user", "password")
