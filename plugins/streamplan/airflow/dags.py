@@ -197,12 +197,7 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
             doc_md="Plan, show the plan, create, observe again. Nothing is widened or deleted.",
             execution_timeout=timedelta(minutes=2),
         )
-        aggregator = EnsureDagRunOperator(
-            task_id="aggregator",
-            trigger_dag_id=f"{pipeline.name}_aggregator",
-            doc_md=f"Triggers {pipeline.name}_aggregator, unless it has an active run.",
-            execution_timeout=timedelta(minutes=2),
-        )
+        aggregator = _aggregator_run(pipeline)
         processed = ProcessedOperator(
             task_id="processed",
             pipeline=pipeline.name,
@@ -613,14 +608,18 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
             execution_timeout=SWITCH_TIMEOUT,
             doc_md="Ends the old application. Refused where stores differ. Cleared or run again it goes on.",
         )
-        aggregator = EnsureDagRunOperator(
-            task_id="aggregator",
-            trigger_dag_id=f"{pipeline.name}_aggregator",
-            doc_md=f"Triggers {pipeline.name}_aggregator, unless it has an active run.",
-            execution_timeout=timedelta(minutes=2),
-        )
+        aggregator = _aggregator_run(pipeline)
         build >> _approval(f"Let {application_id} take over from {old}?", "build") >> switch >> aggregator
     return dag
+
+
+def _aggregator_run(pipeline: Pipeline) -> EnsureDagRunOperator:
+    return EnsureDagRunOperator(
+        task_id="aggregator",
+        trigger_dag_id=f"{pipeline.name}_aggregator",
+        doc_md=f"Triggers {pipeline.name}_aggregator, unless it has an active run.",
+        execution_timeout=timedelta(minutes=2),
+    )
 
 
 def _approval(subject: str, plan_task_id: str = "plan") -> ApprovalOperator:

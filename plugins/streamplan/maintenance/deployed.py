@@ -93,12 +93,18 @@ def held_stores(
     Raises:
         BrokersUnavailable: The brokers did not answer.
     """
+    stored, _ = _readable(checkpoints, application_id)
+    return _held(stored, committed)
+
+
+def _readable(checkpoints: str, application_id: str) -> tuple[Sequence[StoredCheckpoint], str]:
+    """Read the checkpoints of an application; return none, and the reason, where they cannot be read from here."""
     try:
-        return _held(read_checkpoints(checkpoints, application_id), committed)
+        return read_checkpoints(checkpoints, application_id), ""
     except BrokersUnavailable:
         raise
-    except StreamplanError:
-        return {}
+    except StreamplanError as error:
+        return (), str(error)
 
 
 def _held(
@@ -127,14 +133,7 @@ def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> 
         BrokersUnavailable: The brokers did not answer.
     """
     application_id = pipeline.topology.application_id
-    stored: Sequence[StoredCheckpoint] = ()
-    unreadable = ""
-    try:
-        stored = read_checkpoints(checkpoints, application_id)  # before the positions: they are never behind it
-    except BrokersUnavailable:
-        raise
-    except StreamplanError as error:
-        unreadable = str(error)
+    stored, unreadable = _readable(checkpoints, application_id)  # before the positions: they are never behind it
     specs = {spec.name: spec for spec in pipeline.topics()}
     staging = {staging_topic(spec).name for spec in pipeline.internal_topics()}
     committed = cluster.committed_positions(application_id)

@@ -78,9 +78,9 @@ def _compare(
     declared = store_content(group, node)
     if held.get(store, declared) != declared:
         return StoreComparison(store, f"it held {in_words(held[store])}, and {in_words(declared)} is declared")
+    spec = specs[pipeline.topology.changelog_topic(store)]
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            spec = specs[pipeline.topology.changelog_topic(store)]
             found = _compare_changelogs(cluster, changelogs[store], spec, ends)
             break
         except RecordsGone:
@@ -95,7 +95,7 @@ def _compare_changelogs(
     """Return how many keys are equal, have changed since, and differ; and some of the last."""
     equal = changed = different = 0
     examples: list[str] = []
-    expired = time.time() * 1000 - int(spec.configs.get("retention.ms", -1)) if "retention.ms" in spec.configs else 0
+    expired = time.time() * 1000 - int(spec.configs["retention.ms"]) if "retention.ms" in spec.configs else 0
     old_partitions, partitions = [*cluster.offsets(old)], [*cluster.offsets(spec.name)]
     shares: Sequence[tuple[Sequence[int], Sequence[int]]] = [(old_partitions, partitions)]
     if len(old_partitions) == len(partitions):  # a part at a time takes less memory

@@ -12,9 +12,8 @@ Which of the two runs stands in the metadata of their committed positions (:clas
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 UPGRADED_ALONE = ("deploy", "reset", "repartition", "redrive")
 """DAGs of the pipeline with whose active runs an upgrade is refused: they work on the topics that are written."""
@@ -153,7 +152,3 @@ class Comparison:
     def text(self) -> str:
         """It for people, as Markdown."""
         return "\n".join(self.lines())
-
-    def written(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {**asdict(self), "text": self.text, "differs": bool(self.differing)}

@@ -162,7 +162,7 @@ class _Declared:
             self.graph.fault(
                 f"{operation}: on unlike keys: the {'table' if is_table else 'stream'}'s is {name!r}, "
                 f"the {what}'s {other!r}",
-                f"W{alike[1:]}" if is_table else f"Before it, select_key({other!r}); or, {alike}",
+                alike.capitalize() if is_table else f"Before it, select_key({other!r}); or, {alike}",
             )
         self._refuse_unlike_serdes(right, operation, what)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamplan.kafka.brokers import Brokers
@@ -62,10 +62,20 @@ def read_stream(
         reader = reader.option("maxOffsetsPerTrigger", max_offsets)
     records = reader.load()
     if until:
-        pairs = [(F.lit(number), F.lit(end).cast("bigint")) for number, end in sorted(until.items())]
-        end = F.try_element_at(F.create_map(*(column for pair in pairs for column in pair)), F.col("partition"))
+        end = of_partition(until, F.col("partition"))
         records = records.where(end.isNull() | (F.col("offset") < end))
     return raw_records(records)
+
+
+def of_partition(offsets: Mapping[int, int], partition: Column) -> Column:
+    """Return the offset that belongs to a partition; null where none does.
+
+    Args:
+        offsets: By partition the offset. There is at least one.
+        partition: The number of the partition.
+    """
+    pairs = [(F.lit(number), F.lit(offset).cast("bigint")) for number, offset in sorted(offsets.items())]
+    return F.try_element_at(F.create_map(*(column for pair in pairs for column in pair)), partition)
 
 
 def read_batch(

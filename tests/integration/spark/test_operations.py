@@ -160,8 +160,9 @@ def test_aggregates_over_several_micro_batches(tried: Tried) -> None:
 
 @restored
 def test_several_streams_are_folded_into_one_store(tried: Tried) -> None:
-    """Of no record of a stream a count is 0, and everything else null. A field that both name is of both.
+    """For a stream without a record of the key a count is 0, and everything else is null.
 
+    A field that both streams name is an aggregate of the records of both.
     The store shares Spark's operator with a count of one of the streams. It is restored before each micro-batch.
     """
     topology, named = tried.topology, tried.named

@@ -133,7 +133,7 @@ def test_a_function_may_stop_the_application(tried: Tried) -> None:
 
 
 def test_functions_of_arrow_batches_give_what_functions_of_records_give(tried: Tried) -> None:
-    """Of a batch only the records for which the function raises are dead letters."""
+    """A record for which the function raises is a dead letter. The other records of its batch are not."""
     sales = tried.topology.stream(tried.named("sales"), value=SALE)
     receipts = sales.filter(are_paid).map_values(receipts_of, schema="shop string, unit double, at string")
     receipts.to(tried.named("receipts"))

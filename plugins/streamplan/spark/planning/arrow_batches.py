@@ -143,8 +143,6 @@ def _called(
 
 def _columns(function: PythonFunction, returned: Any, names: Sequence[str]) -> Mapping[str, Any]:
     """The columns that a function has returned, by their names."""
-    if isinstance(returned, pa.Table):
-        returned = returned.combine_chunks()
     if isinstance(returned, pa.ChunkedArray):
         returned = returned.combine_chunks()
     if isinstance(returned, pa.StructArray):

@@ -15,6 +15,7 @@ from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import without_suffix
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic, first_rows, text_of
 from streamplan.spark.sink.spec import Output
+from streamplan.spark.sources import of_partition
 
 _REMEMBERED_KEYS = 100_000
 """The partitions of so many keys are remembered."""
@@ -177,8 +178,8 @@ class _RecordComparison:
         """The records that stand before one that came before them in the same partition of the same source."""
         pairs = self.pairs.where("at is not null and offset is not null and not other_sources")
         if self.written.ordered_from:
-            begins = F.create_map(*(F.lit(number) for pair in self.written.ordered_from.items() for number in pair))
-            pairs = pairs.where(F.col("at") >= F.coalesce(F.try_element_at(begins, F.col("place")), F.lit(0)))
+            begin = of_partition(self.written.ordered_from, F.col("place"))
+            pairs = pairs.where(F.col("at") >= F.coalesce(begin, F.lit(0)))
         in_order = Window.partitionBy("topic", "source", "place").orderBy(*_TURNS)
         return pairs.withColumn("before", F.lag("at").over(in_order)).where("before > at")
 

@@ -72,7 +72,7 @@ from streamplan.spark.recount.sessions import late_keys, recounted_sessions, wit
 from streamplan.spark.recount.ties import with_observed_ties
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic
 from streamplan.spark.sink.spec import Output, PartitionBy
-from streamplan.spark.sources import read_batch
+from streamplan.spark.sources import of_partition, read_batch
 
 _PROCESSED = 200_000
 """A Python worker sorts so many records of a stream task at most, to process them all at once."""
@@ -429,8 +429,7 @@ class _Recount:
         staging = self.sinks.staging[topic]
         offsets = self.cluster.offsets(staging)
         ends = {number: at.last_stable for number, at in offsets.items()}
-        shifts = [(F.lit(number), F.lit(begins.get(number, 0) - end).cast("bigint")) for number, end in ends.items()]
-        shift = F.try_element_at(F.create_map(*(column for pair in shifts for column in pair)), F.col("partition"))
+        shift = of_partition({number: begins.get(number, 0) - end for number, end in ends.items()}, F.col("partition"))
         records = self.read(staging, ends, {number: at.log_start for number, at in offsets.items()})
         records = records.withColumn("offset", F.col("offset") + shift).withColumn("topic", F.lit(topic))
         return records, {number for number, at in offsets.items() if at.log_start}
