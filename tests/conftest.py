@@ -11,7 +11,7 @@ import pytest
 os.environ["STREAMPLAN_PIPELINES"] = "streamplan.pipelines"
 
 INTEGRATION = Path(__file__).parent / "integration"
-FIRST = ("stack", "spark", "secured", "maintenance", "checks")
+FIRST = ("stack", "testing/test_oracle.py", "spark", "secured", "maintenance", "checks")
 """What takes longest begins first, so that no worker is left alone with it at the end."""
 
 TOGETHER = ("stack", "secured")
