@@ -224,6 +224,7 @@ copy_topic(Brokers(servers), topic, to, 5, group=group, transactional_id=group, 
 """
 
 
+@pytest.mark.soak
 def test_a_copy_that_is_killed_again_and_again(bootstrap_servers: str, new_topic: NewTopicFactory) -> None:
     topic, to = new_topic("from"), new_topic("to", partitions=5)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})

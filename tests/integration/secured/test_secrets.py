@@ -18,12 +18,13 @@ from streamplan.registry import pipeline_named
 from tests.support.aggregator_process import Aggregator
 from tests.support.secrets import files_that_show, processes_that_show
 from tests.support.secured_brokers import SecuredBrokers
+from tests.support.soak import soak
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 PAGES = ("environment", "jobs", "stages", "sql?details=true&planDescription=true&length=1000")
 
 
-@pytest.mark.parametrize("login", ["password", "certificate"])
+@pytest.mark.parametrize("login", ["password", *soak(["certificate"])])
 def test_the_aggregator_and_its_spark_show_no_secret(
     secured_brokers: SecuredBrokers,
     spark_environment: Mapping[str, str],

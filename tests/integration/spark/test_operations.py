@@ -415,6 +415,7 @@ def test_final_results_are_passed_once(tried: Tried) -> None:
     }
 
 
+@pytest.mark.soak
 def test_final_sessions_are_passed_once(tried: Tried) -> None:
     sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
     sessions = sales.windowed_by(SessionWindows("1 minute", grace="10 seconds")).emit_strategy(OnWindowClose())

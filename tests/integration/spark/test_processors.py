@@ -126,7 +126,8 @@ class Ones(Processor):
         return [{"key": record.key, "count": store.get().count, "place": f"{record.partition}@{record.offset}"}]
 
 
-@pytest.mark.parametrize("tried", [False, *soak([True])], indirect=True, ids=["continued", "restored"])
+@pytest.mark.soak
+@pytest.mark.parametrize("tried", [False, True], indirect=True, ids=["continued", "restored"])
 def test_keys_of_another_serde(tried: Tried) -> None:
     stream = tried.topology.stream(tried.named("sales"), value=SALE, key_serde=Long())
     ones = stream.process(Ones, store="ones", state="count bigint", schema="key bigint, count bigint, place string")
