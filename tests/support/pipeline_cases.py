@@ -5,6 +5,7 @@ A new pipeline gets its line in ``CASES``.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
@@ -12,12 +13,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import fastavro
+import fastavro.schema
+from google.protobuf.message import DecodeError
+from streamplan import pipelines as examples
 from streamplan.model.pipeline import Pipeline
 
 from tests.support.kafka_streams import STREAMS
 from tests.support.library_processor import TaskProcessor, as_json, moment_of, ms_of, processed
+from tests.support.protobuf_messages import message_class
 from tests.support.streams_library import Callback, KeyOf, Library, PartitionOf, Record, fields, order_key, raw, text
 
 HOUR_MS = 3_600_000
@@ -31,8 +41,9 @@ STEP_MS = 100
 
 
 def numbered(pipeline: Pipeline, numbers: Iterable[int]) -> list[Record]:
-    """The pipeline's own test data."""
-    return [Record(*pipeline.test_data.record(n), START_MS + STEP_MS * n) for n in numbers]
+    """The pipeline's own test data. Where its values name a schema, the pipeline knows the ids."""
+    serdes = pipeline.source_serdes
+    return [Record(*pipeline.test_data.written(n, serdes), START_MS + STEP_MS * n) for n in numbers]
 
 
 def mixed_in(records: Sequence[Record], others: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[Record]:
@@ -54,7 +65,7 @@ class Expected:
     ``passed``   what goes through the repartition topic: the new key, and the record
     ``dead``     what goes to the dead-letter topic
     ``last``     the last value of each key
-    ``every``    for a topic of single results each key's values in their order, as JSON
+    ``every``    for a topic of single results each key's values in their order, as ``Case.read`` gives them
     """
 
     passed: list[tuple[bytes, Record]] = field(default_factory=list)
@@ -93,11 +104,12 @@ def counted(changelog: str, key_of: KeyOf) -> Callable[[Sequence[Record]], Expec
 
 @dataclass(frozen=True)
 class Case:
-    """``declare`` is the pipeline's own file once more, with the library."""
+    """``declare`` is the pipeline's own file once more, with the library; ``read`` reads a value of a single result."""
 
     records: Callable[[Pipeline, PartitionOf], list[Record]]
     recount: Callable[[Sequence[Record]], Expected]
     declare: Callable[[Library], None]
+    read: Callable[[bytes], Any] = json.loads
 
 
 def declare_orders(library: Library) -> None:
@@ -776,6 +788,276 @@ def recount_scores(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- values in Avro, Protobuf and JSON Schema
+
+
+FIRST, SECOND = (b"\0" + number.to_bytes(4, "big") for number in (1, 2))
+"""How values begin: the source's schema is registered first, that of the output second."""
+
+SCHEMAS = Path(examples.__file__).parent / "schemas"
+
+
+@cache
+def avro_schema(name: str) -> Any:
+    return fastavro.schema.load_schema(SCHEMAS / name)
+
+
+def invoice_of(value: bytes) -> dict[str, Any]:
+    """By Avro's own library. ValueError where it is none."""
+    if value[:5] != FIRST:
+        raise ValueError("another schema, or none")
+    data = io.BytesIO(value[5:])
+    try:
+        invoice: Any = fastavro.schemaless_reader(data, avro_schema("invoice.avsc"), None)
+    except EOFError as error:
+        raise ValueError("an end too soon") from error
+    if data.read():
+        raise ValueError("more than an invoice")
+    return dict(invoice)
+
+
+def net_of(invoice: Mapping[str, Any]) -> dict[str, Any]:
+    net = {"net": invoice["total"] - invoice["tax"], "country": invoice["customer"]["country"]}
+    return {"number": invoice["number"], "issued": invoice["issued"], **net}
+
+
+def read_net(value: bytes) -> Any:
+    assert value[:5] == SECOND
+    return fastavro.schemaless_reader(io.BytesIO(value[5:]), avro_schema("net_invoice.avsc"), None)
+
+
+def revenue_with(stored: bytes, invoice: Mapping[str, Any]) -> bytes:
+    """As our writer writes it."""
+    before = json.loads(stored, parse_float=Decimal)
+    return b'{"invoices":%d,"revenue":%b}' % (
+        before["invoices"] + 1,
+        str(before["revenue"] + invoice["total"]).encode(),
+    )
+
+
+NO_REVENUE = b'{"invoices":0,"revenue":0}'
+
+
+def declare_invoices(library: Library) -> None:
+    def net(value: Any) -> bytes:
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, avro_schema("net_invoice.avsc"), net_of(invoice_of(bytes(value))))
+        return SECOND + written.getvalue()
+
+    def is_bill(key: Any, value: Any) -> bool:
+        return value is not None and invoice_of(bytes(value))["total"] > 0
+
+    def with_invoice(key: Any, value: Any, stored: Any) -> bytes:
+        return revenue_with(bytes(stored), invoice_of(bytes(value)))
+
+    invoices = library.builder.stream("invoices", library.consumed_if(invoice_of))
+    bills = invoices.filter(Callback(f"{STREAMS}.kstream.Predicate", test=is_bill))
+    grouped = library.grouped(
+        bills, lambda key, value: invoice_of(value or b"")["customer"]["country"].encode(), "by-country"
+    )
+    grouped.aggregate(
+        Callback(f"{STREAMS}.kstream.Initializer", apply=lambda: NO_REVENUE),
+        Callback(f"{STREAMS}.kstream.Aggregator", apply=with_invoice),
+        library.stored("revenue-per-country"),
+    )
+    library.to(bills.mapValues(Callback(f"{STREAMS}.kstream.ValueMapper", apply=net)), "net-invoices")
+
+
+def invoices(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    made = numbered(pipeline, range(2500))
+    value = made[1].value or b""
+    others = [
+        ("invoices", b"customer_1", b'{"number": "in JSON"}'),
+        ("invoices", b"customer_1", None),
+        ("invoices", b"customer_1", value[:-1]),
+        ("invoices", b"customer_1", value + b"\0"),
+        ("invoices", b"customer_1", b"\0\0\0\0\x63" + value[5:]),
+    ]
+    return mixed_in(made, others)
+
+
+def recount_invoices(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    revenue: dict[bytes, bytes] = {}
+    net: dict[bytes, list[dict[str, Any]]] = {}
+    for record in records:
+        if record.value is None:
+            continue
+        try:
+            invoice = invoice_of(record.value)
+        except ValueError:
+            expected.dead.append(record)
+            continue
+        if invoice["total"] > 0:
+            country = invoice["customer"]["country"].encode()
+            expected.passed.append((country, record))
+            revenue[country] = revenue_with(revenue.get(country, NO_REVENUE), invoice)
+            net.setdefault(record.key or b"", []).append(net_of(invoice))
+    expected.last["invoice-revenue-revenue-per-country-changelog"] = revenue
+    expected.every["net-invoices"] = net
+    return expected
+
+
+@cache
+def scan_class() -> Any:
+    """As Google's compiler makes it."""
+    with TemporaryDirectory() as folder:
+        text = (SCHEMAS / "scan.proto").read_text()
+        return message_class({"scan.proto": text}, "scan.proto", "logistics.Scan", Path(folder))
+
+
+def scan_of(value: bytes) -> Any:
+    """By Google's library. ValueError where it is none."""
+    if value[:6] != FIRST + b"\0":
+        raise ValueError("another schema or message, or none")
+    try:
+        scan = scan_class().FromString(value[6:])
+    except DecodeError as error:
+        raise ValueError("no scan") from error
+    scan.Event.Name(scan.event)  # raises ValueError for a number that is not listed
+    return scan
+
+
+def is_damaged(value: bytes) -> bool:
+    scan = scan_of(value)
+    return bool(scan.Event.Name(scan.event) == "DAMAGED")
+
+
+def claim_of(value: bytes) -> dict[str, Any]:
+    scan = scan_of(value)
+    pieces = sum(item.quantity for item in scan.items)
+    return {"scan": scan.id, "depot": scan.depot, "at": scan.at.ToDatetime(UTC), "pieces": pieces}
+
+
+def read_claim(value: bytes) -> dict[str, Any]:
+    assert value[:5] == SECOND
+    claim: dict[str, Any] = json.loads(value[5:])
+    return claim | {"at": datetime.fromisoformat(claim["at"])}
+
+
+def declare_parcels(library: Library) -> None:
+    def claim(value: Any) -> bytes:
+        return SECOND + json.dumps(claim_of(bytes(value)), default=datetime.isoformat).encode()
+
+    def test(key: Any, value: Any) -> bool:
+        return value is not None and is_damaged(bytes(value))
+
+    scans = library.builder.stream("parcel-scans", library.consumed_if(scan_of))
+    damaged = scans.filter(Callback(f"{STREAMS}.kstream.Predicate", test=test))
+    grouped = library.grouped(damaged, lambda key, value: scan_of(value or b"").depot.encode(), "by-depot")
+    grouped.count(library.stored("damages-per-depot"))
+    library.to(damaged.mapValues(Callback(f"{STREAMS}.kstream.ValueMapper", apply=claim)), "damage-claims")
+
+
+def parcel_scans(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    unknown = scan_class()(id="scan", depot="depot_1", event=7).SerializeToString()
+    others = [
+        ("parcel-scans", b"parcel_1", b"in text"),
+        ("parcel-scans", b"parcel_1", None),
+        ("parcel-scans", b"parcel_1", FIRST + b"\0\x0a\x7fshort"),
+        ("parcel-scans", b"parcel_1", FIRST + b"\0" + unknown),
+        ("parcel-scans", b"parcel_1", FIRST + b"\2\2" + unknown),
+    ]
+    return mixed_in(numbered(pipeline, range(2500)), others)
+
+
+def recount_parcels(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    claims: dict[bytes, list[dict[str, Any]]] = {}
+    for record in records:
+        if record.value is None:
+            continue
+        try:
+            if is_damaged(record.value):
+                expected.passed.append((scan_of(record.value).depot.encode(), record))
+                claims.setdefault(record.key or b"", []).append(claim_of(record.value))
+        except ValueError:
+            expected.dead.append(record)
+    damages = counts(key for key, _ in expected.passed)
+    expected.last["parcel-claims-damages-per-depot-changelog"] = damages
+    expected.every["damage-claims"] = claims
+    return expected
+
+
+# -- a function on batches, and keys of several fields
+
+
+SALE: dict[str, type] = {"id": str, "shop": str, "product": int, "quantity": int, "price": int, "cost": int}
+
+
+def compact(value: Mapping[str, Any]) -> bytes:
+    """As our writer writes it: without what is null."""
+    known = {name: field for name, field in value.items() if field is not None}
+    return json.dumps(known, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def with_margin(value: bytes) -> bytes:
+    sale = {name: fields(value, **SALE).get(name) for name in SALE}
+    parts = sale["quantity"], sale["price"], sale["cost"]
+    margin = None if None in parts else parts[0] * (parts[1] - parts[2])
+    return compact({name: sale[name] for name in ("shop", "product", "quantity")} | {"margin": margin})
+
+
+def shop_and_product(key: bytes | None, value: bytes | None) -> bytes:
+    sale = json.loads(value or b"{}")
+    if "shop" not in sale or "product" not in sale:
+        raise ValueError("a part of the key is missing")
+    return compact({"shop": sale["shop"], "product": sale["product"]})
+
+
+def margins_with(stored: bytes, sale: Mapping[str, Any]) -> bytes:
+    before = json.loads(stored)
+    after = {}
+    for name, part in (("sold", "quantity"), ("margin", "margin")):
+        amounts = [amount for amount in (before.get(name), sale.get(part)) if amount is not None]
+        after[name] = sum(amounts) if amounts else None
+    return compact(after)
+
+
+def declare_sales(library: Library) -> None:
+    def mapped(value: Any) -> bytes | None:
+        return None if value is None else with_margin(bytes(value))
+
+    def with_sale(key: Any, value: Any, stored: Any) -> bytes:
+        return margins_with(bytes(stored), json.loads(bytes(value)))
+
+    sales = library.stream("shop-sales", **SALE)
+    sales = sales.mapValues(Callback(f"{STREAMS}.kstream.ValueMapper", apply=mapped))
+    margins = library.grouped(sales, shop_and_product, "by-shop-and-product").aggregate(
+        Callback(f"{STREAMS}.kstream.Initializer", apply=lambda: b"{}"),
+        Callback(f"{STREAMS}.kstream.Aggregator", apply=with_sale),
+        library.stored("margins"),
+    )
+    library.to(margins.toStream(), "shop-margins")
+
+
+def shop_sales(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    others = [
+        ("shop-sales", b"receipt", b"no JSON"),
+        ("shop-sales", b"receipt", None),
+        ("shop-sales", b"receipt", b'{"id": "of no shop", "product": 1, "quantity": 1, "price": 2, "cost": 1}'),
+        ("shop-sales", b"receipt", b'{"id": "s", "shop": "K\xc3\xb8b"1", "product": -1, "quantity": 1, "price": 2}'),
+        ("shop-sales", None, b'{"shop": "shop_1", "product": 1}'),
+    ]
+    return mixed_in(numbered(pipeline, range(2500)), others)
+
+
+def recount_sales(records: Sequence[Record]) -> Expected:
+    expected = Expected()
+    margins: dict[bytes, bytes] = {}
+    for record in records:
+        try:
+            value = with_margin(record.value or b"")
+            key = shop_and_product(record.key, value)
+        except ValueError:
+            expected.dead.append(record)
+            continue
+        expected.passed.append((key, record._replace(value=value)))
+        margins[key] = margins_with(margins.get(key, b"{}"), json.loads(value))
+    expected.last = {"shop-margins-margins-changelog": margins, "shop-margins": margins}
+    return expected
+
+
 # -- others
 
 
@@ -972,4 +1254,7 @@ CASES = {
     "scores": Case(transfers, recount_scores, declare_scores),
     "activity": Case(clicks_and_checkouts, recount_activity, declare_activity),
     "words": Case(text_lines, recount_words, declare_words),
+    "invoices": Case(invoices, recount_invoices, declare_invoices, read_net),
+    "parcels": Case(parcel_scans, recount_parcels, declare_parcels, read_claim),
+    "sales": Case(shop_sales, recount_sales, declare_sales),
 }

@@ -20,6 +20,7 @@ from streamplan.cli.tables import checks_table, read_key, read_value, store_tabl
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.registered_schemas import has_schemas
 from streamplan.kafka.topics import resolve_pipeline
 from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
@@ -53,8 +54,9 @@ def register(commands: Subparsers) -> None:
         "demo",
         help="deploy a pipeline on this machine, verify it, and leave it running",
         epilog="Example: python -m streamplan demo --pipeline orders --records 100000",
-        description="Start Kafka and Airflow on this machine, trigger the DAG <pipeline>_deploy, and show its progress "
-        "and its results. Kafka, Airflow and the pipeline go on running. A second call deploys onto what runs.",
+        description="Start Kafka and Airflow on this machine, and a stand-in for a Schema Registry where the pipeline "
+        "needs one. Trigger the DAG <pipeline>_deploy, and show its progress and its results. All of it goes on "
+        "running. A second call deploys onto what runs.",
     )
     parser.add_argument("--pipeline", default="orders", help="the name of a registered pipeline (default orders)")
     parser.add_argument("--records", type=int, help="records to produce (default 100000, none without test data)")
@@ -73,7 +75,12 @@ def _run(options: argparse.Namespace) -> int:
         pipeline.require_test_data()
     console = Console()
     began = time.monotonic()
-    stack = Stack(Settings.from_environment(), report=timed_report(console), secure=options.secure)
+    stack = Stack(
+        Settings.from_environment(),
+        report=timed_report(console),
+        secure=options.secure,
+        with_registry=has_schemas(pipeline),
+    )
     stack.up()
     status = demo(stack, pipeline, records, console)
     console.print(f"{time.monotonic() - began:.0f} s in all.")

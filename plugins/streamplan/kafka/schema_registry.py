@@ -292,12 +292,14 @@ class _Session:
             references.append(SchemaReference(name, name, found.version))
         return Schema(schema.text, schema.format, references)
 
-    def _written(self, found: Schema) -> WrittenSchema:
+    def _written(self, found: Schema | None) -> WrittenSchema:
+        if found is None or found.schema_str is None:
+            raise self._no_registry("an answer without a schema")
         references = []
         for each in found.references or ():
             version = self._version(str(each.subject), int(each.version or 0))
             references.append(Reference(str(each.name), self._written(version)))
-        return WrittenSchema(found.schema_str or "", tuple(references), found.schema_type or "AVRO")
+        return WrittenSchema(found.schema_str, tuple(references), found.schema_type or "AVRO")
 
     def _version(self, subject: str, version: int) -> Schema:
         """A version that is referred to; it may have been deleted since."""
@@ -336,9 +338,11 @@ class _Session:
         except (httpx2.HTTPError, httpx2.InvalidURL, OAuthTokenError) as error:
             observed = f"{type(error).__name__}: {error}"
             raise self._unavailable(observed, f"Is it running, and is {URL} right?") from error
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            observed = f"an answer of another form ({type(error).__name__})"
-            raise self._unavailable(observed, f"Correct {URL} {_WHERE}: this is no Schema Registry.") from error
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise self._no_registry(f"an answer of another form ({type(error).__name__})") from error
+
+    def _no_registry(self, observed: str) -> SchemaRegistryUnavailable:
+        return self._unavailable(observed, f"Correct {URL} {_WHERE}: this is no Schema Registry.")
 
     def _unavailable(self, observed: str, remedy: str) -> SchemaRegistryUnavailable:
         return SchemaRegistryUnavailable(

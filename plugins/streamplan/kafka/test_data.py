@@ -19,10 +19,12 @@ from streamplan.checks.framework.cluster import records_of
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import observe_topics
 from streamplan.kafka.transactions import transactional_producer
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.serdes.serde import Serde
 
 TRANSACTION_RECORDS = 100_000
 TRANSACTION_SECONDS = 0.2
@@ -86,11 +88,14 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
     follow it. So the search goes back, twice as far each time, until it finds one of ours or the partition begins.
 
     Raises:
-        Refused: The pipeline declares no test data, or a topic does not exist.
+        Refused: The pipeline declares no test data, a topic does not exist, or no Schema Registry is given for values
+            that name a schema.
         BrokersUnavailable: The brokers did not answer.
+        SchemaRegistryUnavailable: The registry gave no usable answer.
     """
     test_data = pipeline.require_test_data()
     topics = test_data.topics
+    serdes = _serdes(pipeline, brokers)
     cluster = KafkaCluster(brokers)
     if missing := sorted(set(topics) - observe_topics(brokers, topics, with_configs=False).keys()):
         raise Refused(
@@ -109,7 +114,7 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
                 number
                 for batch in cluster.read(topic, {partition: (first, end)})
                 for record in records_of(batch)
-                if (number := test_data.number_of(topic, record.key, record.value)) is not None
+                if (number := test_data.number_of(topic, record.key, record.value, serdes)) is not None
             ]
             if numbers:
                 greatest = max(greatest, *numbers)
@@ -140,11 +145,16 @@ def produce(
         progress: Is told the next number and the first that is not written, at first and after each transaction.
 
     Raises:
-        Refused: The pipeline declares no test data, a newer producer has fenced this one, or a topic does not exist.
+        Refused: The pipeline declares no test data, a newer producer has fenced this one, a topic does not exist, or
+            the Schema Registry does not take a schema.
         BrokersUnavailable: The brokers did not answer.
+        SchemaRegistryUnavailable: The registry gave no usable answer.
     """
     test_data = pipeline.require_test_data()
     next_number(pipeline, brokers)  # tells in its own words when the brokers or a topic are missing
+    serdes = _serdes(pipeline, brokers)
+    for topic in test_data.topics:
+        serdes[topic].prepare_to_write()
     with transactional_producer(
         brokers,
         _transactional_id(pipeline),
@@ -164,7 +174,7 @@ def produce(
         size = max(1, min(TRANSACTION_RECORDS, int(rate * TRANSACTION_SECONDS))) if rate else TRANSACTION_RECORDS
         while not stop.is_set() and (until is None or number < until):
             end = number + size if until is None else min(number + size, until)
-            partitions += _write(test_data, producer, number, end)
+            partitions += _write(test_data, serdes, producer, number, end)
             number = end
             progress(number, until)
             stop.wait(pace.delay(size))
@@ -186,7 +196,11 @@ def _transactional_id(pipeline: Pipeline) -> str:
     return f"{pipeline.topology.application_id}-producer"
 
 
-def _write(test_data: TestData, producer: Producer, first: int, end: int) -> Counter[int]:
+def _serdes(pipeline: Pipeline, brokers: Brokers) -> Mapping[str, Serde]:
+    return pipeline.with_schemas(SchemaRegistry.of(brokers)).source_serdes
+
+
+def _write(test_data: TestData, serdes: Mapping[str, Serde], producer: Producer, first: int, end: int) -> Counter[int]:
     """Write one transaction. Returns how many records went into each partition."""
     partitions: Counter[int] = Counter()
 
@@ -197,7 +211,8 @@ def _write(test_data: TestData, producer: Producer, first: int, end: int) -> Cou
     producer.begin_transaction()
     for at in range(first, end, _BATCH_RECORDS):  # librdkafka sends one batch while the next is made
         by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in test_data.topics}
-        for topic, key, value in map(test_data.record, range(at, min(at + _BATCH_RECORDS, end))):
+        for n in range(at, min(at + _BATCH_RECORDS, end)):
+            topic, key, value = test_data.written(n, serdes)
             by_topic[topic].append({"key": key, "value": value})
         for topic, messages in by_topic.items():
             queued = producer.produce_batch(topic, messages, on_delivery=acknowledged)

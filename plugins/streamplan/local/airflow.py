@@ -312,7 +312,7 @@ class LocalAirflow:
 
     def _write_connection(self, kafka: Brokers) -> None:
         """Write the connection ``kafka_default`` for Airflow's secrets backend, which reads the file anew each time."""
-        extra = {"bootstrap.servers": kafka.servers, **kafka.properties}
+        extra = {"bootstrap.servers": kafka.servers, **kafka.properties, **kafka.registry}
         connections = {"kafka_default": {"conn_type": "kafka", "extra": json.dumps(extra)}}
         write_atomically(self._connections_file, json.dumps(connections), mode=0o600)
 

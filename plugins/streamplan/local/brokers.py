@@ -24,6 +24,7 @@ from streamplan.java import require_java
 from streamplan.kafka.brokers import Brokers
 from streamplan.local.jars import BROKERS, require
 from streamplan.local.ports import LOOPBACK, Ports
+from streamplan.local.schema_registry import LocalSchemaRegistry
 from streamplan.local.security import CERTIFICATES, CLIENTS, LocalSecurity
 from streamplan.settings import Settings
 
@@ -121,8 +122,9 @@ class LocalKafka:
 
     @property
     def brokers(self) -> Brokers:
-        """The brokers, as clients on this machine connect to them."""
-        return Brokers(self.bootstrap_servers, self._client_properties)
+        """The brokers and the Schema Registry beside them, as clients on this machine connect to them."""
+        registry = LocalSchemaRegistry(self._settings, self._ports)
+        return Brokers(self.bootstrap_servers, self._client_properties, registry.properties)
 
     @property
     def brokers_by_certificate(self) -> Brokers:

@@ -1,4 +1,7 @@
-"""The stack of one machine: two brokers and Airflow. The commands ``up``, ``down`` and ``status`` use it."""
+"""The stack of one machine: two brokers, Airflow, and a stand-in for a Schema Registry where a pipeline needs one.
+
+The commands ``up``, ``down`` and ``status`` use it.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from dataclasses import dataclass
 
 from streamplan import processes
 from streamplan.errors import StreamplanError
-from streamplan.local import airflow, brokers
+from streamplan.local import airflow, brokers, schema_registry
 from streamplan.local.airflow import LocalAirflow
 from streamplan.local.brokers import NODES, LocalKafka
 from streamplan.local.ports import Ports
+from streamplan.local.schema_registry import LocalSchemaRegistry
 from streamplan.settings import Settings
 
 
@@ -49,6 +53,7 @@ class Stack:
         advertised: Mapping[int, int] | None = None,
         properties: Mapping[str, str] | None = None,
         secure: bool = False,
+        with_registry: bool = False,
     ) -> None:
         """Describe the stack; nothing is started.
 
@@ -59,10 +64,12 @@ class Stack:
             advertised: See :class:`LocalKafka`.
             properties: See :class:`LocalKafka`.
             secure: See :class:`LocalKafka`.
+            with_registry: Whether a deployment without a Schema Registry gets one.
         """
         self.settings = settings
         self._report = report
-        ports = Ports(settings.home / "stack.json", {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS})
+        defaults = {**brokers.DEFAULT_PORTS, **airflow.DEFAULT_PORTS, **schema_registry.DEFAULT_PORTS}
+        ports = Ports(settings.home / "stack.json", defaults)
         self.kafka = LocalKafka(
             settings,
             ports,
@@ -72,6 +79,7 @@ class Stack:
             properties=properties,
             secure=secure,
         )
+        self.registry = LocalSchemaRegistry(settings, ports, environment=environment, wanted=with_registry)
         self.airflow = LocalAirflow(settings, ports, environment=environment, report=report)
 
     def up(self) -> None:
@@ -81,12 +89,18 @@ class Stack:
             if any(self.kafka.process(node) is None for node in NODES):
                 self._report(f"Starting Kafka: two brokers{', secured' if self.kafka.security else ''}.")
             self.kafka.start_missing()
+            if self.registry.is_used and self.registry.process() is None:
+                self._report("Starting a stand-in for a Schema Registry.")
+                self.registry.start(self._report)
             # Airflow needs only the connection, so its database is prepared while the brokers start.
             if len(self.airflow.running()) < len(airflow.PROCESSES):
                 self._report("Starting Airflow: api-server, scheduler, dag-processor, triggerer.")
             self.airflow.start(self.kafka.brokers)
             self.kafka.wait_until_ready()
             self._report(f"Kafka is ready at {self.kafka.bootstrap_servers}.")
+            if self.registry.is_used:
+                self.registry.wait_until_ready()
+                self._report(f"The Schema Registry's stand-in is ready at {self.registry.address}.")
             self.airflow.wait_until_ready()
             self._report(f"Airflow is ready at {self.airflow.url}.")
 
@@ -94,7 +108,7 @@ class Stack:
         """Stop every process that is registered in ``run/`` and that this process can see.
 
         Airflow is stopped first, or it would restart the jobs. The brokers are stopped last, so that jobs can finish
-        their transactions.
+        their transactions. Until the jobs have ended they may ask the Schema Registry.
 
         Returns:
             The names of the processes that were alive, in the order in which they were stopped.
@@ -103,7 +117,7 @@ class Stack:
             if self.airflow.running():
                 self._report("Stopping Airflow.")
             stopped = self.airflow.down()
-            of_stack = {*airflow.PROCESSES, *brokers.DEFAULT_PORTS}
+            of_stack = {*airflow.PROCESSES, *brokers.DEFAULT_PORTS, schema_registry.PROCESS}
             for ref in processes.registered(self.settings.run):
                 if ref.is_elsewhere:
                     self._report(
@@ -115,6 +129,7 @@ class Stack:
                         self._report(f"Stopping {ref.name}.")
                     processes.stop(ref)
                     stopped += [ref.name] if alive else []
+            stopped += self.registry.down()
             if any(self.kafka.process(node) for node in NODES):
                 self._report("Stopping Kafka.")
             stopped += self.kafka.down()
@@ -132,10 +147,15 @@ class Stack:
             addresses[name] = self.kafka.address(node)
             if self.kafka.process(node) is not None and (fault := self.kafka.probe(node)) is not None:
                 faults[name] = fault
+        if self.registry.is_used:
+            addresses[schema_registry.PROCESS] = self.registry.address
+            if self.registry.process() is not None and (fault := self.registry.probe()) is not None:
+                faults[schema_registry.PROCESS] = fault
         known = {ref.name: ref for ref in processes.registered(self.settings.run)}
         # A job that has ended is not listed: it may be done, and Airflow knows.
         jobs = [name for name, ref in known.items() if processes.is_alive(ref)]
-        names = dict.fromkeys([*(f"kafka-{node}" for node in NODES), *airflow.PROCESSES, *jobs])
+        registry = [schema_registry.PROCESS] if self.registry.is_used else []
+        names = dict.fromkeys([*(f"kafka-{node}" for node in NODES), *registry, *airflow.PROCESSES, *jobs])
         states = []
         for name in names:
             ref = known.get(name)

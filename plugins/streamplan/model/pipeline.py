@@ -43,6 +43,7 @@ from streamplan.model.topics import (
 from streamplan.model.topology import Topology
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, TIME_AND_SIDE_BYTES, SessionWindows
 from streamplan.serdes.schema_source import SchemaSource
+from streamplan.serdes.serde import Serde, Value
 
 _OF_OTHERS = "a topic of others, for it has no count in topic_partitions"
 
@@ -55,30 +56,70 @@ class TestData:
 
     Attributes:
         topics: The topics that it writes to.
-        record: Gives topic, key and value of record ``n``, counted from 0.
+        record: Gives topic, key and value of record ``n``, counted from 0. The value is its bytes, or its fields by
+            their names: then the serde of the topic writes it, and registers its schema where it has one.
         number: Where the digits of ``n`` stand in a value, so that the producer finds in the topics how far it came.
-            For JSON the name of a field that ends with them; for another format a function that takes the value's bytes
-            and gives a text that ends with them, or raises ValueError.
+            For JSON, and where ``record`` gives fields, the name of a field that ends with them; for another format a
+            function that takes the value's bytes and gives a text that ends with them, or raises ValueError.
     """
 
     __test__ = False  # For pytest: this class is no test.
 
     topics: tuple[str, ...]
-    record: Callable[[int], tuple[str, bytes, bytes]]
+    record: Callable[[int], tuple[str, bytes, bytes | Value]]
     number: str | Callable[[bytes], str]
 
-    def number_of(self, topic: str, key: bytes | None, value: bytes | None) -> int | None:
-        """The ``n`` of a record of ``topic``; None for a record that this test data does not make."""
-        number = self.number
+    def written(self, n: int, serdes: Mapping[str, Serde]) -> tuple[str, bytes, bytes]:
+        """Return topic, key and value of record ``n`` as they are in Kafka.
+
+        Args:
+            n: The number of the record.
+            serdes: The serdes of the topics, by their names.
+
+        Raises:
+            Refused: The schema of the value is not registered.
+            ValueError: The serde has no such value.
+        """
+        topic, key, value = self.record(n)
+        return topic, key, value if isinstance(value, bytes) else serdes[topic].encode(value)
+
+    def number_of(
+        self, topic: str, key: bytes | None, value: bytes | None, serdes: Mapping[str, Serde] | None = None
+    ) -> int | None:
+        """Return the ``n`` of a record of ``topic``; None for a record that this test data does not make.
+
+        Args:
+            topic: The topic.
+            key: The key of the record.
+            value: Its value.
+            serdes: As for :meth:`written`.
+        """
+        known = serdes or {}
         try:
-            text = number(value or b"") if callable(number) else str(json.loads(value or b"")[number])
+            text = self._number_text(value or b"", known.get(topic))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
         digits = text[len(text.rstrip("0123456789")) :]
         # Test data has no longer numbers, and int() refuses very long ones.
-        if not 0 < len(digits) < 20 or self.record(int(digits)) != (topic, key, value):
+        if not 0 < len(digits) < 20:
             return None
-        return int(digits)
+        try:
+            written = self.written(int(digits), known)
+        except (Refused, ValueError):  # A schema that is not registered was never written.
+            return None
+        return int(digits) if written == (topic, key, value) else None
+
+    def _number_text(self, value: bytes, serde: Serde | None) -> str:
+        """The text that ends with the number. Raises ValueError, KeyError or TypeError without one."""
+        number = self.number
+        if callable(number):
+            return number(value)
+        try:
+            return str(json.loads(value)[number])
+        except (ValueError, TypeError):
+            if serde is None:
+                raise
+            return str(serde.decode(value)[number])
 
 
 @dataclass(frozen=True)
@@ -244,6 +285,12 @@ class Pipeline:
                 "Streamplan is to write records.",
             )
         return self.test_data
+
+    @property
+    def source_serdes(self) -> Mapping[str, Serde]:
+        """The serdes of the values of the source topics, by topic."""
+        nodes = self.topology.processors.nodes
+        return {node.topic: node.value for node in nodes if isinstance(node, Source) and node.value is not None}
 
     @property
     def stores(self) -> tuple[tuple[Subtopology, Processor], ...]:

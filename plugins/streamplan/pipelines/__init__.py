@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import (
     activity,
     alerts,
     enriched,
     fraud,
+    invoices,
     latest,
     orders,
     pageviews,
     payments,
     profiles,
+    sales,
     scores,
     skewed,
     trending,
@@ -41,4 +45,11 @@ PIPELINES: tuple[Pipeline, ...] = (
     profiles.PIPELINE,
     scores.PIPELINE,
     activity.PIPELINE,
+    sales.PIPELINE,
+    invoices.PIPELINE,
 )
+
+if find_spec("grpc_tools") is not None:  # Without the extra `protobuf` this one cannot be declared.
+    from streamplan.pipelines import parcels
+
+    PIPELINES = (*PIPELINES, parcels.PIPELINE)

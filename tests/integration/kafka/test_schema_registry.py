@@ -91,8 +91,11 @@ def test_a_registry_that_is_away_is_told_with_its_address_and_without_secrets(
         wrong.schema(1)
 
 
-def test_what_is_no_registry_is_told(registry_server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SchemaRegistryServer, "answer", lambda *_: (200, "<html>login</html>"))
+@pytest.mark.parametrize("answer", ["<html>login</html>", '"login"', [], {}])
+def test_what_is_no_registry_is_told(
+    registry_server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    monkeypatch.setattr(SchemaRegistryServer, "answer", lambda *_: (200, answer))
     with pytest.raises(SchemaRegistryUnavailable, match="this is no Schema Registry"):
         registry_of(registry_server).schema(1)
     with pytest.raises(Refused, match=r"expected its address, schema\.registry\.url"):

@@ -13,8 +13,8 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,21 +22,24 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.brokers import PROPERTIES_VARIABLE, Brokers
+from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import apply_topics
 from streamplan.model.pipeline import Pipeline
 from streamplan.pipelines import PIPELINES
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.aggregator_process import Aggregator, await_condition
 from tests.support.kafka_streams import STREAMS, properties
 from tests.support.pipeline_cases import CASES, HOUR_MS, Expected
 from tests.support.records import read_committed
+from tests.support.schema_registry_server import SchemaRegistryServer, schema_registry
 from tests.support.streams_library import Callback, Library, PartitionOf, Record, java_with_callbacks
 
 MAX_OFFSETS = 500
 """Of a micro-batch, so that there are several before the kill and after it."""
 
-COUNTING = ("orders", "users", "wide", "skewed", "pageviews", "trending", "words")
+COUNTING = ("orders", "users", "wide", "skewed", "pageviews", "trending", "words", "parcels")
 
 
 # -- a run
@@ -68,10 +71,18 @@ class Run:
     library: Mapping[str, Sequence[Message]]
     descriptions: tuple[str, str]
     partition_of: PartitionOf
+    read: Callable[[bytes], Any]
 
 
 QUICK = ("enriched",)
 """A join. The others run in ``make soak``."""
+
+
+@pytest.fixture(scope="module")
+def new_registry() -> Iterator[Callable[[], SchemaRegistryServer]]:
+    """Starts a registry without a schema, so that the ids of a pipeline's schemas begin with 1."""
+    with ExitStack() as registries:
+        yield lambda: registries.enter_context(schema_registry())
 
 
 @pytest.fixture(
@@ -88,19 +99,24 @@ def ran(
     tmp_path_factory: pytest.TempPathFactory,
     spark_environment: Mapping[str, str],
     spark_jars: Path,
+    new_registry: Callable[[], SchemaRegistryServer],
 ) -> Iterator[Run]:
     pipeline: Pipeline = request.param
     if pipeline.name not in CASES:
         pytest.fail(f"nobody has written what {pipeline.name} is to compute: add it to CASES")
     case = CASES[pipeline.name]
     partition_of = partitioner(jvm)
-    records = case.records(pipeline, partition_of)
+    records = case.records(pipeline.with_schemas(DeclaredSchemas.of(pipeline)), partition_of)
     home = tmp_path_factory.mktemp(pipeline.name)
     topology = pipeline.topology
     library = Library(jvm, f"jvm-{pipeline.name}-{uuid.uuid4().hex[:8]}")
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    aggregator = Aggregator(bootstrap_servers, home, spark_environment, spark_jars, pipeline=pipeline.name)
+    registry = new_registry()
+    environment = {**spark_environment, PROPERTIES_VARIABLE: json.dumps(dict(registry.properties))}
+    aggregator = Aggregator(bootstrap_servers, home, environment, spark_jars, pipeline=pipeline.name)
     try:
+        for serde in pipeline.with_schemas(SchemaRegistry(registry.properties)).source_serdes.values():
+            serde.prepare_to_write()  # as the producer does
         apply_topics(Brokers(bootstrap_servers), pipeline)
         outputs = [NewTopic(library.output(name), pipeline.partition_counts[name], 2) for name in topology.sink_topics]
         for future in (admin.create_topics(outputs) if outputs else {}).values():
@@ -124,7 +140,9 @@ def ran(
         description = str(built.describe().toString())
         for name in topology.sink_topics:
             description = description.replace(library.output(name), name)
-        yield Run(pipeline, case.recount(records), ours, theirs, (topology.describe(), description), partition_of)
+        yield Run(
+            pipeline, case.recount(records), ours, theirs, (topology.describe(), description), partition_of, case.read
+        )
     finally:
         aggregator.kill()
         names = [spec.name for spec in pipeline.topics()]
@@ -299,7 +317,7 @@ def test_every_result_is_written_once_and_in_order(ran: Run) -> None:
         found: dict[bytes, list[Any]] = {}
         for message in ran.ours[topic]:
             assert message.partition() == ran.partition_of(message.key(), ran.pipeline.partition_counts[topic])
-            found.setdefault(message.key(), []).append(json.loads(message.value()))
+            found.setdefault(message.key(), []).append(ran.read(message.value()))
         assert found == expected
 
 
@@ -344,7 +362,7 @@ def test_outputs_are_those_of_kafka_streams(ran: Run) -> None:
     for topic in ran.pipeline.topology.sink_topics:
         if topic in ran.expected.every:
             ours, theirs = (
-                [(m.partition(), m.timestamp()[1], m.key(), json.loads(m.value())) for m in messages]
+                [(m.partition(), m.timestamp()[1], m.key(), ran.read(m.value())) for m in messages]
                 for messages in (ran.ours[topic], ran.library[topic])
             )
             assert sorted(ours, key=lambda one: one[:2]) == sorted(theirs, key=lambda one: one[:2])

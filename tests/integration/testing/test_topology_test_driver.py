@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +27,7 @@ from streamplan.pipelines.orders import PIPELINE as ORDERS
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import String
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey, as_text
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 from tests.support.pipeline_cases import CASES
 
@@ -210,7 +211,7 @@ def test_a_result_is_passed_when_a_record_closes_its_window(drive: Drive) -> Non
 def test_an_example_pipeline_computes_what_a_plain_recount_computes(drive: Drive, pipeline: Pipeline) -> None:
     """Its records come in three micro-batches, of all topics at once."""
     case, topology = CASES[pipeline.name], pipeline.topology
-    records = case.records(pipeline, partition_for_key)
+    records = case.records(pipeline.with_schemas(DeclaredSchemas.of(pipeline)), partition_for_key)
     expected = case.recount(records)
     driver = drive(pipeline)
     for third in range(3):
@@ -252,6 +253,8 @@ def as_bytes(key: Any, number: int = 0) -> bytes:
     if isinstance(key, WindowedKey):
         start = round(key.start.timestamp() * 1000)
         return str(key.key).encode() + start.to_bytes(8, "big") + number.to_bytes(4, "big")
+    if isinstance(key, Mapping):
+        return json.dumps(dict(key), separators=(",", ":"), ensure_ascii=False).encode()
     return key.to_bytes(8, "big") if isinstance(key, int) else str(key).encode()
 
 
