@@ -22,6 +22,7 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.files import write_atomically
 from streamplan.java import require_java
 from streamplan.kafka.brokers import Brokers
+from streamplan.local import schema_registry
 from streamplan.local.jars import BROKERS, require
 from streamplan.local.ports import LOOPBACK, Ports
 from streamplan.local.schema_registry import LocalSchemaRegistry
@@ -347,7 +348,8 @@ class LocalKafka:
 
 def local_brokers(settings: Settings) -> Brokers:
     """Return the brokers of this machine's deployment, running or not."""
-    return LocalKafka(settings, Ports(settings.home / "stack.json", DEFAULT_PORTS)).brokers
+    ports = Ports(settings.home / "stack.json", {**DEFAULT_PORTS, **schema_registry.DEFAULT_PORTS})
+    return LocalKafka(settings, ports).brokers
 
 
 def _name(node: int) -> str:

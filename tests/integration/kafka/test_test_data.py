@@ -14,14 +14,19 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from confluent_kafka import Message, Producer
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.test_data import next_number, produce
-from streamplan.model.pipeline import Pipeline
+from streamplan.model.pipeline import Pipeline, TestData
+from streamplan.model.topology import Topology
+from streamplan.serdes.avro import Avro
 from streamplan.settings import PROJECT
 
 from tests.support.orders_pipeline import pipeline_of
 from tests.support.records import read_committed
+from tests.support.schema_registry_server import SchemaRegistryServer
 
 
 def write(pipeline: Pipeline, bootstrap_servers: str, **extent: int) -> None:
@@ -179,3 +184,30 @@ def test_brokers_away_are_named_with_the_time_tried(spark_environment: Mapping[s
 
 # Computed by org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.3.1 over 2 partitions.
 _PLACES = {"order_0": 0, "order_1": 0, "order_17": 0, "order_18": 1}
+
+
+CLICK = (
+    '{"type": "record", "name": "Click", "fields": [{"name": "id", "type": "string"}, {"name": "n", "type": "long"}]}'
+)
+
+
+def test_fields_are_written_with_the_schema_that_the_producer_registers(
+    bootstrap_servers: str, new_topic: Callable[..., str], registry_server: SchemaRegistryServer
+) -> None:
+    """Confluent's own deserializer reads them."""
+    topic = new_topic("clicks")
+    topology = Topology(f"app-{topic}")
+    topology.stream(topic, value=Avro(CLICK)).group_by_key().count()
+    data = TestData((topic,), lambda n: (topic, b"k%d" % n, {"id": f"click_{n}", "n": n * n}), number="id")
+    pipeline = Pipeline(topic, topology, "", {topic: 2}, test_data=data)
+    with pytest.raises(Refused, match="the Schema Registry: expected its address"):
+        write(pipeline, bootstrap_servers, records=1)
+    brokers = Brokers(bootstrap_servers, {}, registry_server.properties)
+    for records in (19, 6):
+        produce(pipeline, brokers, records=records, stop=threading.Event(), progress=lambda number, until: None)
+    assert next_number(pipeline, brokers) == 25
+    read = AvroDeserializer(registry_server.client())
+    context = SerializationContext(topic, MessageField.VALUE)
+    found = {message.key(): read(message.value(), context) for message in read_committed(bootstrap_servers, topic)}
+    assert found == {b"k%d" % n: {"id": f"click_{n}", "n": n * n} for n in range(25)}
+    assert registry_server.subjects == {f"{topic}-value": [1]}

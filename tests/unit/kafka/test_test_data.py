@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from streamplan.errors import Refused, StreamplanError
 from streamplan.jobs import producer as job
 from streamplan.kafka.test_data import Pace, Produced
 from streamplan.model.pipeline import TestData
+from streamplan.pipelines.invoices import PIPELINE as INVOICES
 from streamplan.pipelines.orders import PIPELINE
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 PROJECT = Path(__file__).resolve().parents[3]
 COMMON = ["--pipeline", "orders", "--bootstrap-servers", "h:1"]
@@ -149,3 +155,24 @@ def test_a_function_finds_the_number_in_a_value_of_another_format() -> None:
     assert data.number_of("t", b"k", b"17;x") == 17
     assert data.number_of("t", b"k", b"17;y") is None
     assert data.number_of("t", b"k", b"\xff") is None
+
+
+def test_the_serde_of_a_topic_writes_fields_and_finds_the_number_in_them() -> None:
+    pipeline = INVOICES.with_schemas(DeclaredSchemas.of(INVOICES))
+    data, serdes = pipeline.test_data, pipeline.source_serdes
+    topic, key, value = data.written(17, serdes)
+    fields: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), json.loads(serdes[topic].declared.text), None)
+    assert (fields["number"], fields["total"], value[:5]) == ("invoice_17", Decimal("21.42"), b"\0\0\0\0\1")
+    assert data.number_of(topic, key, value, serdes) == 17
+    assert data.number_of(topic, b"another customer", value, serdes) is None
+    assert data.number_of(topic, key, value[:-1] + b"\2", serdes) is None
+    assert data.number_of(topic, key, value[:-1], serdes) is None
+
+
+def test_what_a_schema_of_others_has_written_is_no_test_data() -> None:
+    data, declared = INVOICES.test_data, INVOICES.source_serdes["invoices"].declared
+    ours = INVOICES.with_schemas(DeclaredSchemas((declared,))).source_serdes
+    theirs = INVOICES.with_schemas(DeclaredSchemas((declared._replace(text=declared.text + "\n"),))).source_serdes
+    written = data.written(17, ours)
+    assert data.number_of(*written, ours) == 17
+    assert data.number_of(*written, theirs) is None  # it can be read, and ours is not registered
