@@ -38,7 +38,11 @@ _CLIENT = {"timeout": _ANSWER_SECONDS, "max.retries": 2, "retries.wait.ms": 200,
 _TLS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
 _SCHEMA_NOT_FOUND = 40403
 _NOT_REGISTERED = (40401, 40402, _SCHEMA_NOT_FOUND)
-_REFUSES = (409, 422)
+_INVALID = 422
+_REFUSES = (409, _INVALID)
+_FORM = {"PROTOBUF": " in base64"}
+"""In which form a schema is registered, where it is not a text."""
+
 _WHERE = "where bootstrap.servers stands: in the connection, or in the file of client properties"
 
 
@@ -258,7 +262,7 @@ class _Session:
         wanted = self._schema(schema)
         if wanted is None:
             raise self._not_registered(", ".join(name for name, _ in schema.references))
-        with self._refusing(subject):
+        with self._refusing(subject, schema.format):
             found: int = self._asked(
                 lambda: self._client.register_schema(subject, wanted, normalize_schemas=self._normalize)
             )
@@ -353,7 +357,7 @@ class _Session:
         )
 
     @contextmanager
-    def _refusing(self, subject: str) -> Iterator[None]:
+    def _refusing(self, subject: str, schema_format: str) -> Iterator[None]:
         """Turn the answer that a schema is not taken into an error that a retry does not mend."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
@@ -362,11 +366,14 @@ class _Session:
         except SchemaRegistryUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, SchemaRegistryError) and cause.http_status_code in _REFUSES:
+                remedy = "Change the schema so that the subject's rule of compatibility allows it, or that rule."
+                if cause.http_status_code == _INVALID:
+                    remedy = f"Does the registry read {schema_format}{_FORM.get(schema_format, '')}? See its log."
                 raise Refused(
                     f"subject {subject} of the Schema Registry at {self._address}",
                     expected="to take the declared schema",
                     observed=_short(cause.error_message),
-                    remedy="Change the schema so that the subject's rule of compatibility allows it, or that rule.",
+                    remedy=remedy,
                 ) from error
             raise
 

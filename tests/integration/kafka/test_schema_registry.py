@@ -141,8 +141,17 @@ def test_a_schema_is_only_looked_up_where_it_must_not_be_registered(registry_ser
 
 def test_a_schema_that_the_registry_does_not_take_is_refused(registry_server: SchemaRegistryServer) -> None:
     registry_server.takes_schemas = False
-    with pytest.raises(Refused, match=r"subject orders-value .*incompatible"):
+    with pytest.raises(Refused, match=r"subject orders-value .*incompatible.*rule of compatibility allows it"):
         registry_of(registry_server).register("orders", "shop.Order", REGISTERED)
+
+
+def test_a_schema_that_the_registry_cannot_read_is_refused(
+    registry_server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = 422, {"error_code": 42201, "message": "Input schema is an invalid schema"}
+    monkeypatch.setattr(SchemaRegistryServer, "answer", lambda *_: refusal)
+    with pytest.raises(Refused, match=r"observed Input schema is an invalid schema\. Does the registry read PROTOBUF"):
+        registry_of(registry_server).register("orders", "shop.Order", REGISTERED._replace(format="PROTOBUF"))
 
 
 def test_the_properties_of_the_registry_are_handed_over_and_given_to_no_client_of_kafka(tmp_path: Path) -> None:
