@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from streamplan.airflow.supervised_job import (
     AggregatorOperator,
     ProducerOperator,
     SupervisedJobOperator,
+    _zipped_package,
     job_environment,
     seconds_for,
 )
@@ -38,6 +40,7 @@ from streamplan.doctor.finding import Finding, State
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.remote_job import RemoteAggregator
+from streamplan.pipelines import PIPELINES
 from streamplan.processes import Owner, PidNamespace, ProcessRef
 from streamplan.settings import PACKAGE, Settings
 
@@ -741,3 +744,14 @@ def test_instances_are_executors_of_one_core(settings: Settings, monkeypatch: py
     words = call(AggregatorOperator(task_id="aggregate", pipeline="orders"), Settings.from_environment())
     assert words[words.index("--total-executor-cores") + 1] == "4"
     assert words[words.index("--executor-cores") + 1] == "1"
+
+
+def test_a_job_imports_every_example_from_the_archive_that_spark_is_given(settings: Settings) -> None:
+    """With the files that they name."""
+    archive = _zipped_package(settings)
+    code = "import streamplan.pipelines as p; print(p.__file__); [print(each.name) for each in p.PIPELINES]"
+    variables = {**os.environ, "PYTHONPATH": str(archive)}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120)
+    file, *names = done.stdout.splitlines()
+    assert file == str(archive / "streamplan" / "pipelines" / "__init__.py"), done.stderr
+    assert names == [pipeline.name for pipeline in PIPELINES]

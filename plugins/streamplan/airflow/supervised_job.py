@@ -357,8 +357,9 @@ def _zipped_package(settings: Settings) -> Path:
     target = settings.run / "streamplan.zip"
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(PACKAGE.rglob("*.py")):
-            archive.write(file, file.relative_to(PACKAGE.parent))
+        for file in sorted(PACKAGE.rglob("*")):  # also the schemas that declarations name
+            if file.is_file() and file.parent.name != "__pycache__":
+                archive.write(file, file.relative_to(PACKAGE.parent))
     write_atomically(target, content.getvalue())
     return target
 

@@ -32,6 +32,7 @@ from streamplan.serdes.schema_serde import (
     Decode,
     SchemaSerde,
     declared_file,
+    real_folder,
     rejecting,
     unreadable,
 )
@@ -180,15 +181,16 @@ def _is_path(schema: str) -> bool:
 
 def _set_of_file(declared: str, proto_path: str) -> str:
     """A file's descriptors in base64, or what is wrong with it, for the property `fields`, which tells the line."""
-    folder = declared_file(proto_path) if proto_path else None
-    path = folder / declared if folder else declared_file(declared)
-    if not path.is_file():
-        return unreadable(str(path))
+    path = declared_file(declared)
+    name, folder = (declared, declared_file(proto_path)) if proto_path else (path.name, path.parent)
+    path = folder / name
     try:
-        if path.suffix == ".proto":
-            name, root = (declared, folder) if folder else (path.name, path.parent)
-            return b64encode(compile_file(name, root)).decode()
-        return b64encode(_checked_set(path.read_bytes())).decode()
+        with real_folder(folder) as root:
+            if not (root / name).is_file():
+                return unreadable(str(path))
+            if path.suffix == ".proto":
+                return b64encode(compile_file(name, root)).decode()
+            return b64encode(_checked_set((root / name).read_bytes())).decode()
     except (NotCompiled, OSError, Refused) as error:
         return f"the schema {path} cannot be read: {error}"
 

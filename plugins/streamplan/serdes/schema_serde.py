@@ -6,14 +6,18 @@ reader. That of the writer has the id, and a Schema Registry knows it.
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from zipfile import ZipFile, is_zipfile
 
 from streamplan.errors import Refused
 from streamplan.serdes.field_types import FieldType
@@ -235,15 +239,35 @@ def declared_file(name: str) -> Path:
     ):
         frame = frame.f_back
     declaring = Path(frame.f_code.co_filename if frame is not None else ".").absolute()
-    return declaring.parent / name
+    return Path(os.path.normpath(declaring.parent / name))
 
 
 def text_of_file(path: Path) -> str | None:
     """Return the text of a file that a declaration names; None where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        with real_folder(path.parent) as folder:
+            return (folder / path.name).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
+
+
+@contextmanager
+def real_folder(folder: Path) -> Iterator[Path]:
+    """Give a folder with the files of one that may be in a zip archive, from which Python imports the declaration.
+
+    Spark hands its jobs such an archive (``--py-files``).
+
+    Args:
+        folder: The folder, which need not exist.
+    """
+    archive = next((parent for parent in folder.parents if parent.is_file() and is_zipfile(parent)), None)
+    if archive is None:
+        yield folder
+        return
+    inner = folder.relative_to(archive).as_posix()
+    with ZipFile(archive) as files, TemporaryDirectory(prefix="streamplan-") as copies:
+        files.extractall(copies, [name for name in files.namelist() if name.startswith(f"{inner}/")])
+        yield Path(copies, inner)
 
 
 def unreadable(path: str) -> str:
