@@ -41,6 +41,7 @@ committed positions, members) and in the checkpoints (STREAMPLAN_CHECKPOINTS). N
   created    the deployment creates this topic
   orphaned   the topic stays, and nothing reads or writes it any more
   not known  only a checkpoint tells, and it is not on this machine
+  beside     an upgrade builds it beside the application that runs; no aggregator of it starts before
   refused    the deployment or the start is refused, or would go on with wrong values
 Exit status: 0 nothing stands against it, 1 something is refused.
 

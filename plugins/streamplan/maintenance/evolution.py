@@ -20,7 +20,7 @@ from streamplan.maintenance.deployed import Deployed, observe_deployed
 from streamplan.maintenance.evolution_plan import Change, EvolutionPlan, Part, Verdict, in_words
 from streamplan.maintenance.renumbering import Likeness, match_names
 from streamplan.model.checkpoint_identity import checkpoint_identity, store_content
-from streamplan.model.committed_positions import ResolvedPositions, resolve_positions
+from streamplan.model.committed_positions import ResolvedPositions, latest_generation, resolve_positions
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
@@ -112,6 +112,31 @@ class _Comparison:
                 f"its topics are being moved to another number of partitions: {', '.join(self.deployed.staging)}",
                 f"Run {self.pipeline.name}_repartition: it goes on from where it stopped.",
             )
+        old = self.pipeline.upgrade_from
+        if self._stands_beside and old is not None:
+            yield Change(
+                Part.APPLICATION,
+                name,
+                Verdict.BESIDE,
+                f"it stands beside {old}, which writes the outputs. No aggregator of it starts",
+                f"Run {self.pipeline.name}_upgrade: it builds the state, compares it with that of {old}, and lets this "
+                "application take over.",
+            )
+        elif self._stands_beside:
+            yield Change(
+                Part.APPLICATION,
+                name,
+                Verdict.REFUSED,
+                "another application has taken over from it, and writes the outputs. No aggregator of it starts",
+                "Where it is to take over again, name that application in upgrade_from, and run "
+                f"{self.pipeline.name}_upgrade.",
+            )
+
+    @cached_property
+    def _stands_beside(self) -> bool:
+        """Whether the start is refused for an upgrade (:class:`~streamplan.kafka.task_ownership.TaskOwnership`)."""
+        latest = latest_generation(self.deployed.state.committed.values())
+        return latest.is_beside if latest is not None else self.pipeline.upgrade_from is not None
 
     def notes(self, changes: Sequence[Change]) -> Iterator[str]:
         if self.deployed.is_running:
@@ -291,7 +316,10 @@ class _Comparison:
         for topic in self.pipeline.source_topics(group):
             writers = self._writers_of(topic)
             numbers = " and ".join(str(writer.id) for writer in writers)
-            if any(map(self._has_positions, writers)):
+            if self._stands_beside and not writers:
+                begun = f"from where {self.pipeline.upgrade_from} began to read it"
+                parts.append(f"{self.pipeline.name}_upgrade reads {topic} {begun}")
+            elif any(map(self._has_positions, writers)):
                 parts.append(f"{topic} gets what sub-topology {numbers} writes from its committed positions on")
             elif writers:
                 parts.append(f"{topic} gets what sub-topology {numbers} writes, which is new, too")
@@ -299,7 +327,8 @@ class _Comparison:
                 parts.append(f"{topic} is read from its first record on")
             else:
                 parts.append(f"{topic} is read from auto_offset_reset on, {self.pipeline.auto_offset_reset}")
-        return f"it begins now: {'; '.join(parts)}"
+        begins = "it begins with the upgrade" if self._stands_beside else "it begins now"
+        return f"{begins}: {'; '.join(parts)}"
 
     def _reset(self, group: Subtopology) -> str:
         """What to do where a new sub-topology should have what was read before."""

@@ -15,7 +15,8 @@ class Verdict(StrEnum):
 
     ``KEPT``: it goes on as it is. ``REBUILT``: its state is read again from its changelog. ``NEW``: it begins without
     state. ``CREATED``: the topic is created. ``ORPHANED``: it stays, and nothing reads or writes it any more.
-    ``UNKNOWN``: it cannot be known from here. ``REFUSED``: the deployment or the start is refused, or must be.
+    ``UNKNOWN``: it cannot be known from here. ``BESIDE``: an upgrade builds it beside another application, and no
+    aggregator of it starts before. ``REFUSED``: the deployment or the start is refused, or must be.
     """
 
     KEPT = "kept"
@@ -24,6 +25,7 @@ class Verdict(StrEnum):
     CREATED = "created"
     ORPHANED = "orphaned"
     UNKNOWN = "not known"
+    BESIDE = "beside"
     REFUSED = "refused"
 
 

@@ -132,6 +132,9 @@ def _checks(pipeline: Pipeline) -> Iterable[AclEntry]:
     for spec in pipeline.declared_topics():
         yield _topic(spec.name, Operation.READ, "records are counted and compared")
         yield _topic(spec.name, Operation.DESCRIBE_CONFIGS, "its configs are judged")
+    for staging in pipeline.staging_topics.values() if pipeline.upgrade_from is not None else ():
+        for operation in (Operation.READ, Operation.DESCRIBE_CONFIGS):
+            yield _topic(staging, operation, "it has what was written before the application took over")
     yield AclEntry(
         ResourceType.GROUP, pipeline.topology.application_id, Operation.DESCRIBE, reason="positions and members"
     )

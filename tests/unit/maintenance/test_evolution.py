@@ -394,3 +394,44 @@ def test_the_state_of_a_kafka_streams_application_is_rebuilt_from_its_changelogs
     plan = shop.plan(declared(named))
     assert verdicts(plan) == {"sub-topology 0": "kept", "sub-topology 1": "rebuilt", "store totals": "not known"}
     assert "Kafka names no checkpoint" in change_of(plan, Part.SUBTOPOLOGY, "1").reason
+
+
+def stand_beside(shop: Shop) -> None:
+    """From now on the application stands beside another one."""
+    metadata = PositionMetadata(Generation(2000, "beside/a:1:x")).text
+    shop.cluster.metadata = dict.fromkeys(shop.cluster.metadata, metadata)
+
+
+def test_a_declared_upgrade_begins_where_the_old_application_did(tmp_path: Path) -> None:
+    plan = observe_evolution(declared(named, upgrade_from="shop-1"), FakeCluster(), str(tmp_path))
+    application = change_of(plan, Part.APPLICATION, APP)
+    assert application.verdict is Verdict.BESIDE
+    assert "beside shop-1, which writes the outputs. No aggregator of it starts" in application.reason
+    assert "Run shop_upgrade" in application.remedy
+    assert not plan.refused
+    begins = change_of(plan, Part.SUBTOPOLOGY, "0").reason
+    assert "shop_upgrade reads orders from where shop-1 began to read it" in begins
+    assert "first record" not in plan.text
+
+
+def test_an_application_that_was_built_does_not_start_before_it_takes_over(tmp_path: Path) -> None:
+    shop = Shop(declared(named), tmp_path)
+    stand_beside(shop)
+    plan = shop.plan(declared(named, upgrade_from="shop-1"))
+    assert change_of(plan, Part.APPLICATION, APP).verdict is Verdict.BESIDE
+    assert not plan.refused
+
+
+def test_the_start_of_an_application_that_another_one_has_taken_over_from_is_refused(tmp_path: Path) -> None:
+    shop = Shop(declared(named), tmp_path)
+    stand_beside(shop)
+    plan = shop.plan(declared(named))
+    (refused,) = plan.refused
+    assert (refused.part, refused.name) == (Part.APPLICATION, APP)
+    assert "another application has taken over from it" in refused.reason
+    assert "upgrade_from" in refused.remedy
+
+
+def test_an_application_that_has_taken_over_is_judged_as_any_other(tmp_path: Path) -> None:
+    plan = Shop(declared(named), tmp_path).plan(declared(named, upgrade_from="shop-1"))
+    assert verdicts(plan) == {"sub-topology 0": "kept", "sub-topology 1": "kept", "store totals": "kept"}
