@@ -13,10 +13,14 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSkipException
 from streamplan.airflow import declare_dags
+from streamplan.airflow.check_operators import CheckOperator, RecountOperator
 from streamplan.airflow.dags import upgrade_dag
 from streamplan.airflow.maintenance_operators import UpgradeOperator
 from streamplan.maintenance.upgrade_plan import Stage
-from streamplan.pipelines.orders import PIPELINE
+from streamplan.model.topology import Topology
+from streamplan.pipelines.orders import ORDER, PIPELINE
+
+from tests.support.fake_cluster import FakeApplication, FakeCluster
 
 pytestmark = pytest.mark.usefixtures("home", "database")
 
@@ -75,3 +79,20 @@ def test_a_step_is_told_of_a_run_that_works_on_the_topics(monkeypatch: pytest.Mo
 def test_nobody_is_asked_where_it_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AirflowSkipException, match="what was found"):
         run(monkeypatch, "build", stage=Stage.DONE)
+
+
+@pytest.mark.parametrize("kind", ["check", "recount"])
+def test_until_the_switch_a_health_run_does_not_recount(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The totals of the old application can be recounted by its own declaration alone."""
+    cluster = FakeCluster()
+    FakeApplication(cluster, PIPELINE)
+    topology = Topology("orders-aggregator-2")
+    topology.stream("orders", value=ORDER).group_by("ProductType", name="by-type").count(store="totals")
+    changed = replace(PIPELINE, topology=topology, upgrade_from=FakeApplication.group)
+    monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", lambda brokers: cluster)
+    monkeypatch.setattr("streamplan.airflow.check_operators.pipeline_named", lambda name: changed)
+    task: Any = RecountOperator(task_id="recount", pipeline="orders", dag=DAG("a_dag"))
+    if kind == "check":
+        task = CheckOperator(task_id="totals", pipeline="orders", check="totals", dag=DAG("another_dag"))
+    with pytest.raises(AirflowSkipException, match="orders-aggregator-2 has not taken over from orders-aggregator yet"):
+        task.execute({"params": {"full": False}})

@@ -21,7 +21,8 @@ from streamplan.airflow.data_docs import DataDocsLink, SummaryLink, picture_addr
 from streamplan.airflow.notifications import Notifier
 from streamplan.airflow.supervised_job import job_environment, job_file, spark_hook
 from streamplan.checks import check_named, scheduled_checks
-from streamplan.checks.framework.application import Application, application_in, application_of
+from streamplan.checks.discovery.running import running_application
+from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import (
     Check,
     CheckResult,
@@ -124,7 +125,12 @@ class RecountOperator(SparkJobOperator):
         from streamplan.reports.observations import reusable_recount
 
         cluster = KafkaCluster(brokers(self.pipeline))
-        application = application_in(pipeline_named(self.pipeline), cluster)
+        application = running_application(pipeline_named(self.pipeline), cluster)
+        if application.runs_until:
+            raise AirflowSkipException(
+                f"{application.runs_until} has not taken over from {application.application_id} yet. It is recounted "
+                "when it has."
+            )
         for check in scheduled_checks(application):
             if SparkJob.RECOUNT in check.spark_jobs(application):
                 skip_when_passed_lately(context, check, self.pipeline, minutes=RECOUNT_MINUTES)
@@ -173,8 +179,10 @@ class CheckOperator(SparkJobOperator):
         from streamplan.kafka.cluster import KafkaCluster
 
         cluster = KafkaCluster(brokers(self.pipeline))
-        application = application_in(pipeline_named(self.pipeline), cluster)
+        application = running_application(pipeline_named(self.pipeline), cluster)
         settings = Settings.from_environment()
+        if application.runs_until and (reason := check_named(self.check).applies_to(application)) is not None:
+            raise AirflowSkipException(f"{'. '.join(application.notes)}. {reason.reason}")
         check = self._configured_check(context, application, settings)
         result = run_check(application, check, cluster)
         result = replace(result, data_docs=run_page(context, self.pipeline).path)
@@ -337,7 +345,7 @@ class SummaryOperator(BaseOperator):
         cluster = KafkaCluster(brokers(self.pipeline))
         now = datetime.now(UTC)
         history = read_history(reports, self.pipeline, last=MOST_RESULTS, since=now - LENGTH)
-        week = look_back(application_in(pipeline_named(self.pipeline), cluster), cluster, history, now)
+        week = look_back(running_application(pipeline_named(self.pipeline), cluster), cluster, history, now)
         file = summaries(reports, self.pipeline) / f"{context['dag_run'].run_after:%Y-%m-%dT%H%M%S}.svg"
         write_atomically(file, draw(week))
         picture = picture_address(self.pipeline, file)

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
-from streamplan.checks.framework.application import Application, Partitioner, application_in
+from streamplan.checks.discovery.running import running_application
+from streamplan.checks.framework.application import Application, Partitioner
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import Refused
 from streamplan.model.pipeline import Limits
@@ -112,7 +113,7 @@ class DeclaredPipeline:
     def application(self, cluster: Cluster) -> Application:
         """Return the pipeline as the checks see it; see :class:`Subject`."""
         cluster.names()  # if Kafka does not answer, wait for this one question and not for those of each check
-        return application_in(self._pipeline, cluster)
+        return running_application(self._pipeline, cluster)
 
 
 class DescribedApplication:

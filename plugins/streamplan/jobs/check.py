@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streamplan.checks import CHECKS, check_named
-from streamplan.checks.framework.application import application_in
+from streamplan.checks.discovery.running import running_application
 from streamplan.kafka.brokers import Brokers
 from streamplan.programs import run_job
 from streamplan.registry import pipeline_named
@@ -34,7 +34,7 @@ def main() -> int:
 
     def observe(spark: SparkSession) -> RecordedObservations:
         cluster = DistributedCluster(spark, Brokers.from_environment(args.bootstrap_servers))
-        application = application_in(pipeline_named(args.pipeline), cluster)
+        application = running_application(pipeline_named(args.pipeline), cluster)
         check = check_named(args.check).configure(check_context(application, args.reports, full=True))
         return RecordedObservations(tuple(check.observe(application, cluster)))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from streamplan.checks.framework.cluster import Cluster
+from streamplan.checks.framework.standing import application_before
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
@@ -13,6 +15,7 @@ from streamplan.kafka.groups import delete_group, fence
 from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_repartition, resolve_pipeline
 from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.maintenance.reset_plan import ResetPlan
+from streamplan.model.committed_positions import latest_generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import INTERNAL_ROLES
 from streamplan.reports.results import state_files
@@ -51,22 +54,47 @@ def observe_reset(
     existing = cluster.topics([spec.name for spec in pipeline.internal_topics()])
     positions = cluster.committed_offsets(application_id)
     place = checkpoints_location(settings.checkpoints, application_id)
+    runs_instead = application_before(pipeline, cluster)
+    if runs_instead is not None:
+        _refuse_halfway(pipeline, runs_instead, cluster)
+    staging = cluster.topics([*pipeline.staging_topics.values()]) if runs_instead is not None else {}
+    # The files say what is known of the application that runs.
+    files = state_files(settings.reports, pipeline.name) if runs_instead is None else ()
     return ResetPlan(
         pipeline=pipeline.name,
         application_id=application_id,
-        topics={
-            topic: sum(offsets.high_watermark - offsets.log_start for offsets in cluster.offsets(topic).values())
-            for topic in sorted(existing)
-        },
+        topics=_records(cluster, existing),
         positions={
             f"{topic}-{partition}": offset
             for topic, partitions in positions.items()
             for partition, offset in partitions.items()
         },
         checkpoints=place if checkpoints.exists(settings.checkpoints, application_id) else "",
-        files=tuple(str(path.relative_to(settings.reports)) for path in state_files(settings.reports, pipeline.name)),
+        files=tuple(str(path.relative_to(settings.reports)) for path in files),
         kept=tuple(spec.name for spec in pipeline.topics() if spec.role not in INTERNAL_ROLES),
+        staging=_records(cluster, staging),
+        runs_instead=runs_instead or "",
     )
+
+
+def _refuse_halfway(pipeline: Pipeline, old: str, cluster: Cluster) -> None:
+    latest = latest_generation(cluster.committed_positions(old).values())
+    if latest is not None and latest.is_beside:
+        raise Refused(
+            f"the reset of {pipeline.name}",
+            expected=f"{old}, or {pipeline.topology.application_id}, as the application that runs",
+            observed="neither, for a switch has stopped halfway",
+            remedy=f"Run {pipeline.name}_upgrade, or `python -m streamplan upgrade {pipeline.name} switch`, which "
+            "completes it. Nothing was changed.",
+        )
+
+
+def _records(cluster: Cluster, topics: Iterable[str]) -> Mapping[str, int]:
+    """By topic the offsets from its beginning to its end."""
+    return {
+        topic: sum(offsets.high_watermark - offsets.log_start for offsets in cluster.offsets(topic).values())
+        for topic in sorted(topics)
+    }
 
 
 def apply_reset(
@@ -110,13 +138,17 @@ def apply_reset(
     report(f"group {application_id}: its positions are deleted")
     # From here on no aggregator starts before the reset is complete.
     paths = ReportPaths(settings.reports, pipeline.name)
-    for topic, ends in record_reset(paths.sink_offsets, pipeline, KafkaCluster(brokers)).items():
-        report(f"{topic}: left alone; the records of the next run begin at {dict(ends)}")
-    delete_topics(brokers, list(plan.topics))
-    report(f"deleted {', '.join(plan.topics) or 'no topic'}")
+    if not plan.runs_instead:  # else what is in the sinks is of the application that runs
+        for topic, ends in record_reset(paths.sink_offsets, pipeline, KafkaCluster(brokers)).items():
+            report(f"{topic}: left alone; the records of the next run begin at {dict(ends)}")
+    delete_topics(brokers, [*plan.topics, *plan.staging])
+    report(f"deleted {', '.join([*plan.topics, *plan.staging]) or 'no topic'}")
     checkpoints.delete(settings.checkpoints, application_id)
     report(f"checkpoints: none in {checkpoints_location(settings.checkpoints, application_id)}")
     for name in plan.files:
         Path(settings.reports, name).unlink(missing_ok=True)
     apply_topics(brokers, pipeline, report=report)
+    if plan.runs_instead:
+        report(f"{application_id} is reset, and {plan.runs_instead} goes on: nothing of an upgrade is left")
+        return
     report(f"{pipeline.name} is reset: the next start of its aggregator reads the input from the beginning")

@@ -8,7 +8,7 @@ prefix: ``my-app`` has nothing of ``my-app-v1``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 RESET_ALONE = ("aggregator", "deploy", "repartition", "redrive")
@@ -28,6 +28,8 @@ class ResetPlan:
         checkpoints: Where the checkpoints are; empty where there are none.
         files: Files below the reports that describe the state, by their relative paths.
         kept: The topics that others write or read. They are left alone.
+        staging: The staging topics of an application that stands beside another one, as ``topics``. They are deleted.
+        runs_instead: The application that it stands beside; empty where it is the one that runs.
     """
 
     pipeline: str
@@ -37,11 +39,13 @@ class ResetPlan:
     checkpoints: str
     files: tuple[str, ...]
     kept: tuple[str, ...]
+    staging: Mapping[str, int] = field(default_factory=dict)
+    runs_instead: str = ""
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to delete."""
-        return not (any(self.topics.values()) or self.positions or self.checkpoints or self.files)
+        return not (any(self.topics.values()) or self.staging or self.positions or self.checkpoints or self.files)
 
     def lines(self) -> Iterable[str]:
         """Return the plan for people, as Markdown."""
@@ -52,6 +56,8 @@ class ResetPlan:
             yield f"- the consumer group `{self.application_id}` with its positions: {listed}"
         for topic, records in self.topics.items():
             yield f"- topic `{topic}`: at most {records:,} records; it is created again, empty"
+        for topic, records in self.staging.items():
+            yield f"- topic `{topic}`: at most {records:,} records, which were built for the upgrade"
         if self.checkpoints:
             yield f"- the checkpoints in `{self.checkpoints}`, state stores included"
         if self.files:
@@ -61,6 +67,9 @@ class ResetPlan:
         yield ""
         yield f"Left alone: {', '.join(f'`{topic}`' for topic in self.kept)}, every other application."
         yield ""
+        if self.runs_instead:
+            yield f"`{self.runs_instead}` goes on. An upgrade would be built from the beginning."
+            return
         yield "The next start of the aggregator reads its input from the beginning."
 
     @property
@@ -68,12 +77,16 @@ class ResetPlan:
         """The plan for people, as Markdown."""
         return "\n".join(self.lines())
 
+    @property
+    def _records(self) -> Mapping[str, int]:
+        return {**self.topics, **self.staging}
+
     def more_than(self, approved: ResetPlan) -> list[str]:
         """List what would be deleted now and was not approved. Empty after a reset that died halfway."""
         more = [
-            f"{topic} has {records:,} records, not {approved.topics.get(topic, 0):,}"
-            for topic, records in self.topics.items()
-            if records > approved.topics.get(topic, 0)
+            f"{topic} has {records:,} records, not {approved._records.get(topic, 0):,}"
+            for topic, records in self._records.items()
+            if records > approved._records.get(topic, 0)
         ]
         more += [
             f"the position in {at} is {offset:,}, not {approved.positions.get(at, 'none')}"
@@ -94,6 +107,8 @@ class ResetPlan:
             "checkpoints": self.checkpoints,
             "files": list(self.files),
             "kept": list(self.kept),
+            "staging": dict(self.staging),
+            "runs_instead": self.runs_instead,
         }
 
     @classmethod

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from streamplan.checks.discovery.discover import own_topics
 from streamplan.checks.framework.consistent_cut import Deadline, await_consistent_cut
 from streamplan.errors import CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
@@ -31,7 +32,8 @@ from streamplan.maintenance.upgrade_plan import Comparison, Stage, UpgradePlan
 from streamplan.model.committed_positions import CommittedPosition, latest_generation
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.topics import TopicRole
+from streamplan.model.topics import TopicRole, words
+from streamplan.model.topology import Topology
 from streamplan.reports.results import state_files
 from streamplan.reports.sink_offsets import record_switch
 from streamplan.settings import Settings
@@ -116,15 +118,16 @@ class Upgrader:
         """
         stage = self._stage()
         if stage in (Stage.DONE, Stage.HALFWAY):
-            return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage)
+            left_over = self._left_over() if stage is Stage.DONE else ()
+            return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage, left_over=left_over)
         begin = self._new.offsets if stage is Stage.BESIDE else self._begin
         cut = self._shared(self._old.offsets)
         records: dict[str, int] = {}
         for place, end in sorted(cut.items()):
             records[place[0]] = records.get(place[0], 0) + max(0, end - begin.get(place, 0))
-        notes = tuple(self._notes(stage, begin))
-        staging = self._resolved.staging_topics
-        return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage, records, staging, notes)
+        staging, notes = self._resolved.staging_topics, tuple(self._notes())
+        missing = self._missing(self._begin if stage is Stage.NOT_BEGUN else _starts(self._new))
+        return UpgradePlan(self._resolved.name, self._new_id, self._old_id, stage, records, staging, missing, notes)
 
     def build(
         self, spark: SparkSession, *, stop: threading.Event | None = None, runs: Sequence[str] = ()
@@ -280,11 +283,7 @@ class Upgrader:
     def _begin(self) -> dict[Place, int]:
         """Where the new application begins: where the old one did, or at the first record that there is."""
         old, cluster, begin = self._old, self._cluster(), dict[Place, int]()
-        starts = {
-            place: metadata.start
-            for place, at in old.committed.items()
-            if (metadata := PositionMetadata.parse(at.metadata)) is not None
-        }
+        starts = _starts(old)
         internal = {spec.name for spec in self._resolved.internal_topics()}
         for group in self._resolved.topology.subtopologies:
             for topic in self._resolved.source_topics(group):
@@ -303,18 +302,35 @@ class Upgrader:
             )
         return begin
 
-    def _notes(self, stage: Stage, begin: Mapping[Place, int]) -> Sequence[str]:
-        notes = []
-        if stage is Stage.NOT_BEGUN:
-            for (topic, number), at in sorted(self._old.committed.items()):
-                metadata, first = PositionMetadata.parse(at.metadata), begin.get((topic, number))
-                if metadata is not None and first is not None and first > metadata.start:
-                    notes.append(
-                        f"`{topic}-{number}` begins at offset {first:,} by now, and {self._old_id} began at "
-                        f"{metadata.start:,}: what was deleted is not in the new state"
-                    )
-        added = {*self._resolved.topology.source_topics} - {topic for topic, _ in self._old.committed}
-        notes += [f"`{topic}` is new: it is read up to where it ends at each step" for topic in sorted(added)]
+    def _left_over(self) -> tuple[str, ...]:
+        """What the old application, and the build of the new one, have left in Kafka."""
+        cluster, positions = self._cluster(), self._old.offsets
+        groups = cluster.groups()
+        internal = own_topics(self._old_id, cluster.names(), groups, {topic for topic, _ in positions})
+        dead_letters = Topology(self._old_id).dead_letter_topic
+        others = cluster.topics([dead_letters, *self._resolved.staging_topics.values()])
+        group = (f"group {self._old_id}",) if self._old_id in groups else ()
+        return *(f"topic {topic}" for topic in sorted({*internal, *others})), *group
+
+    def _missing(self, begin: Mapping[Place, int]) -> tuple[str, ...]:
+        """Say where the new application begins later than the old one did, for records were deleted meanwhile."""
+        return tuple(
+            f"`{topic}-{number}` begins at offset {begin[topic, number]:,}, and {self._old_id} began at {start:,}"
+            for (topic, number), start in sorted(_starts(self._old).items())
+            if begin.get((topic, number), 0) > start
+        )
+
+    def _notes(self) -> Sequence[str]:
+        old = {topic for topic, _ in self._old.committed}
+        added = {*self._resolved.topology.source_topics} - old
+        notes = [f"`{topic}` is new: it is read up to where it ends at each step" for topic in sorted(added)]
+        shared = old & {*self._resolved.topology.source_topics}
+        notes += [
+            f"`{name}` is compacted: of a key that has a newer record the older ones may be gone. They are not in the "
+            "new state, and no record of a stream meets them"
+            for name, topic in sorted(self._cluster().topics(sorted(shared)).items())
+            if "compact" in words(topic.configs.get("cleanup.policy", ""))
+        ]
         return notes
 
     # -- what stands against it
@@ -365,6 +381,15 @@ class Upgrader:
                 ),
                 remedy="Where a filter or an expression before them was changed, or records of the input are gone, "
                 f"they must differ: switch with accept_differences. Nothing was changed, and {self._old_id} can go on.",
+            )
+        if comparison.incomplete and not accept_differences:
+            raise Refused(
+                f"the stores of {self._new_id}, {', '.join(store.store for store in comparison.incomplete)}",
+                expected=f"of the whole input, which {self._old_id} has read",
+                observed="; ".join(comparison.missing).replace("`", ""),
+                remedy="What was deleted is not in them, and no comparison says that they need nothing of it. Where "
+                "that is as you want it, switch with accept_differences. Nothing was changed, and "
+                f"{self._old_id} can go on.",
             )
 
     # -- the steps
@@ -461,7 +486,8 @@ class Upgrader:
             busy = f"for {self.quiet_seconds:g} s {self._old_id} had records in its repartition topics at every moment"
             return Comparison((), is_final, busy)
         held = held_stores(self.settings.checkpoints, self._old_id, self._old.committed)
-        return Comparison(compare_stores(self._resolved, self._cluster(), held, ends), is_final)
+        stores = compare_stores(self._resolved, self._cluster(), held, ends)
+        return Comparison(stores, is_final, missing=self._missing(_starts(self._new)))
 
     def _retire(self, positions: Mapping[Place, int]) -> None:
         """Let the old application end where the new one was built up to. From now on none of its aggregators starts."""
@@ -481,6 +507,12 @@ class Upgrader:
             f"{self._new_id} has taken over from {self._old_id}. Start its aggregator: it restores its state from the "
             "changelogs, and writes what comes from now on"
         )
+
+
+def _starts(application: _Application) -> dict[Place, int]:
+    """Where an application began to read each partition."""
+    parsed = {place: PositionMetadata.parse(at.metadata) for place, at in application.committed.items()}
+    return {place: metadata.start for place, metadata in parsed.items() if metadata is not None}
 
 
 def _of_topic(offsets: Mapping[Place, int], topic: str) -> dict[int, int]:

@@ -72,7 +72,7 @@ def _compare(
 ) -> StoreComparison:
     store = str(node.store)
     if isinstance(node.operation, StoreForJoin | OuterJoinSide):
-        return StoreComparison(store, "it has records that wait for others, and no totals")
+        return StoreComparison(store, "it has records that wait for others, and no totals", has_totals=False)
     if store not in changelogs:
         return StoreComparison(store, f"{pipeline.upgrade_from} has no store of this name")
     declared = store_content(group, node)

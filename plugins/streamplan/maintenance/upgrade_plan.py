@@ -43,7 +43,9 @@ class UpgradePlan:
         stage: How far it is.
         records: By source topic at most so many records that the old application has processed and the new one has not.
         staging: By topic that the topology writes its staging topic.
+        missing: What the old application has read of the input, and the new one cannot read any more.
         notes: What a person should know.
+        left_over: What was left in Kafka of an upgrade that is done.
     """
 
     pipeline: str
@@ -52,13 +54,20 @@ class UpgradePlan:
     stage: Stage
     records: Mapping[str, int] = field(default_factory=dict)
     staging: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    left_over: tuple[str, ...] = ()
 
     def lines(self) -> Iterable[str]:
         """Return the plan for people, as Markdown."""
         new, old = f"`{self.application_id}`", f"`{self.upgrade_from}`"
         if self.stage is Stage.DONE:
             yield f"Nothing to do: {new} has taken over from {old} (pipeline {self.pipeline})."
+            if self.left_over:
+                yield ""
+                yield f"Nothing deletes what is left of {old}, so that it can take over again, and of the build:"
+                yield ""
+                yield from (f"- {part}" for part in self.left_over)
             return
         yield f"Application {new} takes over from {old} (pipeline {self.pipeline})."
         yield ""
@@ -72,6 +81,7 @@ class UpgradePlan:
         for topic, staging in self.staging.items():
             yield f"- what it writes to `{topic}` goes to `{staging}` until it takes over"
         yield f"- then {old} ends at its last position, and {new} goes on there. {old} keeps all that it has"
+        yield from (f"- {missing}: what was deleted is not in the new state" for missing in self.missing)
         yield from (f"- {note}" for note in self.notes)
 
     @property
@@ -92,6 +102,7 @@ class StoreComparison:
         changed: How many keys were not compared, for they have changed since.
         different: How many keys have different values, or are in one of them alone.
         examples: Some of these, as people read them.
+        has_totals: Whether it has results, and not only records that wait for others.
     """
 
     store: str
@@ -101,6 +112,7 @@ class StoreComparison:
     changed: int = 0
     different: int = 0
     examples: tuple[str, ...] = ()
+    has_totals: bool = True
 
     def lines(self) -> Iterable[str]:
         """Return it for people, as Markdown."""
@@ -124,16 +136,26 @@ class Comparison:
         stores: By store what was found.
         is_final: Whether it was made where the old application has ended, so that no key is left out.
         left_out: Why nothing was compared; empty where it was.
+        missing: What the old application has read of the input, and the new one could not read any more.
     """
 
     stores: tuple[StoreComparison, ...]
     is_final: bool
     left_out: str = ""
+    missing: tuple[str, ...] = ()
 
     @property
     def differing(self) -> Sequence[StoreComparison]:
         """The stores that mean the same and differ."""
         return [store for store in self.stores if store.is_same and store.different]
+
+    @property
+    def incomplete(self) -> Sequence[StoreComparison]:
+        """The stores in which records are missing that were deleted, as far as the comparison does not say otherwise.
+
+        A store that means the same, and has the same values, needs nothing of what was deleted.
+        """
+        return [store for store in self.stores if self.missing and store.has_totals and not store.is_same]
 
     def lines(self) -> Iterable[str]:
         """Return it for people, as Markdown."""
@@ -147,6 +169,14 @@ class Comparison:
             yield from store.lines()
         if not self.stores:
             yield "- the declaration has no store that could be compared"
+        if incomplete := ", ".join(f"`{store.store}`" for store in self.incomplete):
+            yield ""
+            yield f"Records are missing in {incomplete}, for the input is not whole any more:"
+            yield ""
+            yield from (f"- {missing}" for missing in self.missing)
+        if not self.is_final and (self.differing or self.incomplete):
+            yield ""
+            yield "The switch refuses that, unless it is told to accept differences (accept_differences)."
 
     @property
     def text(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamplan.checks.discovery.discover import discover
-from streamplan.checks.framework.application import Application, application_in
+from streamplan.checks.discovery.running import running_application
+from streamplan.checks.framework.application import Application
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.pipeline import Pipeline
 from streamplan.observability.diagram import Diagram, diagram_of, diagram_of_application
@@ -35,7 +36,7 @@ class Observed:
         self.cluster.names()  # where Kafka does not answer, it is waited for once
         if self.pipeline is None:
             return discover(self.cluster, self.name)
-        return application_in(self.pipeline, self.cluster)
+        return running_application(self.pipeline, self.cluster)
 
     def diagram(self) -> Diagram:
         """Return the drawn topology.

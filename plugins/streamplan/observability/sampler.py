@@ -69,7 +69,8 @@ class Sampler:
     Many viewers share a sampler, so that the brokers are asked as often as for one of them.
 
     Args:
-        find: Returns the application as the checks see it. It is asked again until it answers.
+        find: Returns the application as the checks see it. It is asked again until it answers, and while another
+            application is to take over from the one that it has returned.
         name: The name of the pipeline, or the ``application.id`` where no pipeline is declared.
         cluster: The brokers.
         reports: The directory of all reports.
@@ -103,7 +104,7 @@ class Sampler:
         """Take a snapshot now. Where Kafka does not answer, it says so and has what the reports hold."""
         problem, seen = "", _Seen()
         try:
-            if self._application is None:
+            if self._application is None or self._application.runs_until:
                 self._application = self._find()
             seen = self._ask(self._application)
         except StreamplanError as error:

@@ -27,10 +27,13 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import set_positions
 from streamplan.kafka.task_ownership import TaskOwnership, stop_application
-from streamplan.kafka.topics import apply_topics
+from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import upgrade
+from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.maintenance.upgrade import Upgrader
 from streamplan.maintenance.upgrade_plan import Comparison, Stage, StoreComparison
+from streamplan.model.committed_positions import latest_generation
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
@@ -364,6 +367,79 @@ def test_a_stop_keeps_an_application_beside(shop: Shop, begun: Pipeline) -> None
     assert stop is not None
     assert (stop.is_stop, stop.is_beside) == (True, True)
     shop.require_beside(begun)
+
+
+def test_input_that_was_deleted_is_told_and_must_be_accepted(shop: Shop, begun: Pipeline) -> None:
+    """No checkpoint of the old application is here, so nothing says that its stores need nothing of what is gone."""
+    shop.produce(6)
+    positions = {(shop.orders, 0): 2, (shop.orders, 1): 0}
+    with TaskOwnership(shop.declare(changed=False), shop.brokers) as ownership:
+        metadata = PositionMetadata(ownership.claim({0: False, 1: False}).generation).text
+    set_positions(shop.brokers, shop.old, positions, metadata=metadata)
+    delete_records(shop.brokers, shop.orders, {0: 2})
+    told = f"`{shop.orders}-0` begins at offset 2, and {shop.old} began at 0"
+    assert shop.upgrader(begun).observe().missing == (told,)
+    built = shop.upgrader(begun).build(NOBODY)
+    assert built is not None
+    assert [store.store for store in built.incomplete] == ["totals", "amounts", "least"]
+    assert told in built.text
+    assert "unless it is told to accept differences" in built.text
+    assert shop.upgrader(begun).observe().missing == (told,)
+    with pytest.raises(Refused, match=r"orders-0 begins at offset 2.*switch with accept_differences.*can go on"):
+        shop.upgrader(begun).switch(NOBODY)
+    with TaskOwnership(shop.declare(changed=False), shop.brokers) as ownership:
+        assert ownership.claim({0: False, 1: False})
+    assert shop.upgrader(begun).switch(NOBODY, accept_differences=True) is not None
+    done = shop.upgrader(begun).observe()
+    assert done.stage is Stage.DONE
+    internal = ("amounts-changelog", "by-kind-repartition", "dead-letter", "totals-changelog")
+    staging = (begun.staging_topics[topic] for topic in (shop.counts, shop.paid))
+    topics = [*(f"{shop.old}-{topic}" for topic in internal), *staging]
+    assert [*done.left_over] == [*(f"topic {topic}" for topic in topics), f"group {shop.old}"]
+    assert f"- group {shop.old}" in done.text
+
+
+def test_a_reset_of_what_was_built_leaves_the_application_that_runs_alone(shop: Shop, begun: Pipeline) -> None:
+    """So an upgrade that nobody wants is taken back, and the checks of the old application go on."""
+    apply_topics(shop.brokers, begun)
+    beside = PositionMetadata(Generation.of_this_process(None, beside=True)).text
+    set_positions(shop.brokers, shop.new, {(shop.orders, 0): 0}, metadata=beside)
+    staging = begun.staging_topics[shop.paid]
+    producer = Producer({"bootstrap.servers": shop.bootstrap_servers})
+    for topic in (shop.paid, staging):
+        producer.produce(topic, b"{}", b"k")
+    assert producer.flush(60) == 0
+    paths = ReportPaths(shop.settings.reports, shop.name)
+    paths.verified_store.parent.mkdir(parents=True)
+    paths.verified_store.write_text("what was verified of the old application")
+    before = KafkaCluster(shop.brokers).committed_positions(shop.old)
+
+    plan = observe_reset(begun, shop.brokers, shop.settings)
+    assert f"topic `{staging}`: at most 1 records" in plan.text
+    assert f"`{shop.old}` goes on" in plan.text
+    apply_reset(begun, shop.brokers, shop.settings, ResetPlan.read(plan.written()), report=shop.said.append)
+    cluster = KafkaCluster(shop.brokers)
+    assert cluster.committed_positions(shop.new) == {}
+    assert cluster.topics([staging, shop.paid]).keys() == {shop.paid}
+    assert cluster.committed_positions(shop.old) == before
+    assert paths.verified_store.exists()
+    # What is in the outputs counts for the old application from its first record on.
+    assert read_sink_offsets(paths.sink_offsets, cluster).begins == {}
+    assert shop.upgrader(begun).observe().stage is Stage.NOT_BEGUN
+
+
+def test_a_reset_between_the_two_commits_of_a_switch_is_refused(shop: Shop, begun: Pipeline) -> None:
+    """After it neither application could start."""
+    apply_topics(shop.brokers, begun)
+    committed = KafkaCluster(shop.brokers).committed_positions(shop.old)
+    offsets = {place: position.offset for place, position in committed.items()}
+    for application in (shop.old, shop.new):
+        latest = latest_generation(KafkaCluster(shop.brokers).committed_positions(application).values())
+        metadata = PositionMetadata(Generation.of_this_process(latest, beside=True)).text
+        set_positions(shop.brokers, application, offsets, metadata=metadata)
+    assert shop.upgrader(begun).observe().stage is Stage.HALFWAY
+    with pytest.raises(Refused, match=f"neither, for a switch has stopped halfway.*{shop.name}_upgrade"):
+        observe_reset(begun, shop.brokers, shop.settings)
 
 
 def test_a_run_that_is_stopped_says_so(shop: Shop, begun: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

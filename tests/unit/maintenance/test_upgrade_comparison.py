@@ -119,3 +119,16 @@ def test_windows_that_the_brokers_may_have_deleted_are_left_out(cluster: FakeClu
     write(cluster, NEW, {"b": 1.0}, suffix=window)
     (found,) = compare_stores(pipeline, cluster, content(pipeline), None)
     assert (found.equal, found.different) == (1, 0)
+
+
+def test_a_store_with_equal_values_needs_nothing_of_input_that_was_deleted() -> None:
+    proven, unknown = (
+        StoreComparison("totals", is_same=True, equal=3),
+        StoreComparison("least", "no store of this name"),
+    )
+    waiting = StoreComparison("paid-this-join-store", "it has records that wait", has_totals=False)
+    gone = ("`orders-0` begins at offset 7, and old began at 0",)
+    comparison = Comparison((proven, unknown, waiting), True, missing=gone)
+    assert comparison.incomplete == [unknown]
+    assert f"Records are missing in `least`, for the input is not whole any more:\n\n- {gone[0]}" in comparison.text
+    assert Comparison((proven, unknown, waiting), True).incomplete == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -225,3 +226,14 @@ def test_those_who_wait_for_a_slow_snapshot_take_it(
 
     cluster.before = slowly
     assert sampler.latest(5) is sampler.latest(5)
+
+
+def test_an_application_is_found_anew_until_the_one_after_it_has_taken_over(
+    cluster: FakeCluster, application: FakeApplication, tmp_path: Path
+) -> None:
+    until = replace(application_of(PIPELINE), runs_until="orders-aggregator-2")
+    found = iter([until, until, replace(until, runs_until="")])
+    sampler = Sampler(lambda: next(found), "orders", cluster, tmp_path)
+    for _ in range(4):
+        assert sampler.sample().problem == ""
+    assert next(found, None) is None

@@ -45,6 +45,7 @@ def discover(
     partitioners: Mapping[str, Partitioner] | None = None,
     key_types: Mapping[str, str] | None = None,
     limits: Limits | None = None,
+    others: Sequence[str] = (),
 ) -> Application:
     """Find an application with its topics as they are now.
 
@@ -58,6 +59,7 @@ def discover(
         key_types: The types by which keys of topics are shown: ``"int"``, ``"long"`` or ``"string"``. A changelog has
             the partitioner and the key type of the topics from which its store is made.
         limits: The bounds of the checks.
+        others: Other applications that may have no consumer group yet. Their topics are not taken for its own.
 
     Raises:
         CouldNotLook: There is no such application.
@@ -66,7 +68,7 @@ def discover(
     names = cluster.names()
     # Before its first commit an application has no positions. A topic that is counted is read.
     read = [*sources, *(count.source for count in counts if count.source in names)]
-    topics = _topics_of(cluster, application_id, names, list(dict.fromkeys(read)))
+    topics = _topics_of(cluster, application_id, names, list(dict.fromkeys(read)), others)
     if topology is None:
         structure = structure_by_names(topics)
     else:
@@ -169,11 +171,13 @@ def _is_internal(application_id: str, topic: str) -> bool:
     return topic.startswith(prefix) and INTERNAL.fullmatch(topic[len(prefix) :]) is not None
 
 
-def _topics_of(cluster: Cluster, application_id: str, names: Sequence[str], declared: Sequence[str]) -> TopicsInKafka:
+def _topics_of(
+    cluster: Cluster, application_id: str, names: Sequence[str], declared: Sequence[str], others: Sequence[str]
+) -> TopicsInKafka:
     """Find the topics of an application. ``declared`` are those that the user said it reads."""
     groups, positions = cluster.groups(), cluster.committed_offsets(application_id)
-    # A topic from outside may be named like an internal one.
-    internal = [name for name in own_topics(application_id, names, groups, positions) if name not in declared]
+    own = own_topics(application_id, names, [*groups, *others], positions)
+    internal = [name for name in own if name not in declared]  # one from outside may be named like an internal one
     if application_id not in groups and not positions and not internal:
         raise CouldNotLook(
             f"application {application_id}",

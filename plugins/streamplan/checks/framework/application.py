@@ -134,6 +134,7 @@ class Application:
         limits: The declared bounds of the checks.
         partitioners: The partitioners of topics whose keys murmur2 does not place.
         notes: What could not be found out, for people.
+        runs_until: The application that will take over from this one, which runs until then; empty where there is none.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Application:
     limits: Limits = field(default_factory=Limits)
     partitioners: Mapping[str, Partitioner] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    runs_until: str = ""
 
     def with_role(self, *roles: TopicRole) -> tuple[TopicSpec, ...]:
         """Return the topics with one of these roles."""
