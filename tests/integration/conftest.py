@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.topics import apply_topics
 from streamplan.local.brokers import LocalKafka
 from streamplan.local.jars import SPARK, require
+from streamplan.local.ports import Ports
+from streamplan.settings import Settings
 from streamplan.spark.session import generate_code, open_session
 from streamplan.spark.submit import LOCAL_MASTER, SHORT_RUN_OPTIONS, spark_submit_configs, submit_environment
 
@@ -23,6 +26,7 @@ from tests.support.aggregator_process import ORDERS, Aggregator
 from tests.support.brokers import NewTopicFactory, await_coordinator, await_topics, local_kafka
 from tests.support.schema_registry_server import SchemaRegistryServer, schema_registry
 from tests.support.secured_brokers import SecuredBrokers
+from tests.support.spark_cluster import DEFAULT_PORTS, EmbeddedSpark
 from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.support.wheel import CLONE, Environment, build_wheel, requirements
@@ -166,3 +170,18 @@ def wheel_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     environment.add_distributions(requirement.name for requirement in requirements())
     environment.install(str(wheel))
     return environment
+
+
+@pytest.fixture
+def spark_cluster(tmp_path: Path, spark_environment: Mapping[str, str]) -> Iterator[EmbeddedSpark]:
+    """A master without workers."""
+    base = random.randrange(15_000, 30_000, 10)
+    ports = {name: base + offset for offset, name in enumerate(DEFAULT_PORTS)}
+    settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path / "spark")})
+    spark = EmbeddedSpark(settings, Ports(settings.home / "stack.json", ports), memory="512m")
+    try:
+        spark.start_master()
+        yield spark
+    finally:
+        spark.down()
+    assert not spark.running()

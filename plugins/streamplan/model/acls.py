@@ -132,9 +132,8 @@ def _checks(pipeline: Pipeline) -> Iterable[AclEntry]:
     for spec in pipeline.declared_topics():
         yield _topic(spec.name, Operation.READ, "records are counted and compared")
         yield _topic(spec.name, Operation.DESCRIBE_CONFIGS, "its configs are judged")
-    for staging in pipeline.staging_topics.values() if pipeline.upgrade_from is not None else ():
-        for operation in (Operation.READ, Operation.DESCRIBE_CONFIGS):
-            yield _topic(staging, operation, "it has what was written before the application took over")
+    if pipeline.upgrade_from is not None:
+        yield from _checks_of_upgrade(pipeline, pipeline.upgrade_from)
     yield AclEntry(
         ResourceType.GROUP, pipeline.topology.application_id, Operation.DESCRIBE, reason="positions and members"
     )
@@ -197,6 +196,15 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
         prefixed=True,
         reason="whoever runs is fenced before a stop, a reset or a move",
     )
+
+
+def _checks_of_upgrade(pipeline: Pipeline, old: str) -> Iterable[AclEntry]:
+    before = "the old one is looked at until the new one has taken over"
+    for operation in (Operation.READ, Operation.DESCRIBE_CONFIGS):
+        for staging in pipeline.staging_topics.values():
+            yield _topic(staging, operation, "it has what was written before the application took over")
+        yield AclEntry(ResourceType.TOPIC, f"{old}-", operation, prefixed=True, reason=before)
+    yield AclEntry(ResourceType.GROUP, old, Operation.DESCRIBE, reason=before)
 
 
 def _upgrade(pipeline: Pipeline, old: str) -> Iterable[AclEntry]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -47,6 +48,7 @@ from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
 
 from tests.support.draining import drain
 from tests.support.records import read_committed
+from tests.support.spark_cluster import EmbeddedSpark
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 _numbers = itertools.count()
@@ -467,9 +469,15 @@ PIPELINE = Pipeline("{name}", topology, "", {{"{orders}": 2, "{paid}": 2}}, upgr
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("how", ["command", "job"])
+@pytest.mark.parametrize("how", ["command", "job", "job on a cluster"])
 def test_by_command_and_by_the_job_that_airflow_starts(
-    shop: Shop, begun: Pipeline, tmp_path: Path, spark_environment: Mapping[str, str], spark_jars: Path, how: str
+    shop: Shop,
+    begun: Pipeline,
+    tmp_path: Path,
+    spark_environment: Mapping[str, str],
+    spark_jars: Path,
+    request: pytest.FixtureRequest,
+    how: str,
 ) -> None:
     shop.produce(4)
     positions = {(shop.orders, 0): 1, (shop.orders, 1): 2}
@@ -486,8 +494,21 @@ def test_by_command_and_by_the_job_that_airflow_starts(
     servers = ["--bootstrap-servers", shop.bootstrap_servers]
     command = [sys.executable, "-m", "streamplan", "upgrade", shop.name, "--yes", *servers]
     commands, found = [command], tmp_path / "found.json"
-    if how == "job":
-        submit = [*submitted(spark_jars), str(PROJECT / "jobs" / "upgrade.py"), "--pipeline", shop.name, *servers]
+    if how != "command":
+        master, options = LOCAL_MASTER, []
+        if how == "job on a cluster":
+            cluster: EmbeddedSpark = request.getfixturevalue("spark_cluster")
+            cluster.start_workers(2)
+            package = shutil.make_archive(str(tmp_path / "streamplan"), "zip", PROJECT / "plugins", "streamplan")
+            master, options = cluster.url, ["--executor-memory", "512m", "--executor-cores", "1", "--py-files", package]
+        submit = [
+            *submitted(spark_jars, master),
+            *options,
+            str(PROJECT / "jobs" / "upgrade.py"),
+            "--pipeline",
+            shop.name,
+            *servers,
+        ]
         commands = [[*submit, "--output", str(found), "--step", step] for step in ("build", "switch")]
     for each in commands:
         done = subprocess.run(each, env=environment, capture_output=True, text=True, check=False)
@@ -502,11 +523,11 @@ def test_by_command_and_by_the_job_that_airflow_starts(
     shop.require_beside(shop.declare(changed=False))
 
 
-def submitted(jars: Path) -> list[str]:
+def submitted(jars: Path, master: str) -> list[str]:
     """The call of spark-submit, without a program."""
     return [
         str(Path(sys.executable).with_name("spark-submit")),
-        *("--master", LOCAL_MASTER, "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"),
-        *(part for config in spark_submit_configs(LOCAL_MASTER).items() for part in ("--conf", "=".join(config))),
+        *("--master", master, "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"),
+        *(part for config in spark_submit_configs(master).items() for part in ("--conf", "=".join(config))),
         *("--jars", ",".join(map(str, sorted(jars.glob("*.jar"))))),
     ]

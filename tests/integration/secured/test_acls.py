@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 from pyspark.sql import SparkSession
+from streamplan.checks.discovery.running import running_application
 from streamplan.errors import StreamplanError
+from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group
@@ -22,11 +24,14 @@ from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics, delete_records, delete_topics
 from streamplan.maintenance.evolution import observe_evolution
 from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.upgrade import Upgrader
 from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, order
+from streamplan.reports.sink_offsets import read_sink_offsets
 from streamplan.settings import Settings
+from streamplan.spark.recount.recount import recount
 from streamplan.testing import assert_healthy
 
 from tests.support.draining import drain
@@ -174,3 +179,48 @@ def test_no_role_works_without_any_of_them(secured: Secured, role: Role) -> None
             continue
         not_needed.append(f"{left_out.operation} on {left_out.resource_type} {left_out.name}")
     assert not_needed == []
+
+
+@pytest.mark.soak
+def test_an_upgrade_works_with_its_acls(secured_brokers: SecuredBrokers, spark: SparkSession, tmp_path: Path) -> None:
+    """The deployer, who has the entries of the aggregator, too, builds and switches. The checks look on."""
+    name = f"allowed-upgrade-{next(_numbers)}"
+    orders, paid, old_id = f"{name}-orders", f"{name}-paid", f"{name}-v1"
+
+    def declare(application_id: str, upgrade_from: str | None = None) -> Pipeline:
+        topology = Topology(application_id)
+        stream = topology.stream(orders, value=ORDER)
+        stream.to(paid)
+        stream.group_by("ProductType", name="quantities").aggregate({"orders": "count(*)"}, store="totals")
+        return Pipeline(name, topology, "", {orders: 2, paid: 2}, upgrade_from=upgrade_from)
+
+    old, new = declare(old_id), declare(f"{name}-v2", old_id)
+    before, after = (Secured(secured_brokers, pipeline, tmp_path, spark) for pipeline in (old, new))
+    apply_topics(secured_brokers.super_user, old)
+    secured_brokers.await_topics(*(spec.name for spec in old.topics()))
+    before.write()
+    drain(spark, old, secured_brokers.super_user, before.settings.checkpoints)
+    deployer = after.user([*required_acls(new, Role.DEPLOYER), *required_acls(new, Role.AGGREGATOR)])
+    checks = after.user(required_acls(new, Role.CHECKS))
+    cluster = KafkaCluster(checks)
+    looked_at = [running_application(new, cluster)]
+    upgrader = Upgrader(new, deployer, after.settings)
+    built = upgrader.build(spark)
+    looked_at.append(running_application(new, cluster))
+    before.write()
+    drain(spark, old, secured_brokers.super_user, before.settings.checkpoints)
+    switched = upgrader.switch(spark)
+    looked_at.append(running_application(new, cluster))
+    assert built is not None
+    assert switched is not None
+    assert [(store.equal, store.different, store.is_same) for store in switched.stores] == [(1, 0, True)]
+    assert [each.application_id for each in looked_at] == [old_id, old_id, f"{name}-v2"]
+    assert f"topic {old_id}-totals-changelog" in upgrader.observe().left_over
+    before.write()
+    drain(spark, new, after.user(required_acls(new, Role.AGGREGATOR)), after.settings.checkpoints)
+    super_user = secured_brokers.super_user
+    assert len(read_committed(super_user.servers, paid, super_user.properties)) == 3
+    sinks = read_sink_offsets(ReportPaths(after.settings.reports, name).sink_offsets, cluster)
+    rows = recount(spark, new, cluster, checks, sinks)
+    assert [row for row in rows if not row.agrees] == []
+    assert any(row.subject.startswith(paid) for row in rows)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -17,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -26,15 +25,14 @@ from confluent_kafka import Producer
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.local.ports import Ports
 from streamplan.model.status import AggregatorState, AggregatorStatus, TaskMigration
 from streamplan.pipelines.orders import order
 from streamplan.reports.status import read_migrations, read_status
-from streamplan.settings import PROJECT, Settings
+from streamplan.settings import PROJECT
 
 from tests.support.aggregator_process import CHANGELOG, ORDERS, REPARTITION, Aggregator, await_condition
 from tests.support.records import read_committed
-from tests.support.spark_cluster import DEFAULT_PORTS, EmbeddedSpark
+from tests.support.spark_cluster import EmbeddedSpark
 
 TASKS = {"0_0", "0_1", "1_0", "1_1"}
 INSTANCES = 3
@@ -201,27 +199,14 @@ def test_a_local_cluster_shares_the_tasks(aggregator: Aggregator, bootstrap_serv
     assert status.started < status.at
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, spark_environment: Mapping[str, str]) -> Iterator[EmbeddedSpark]:
-    """A master without workers."""
-    base = random.randrange(15_000, 30_000, 10)
-    ports = {name: base + offset for offset, name in enumerate(DEFAULT_PORTS)}
-    settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path / "spark")})
-    spark = EmbeddedSpark(settings, Ports(settings.home / "stack.json", ports), memory="512m")
-    try:
-        spark.start_master()
-        yield spark
-    finally:
-        spark.down()
-    assert not spark.running()
-
-
 @pytest.mark.soak
 def test_instances_come_and_go_while_orders_flow(
-    aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path, cluster: EmbeddedSpark
+    aggregator: Aggregator, bootstrap_servers: str, tmp_path: Path, spark_cluster: EmbeddedSpark
 ) -> None:
-    on = OnCluster(aggregator, tmp_path, cluster.url, "--executor-cores", "1", "--total-executor-cores", str(INSTANCES))
-    cluster.start_workers(1)
+    on = OnCluster(
+        aggregator, tmp_path, spark_cluster.url, "--executor-cores", "1", "--total-executor-cores", str(INSTANCES)
+    )
+    spark_cluster.start_workers(1)
     with Orders(bootstrap_servers) as orders:
         on.start()
         on.eventually("one instance does all tasks", lambda: _running(on) and on.status().tasks.keys() == TASKS)
@@ -231,8 +216,8 @@ def test_instances_come_and_go_while_orders_flow(
         assert "the aggregator runs: streamplan:" in printed
 
         for size in range(2, INSTANCES + 1):
-            cluster.start_workers(size)
-            on.eventually(f"{size} have an executor", lambda size=size: _busy(cluster) == size)
+            spark_cluster.start_workers(size)
+            on.eventually(f"{size} have an executor", lambda size=size: _busy(spark_cluster) == size)
         seen = len(on.moves())
         everyone = {str(number) for number in range(INSTANCES)}
         on.eventually("all of them at work", lambda: on.instances_since(seen) >= everyone)
@@ -241,22 +226,22 @@ def test_instances_come_and_go_while_orders_flow(
 
         # One more waits: it has no executor as long as there are enough.
         spare = INSTANCES + 1
-        cluster.start_workers(spare)
-        assert cluster.executor_pids(spare) == []
-        assert _busy(cluster) == INSTANCES
+        spark_cluster.start_workers(spare)
+        assert spark_cluster.executor_pids(spare) == []
+        assert _busy(spark_cluster) == INSTANCES
         seen = len(on.moves())
-        cluster.kill_worker(2)
+        spark_cluster.kill_worker(2)
         on.eventually("the spare one takes over", lambda: str(INSTANCES) in on.instances_since(seen))
-        assert len(cluster.executor_pids(spare)) == 1
+        assert len(spark_cluster.executor_pids(spare)) == 1
 
         # An executor alone is killed: its worker starts another.
         seen = len(on.moves())
-        cluster.kill_executors(1)
+        spark_cluster.kill_executors(1)
         successor = str(INSTANCES + 1)
         on.eventually("its successor works", lambda: successor in on.instances_since(seen))
 
         for number in range(3, spare + 1):
-            cluster.stop_worker(number)
+            spark_cluster.stop_worker(number)
         at = time.time()
         on.eventually("the last one goes on", lambda: _all_since(on, at))
         assert {placed.instance for placed in on.status().tasks.values()} == {successor}

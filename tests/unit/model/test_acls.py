@@ -104,13 +104,14 @@ def test_an_upgrade_needs_what_the_old_application_has() -> None:
     }
 
 
-def test_the_checks_read_what_was_written_before_an_application_took_over() -> None:
+def test_the_checks_read_what_is_of_the_old_application_and_what_was_built() -> None:
     topology = Topology("new")
     topology.stream("orders", value=ORDER).to("paid")
     plain = {*required_acls(Pipeline("an-upgrade", topology, "", {"orders": 2}), Role.CHECKS)}
     pipeline = Pipeline("an-upgrade", topology, "", {"orders": 2}, upgrade_from="old")
     added = {*required_acls(pipeline, Role.CHECKS)} - plain
-    assert {(entry.resource_type, entry.name, entry.operation) for entry in added} == {
-        ("topic", "new-staging-paid", "Read"),
-        ("topic", "new-staging-paid", "DescribeConfigs"),
+    assert {(entry.resource_type, entry.name + "*" * entry.prefixed, entry.operation) for entry in added} == {
+        *(("topic", topic, "Read") for topic in ("new-staging-paid", "old-*")),
+        *(("topic", topic, "DescribeConfigs") for topic in ("new-staging-paid", "old-*")),
+        ("group", "old", "Describe"),
     }
