@@ -45,6 +45,7 @@ def test_nothing_is_switched_before_a_person_has_seen_what_was_built() -> None:
     assert dag.get_task("build").execution_timeout
     assert dag.get_task("switch").execution_timeout
     assert dag.params.get_param("accept_differences").resolve() is False
+    assert dag.params.get_param("max_offsets").resolve() is None
 
 
 def run(
@@ -62,7 +63,8 @@ def run(
 
     monkeypatch.setattr(task, "_run", job)
     ti = SimpleNamespace(get_dr_count=lambda dag_id, states: int(dag_id == active))
-    return task.execute({"params": {"accept_differences": accept}, "ti": ti}), given
+    params = {"accept_differences": accept, "max_offsets": 100 if accept else None}
+    return task.execute({"params": params, "ti": ti}), given
 
 
 def test_the_aggregator_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +75,10 @@ def test_the_aggregator_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_step_is_told_of_a_run_that_works_on_the_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     _, given = run(monkeypatch, "switch", accept=True, active="orders_reset")
-    assert given[2:] == ["--step", "switch", "--accept-differences", "--active-run", "orders_reset"]
+    assert given[2:] == [
+        *("--step", "switch", "--accept-differences", "--max-offsets", "100"),
+        *("--active-run", "orders_reset"),
+    ]
 
 
 def test_nobody_is_asked_where_it_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

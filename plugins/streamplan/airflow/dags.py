@@ -589,7 +589,15 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
                 False,
                 type="boolean",
                 title="Accept differences",
-                description="Switch also where stores that mean the same differ.",
+                description="Switch also where stores that mean the same differ, or where input was deleted.",
+            ),
+            "max_offsets": Param(
+                None,
+                type=["null", "integer"],
+                minimum=1,
+                title="Records of a micro-batch",
+                description="Empty: as many as the aggregator takes. Fewer make fewer records late behind a "
+                "repartition topic, and the build slower.",
             ),
         },
         max_active_runs=1,

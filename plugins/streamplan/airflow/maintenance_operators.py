@@ -211,7 +211,8 @@ class RedriveOperator(PlanRedriveOperator):
 class UpgradeOperator(SparkJobOperator):
     """Does a step of an upgrade: builds the new state beside the old application and compares, or switches.
 
-    The parameter ``accept_differences`` of the run lets the switch be made where stores that mean the same differ.
+    The parameter ``accept_differences`` of the run lets the switch be made where stores that mean the same differ. With
+    ``max_offsets`` micro-batches are smaller.
     """
 
     def __init__(self, *, step: str, **kwargs: Any) -> None:
@@ -228,6 +229,8 @@ class UpgradeOperator(SparkJobOperator):
         active = active_runs(context, self.pipeline, UPGRADED_ALONE)
         runs = (part for run in active for part in ("--active-run", run))
         accepted = ("--accept-differences",) if context["params"].get("accept_differences") else ()
+        if (most := context["params"].get("max_offsets")) is not None:
+            accepted = (*accepted, "--max-offsets", str(most))
         servers = str(brokers(self.pipeline))
         self._run("upgrade", output, "--bootstrap-servers", servers, "--step", self.step, *accepted, *runs)
         found: dict[str, Any] = json.loads(output.read_text())

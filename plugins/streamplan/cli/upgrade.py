@@ -35,7 +35,16 @@ def register(commands: Subparsers) -> None:
     parser.add_argument("pipeline", metavar="PIPELINE", help="the name of a registered pipeline")
     parser.add_argument("step", nargs="?", choices=("plan", "build", "switch"), help="one step alone")
     parser.add_argument(
-        "--accept-differences", action="store_true", help="switch also where stores that mean the same differ"
+        "--accept-differences",
+        action="store_true",
+        help="switch also where stores that mean the same differ, or where input was deleted",
+    )
+    parser.add_argument(
+        "--max-offsets",
+        type=int,
+        metavar="N",
+        help="read at most so many records at a time (default: as an aggregator). Fewer make fewer records late behind "
+        "a repartition topic, and the build slower",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before the switch")
     add_broker_options(parser)
@@ -50,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
     console = plain_console()
     settings = Settings.from_environment()
     pipeline = pipeline_named(options.pipeline)
-    upgrader = Upgrader(pipeline, chosen_brokers(options), settings, console.print)
+    upgrader = Upgrader(pipeline, chosen_brokers(options), settings, console.print, max_offsets=options.max_offsets)
     plan = upgrader.observe()
     console.print(plan.text.replace("`", ""))
     if options.step == "plan" or plan.stage is Stage.DONE:

@@ -27,13 +27,15 @@ def main() -> int:
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write: what was found")
     parser.add_argument("--step", required=True, choices=("build", "switch"))
     parser.add_argument("--accept-differences", action="store_true", help="switch where stores differ")
+    parser.add_argument("--max-offsets", type=int, help="the most records of a micro-batch")
     parser.add_argument("--active-run", action="append", default=[], help="an active run that works on the application")
     args = parser.parse_args()
     stop = stop_on_signals()
 
     def work() -> None:
         brokers = Brokers.from_environment(args.bootstrap_servers)
-        upgrader = Upgrader(pipeline_named(args.pipeline), brokers, Settings.from_environment(), report)
+        settings = Settings.from_environment()
+        upgrader = Upgrader(pipeline_named(args.pipeline), brokers, settings, report, max_offsets=args.max_offsets)
         plan = upgrader.observe()
         report(plan.text)
         spark = open_session(f"{plan.application_id}-upgrade")

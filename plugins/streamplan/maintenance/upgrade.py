@@ -21,6 +21,7 @@ from streamplan.errors import CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster, unprocessed
+from streamplan.kafka.copying import write_all
 from streamplan.kafka.groups import members, set_positions
 from streamplan.kafka.membership import drain_application
 from streamplan.kafka.task_ownership import StreamTasks, set_beside
@@ -29,6 +30,7 @@ from streamplan.maintenance.deployed import held_stores
 from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.maintenance.upgrade_comparison import Ends, compare_stores, old_changelogs
 from streamplan.maintenance.upgrade_plan import Comparison, Stage, UpgradePlan
+from streamplan.maintenance.upgrade_waiting import plan_waiting
 from streamplan.model.committed_positions import CommittedPosition, latest_generation
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
@@ -101,6 +103,8 @@ class Upgrader:
         settings: The deployment's directories.
         report: Is told each step, and what is waited for.
         quiet_seconds: How long :meth:`build` waits for a moment at which the stores can be compared.
+        max_offsets: The most records of a micro-batch of the build; None for what an aggregator takes. Behind a
+            repartition topic records are late by the order in which micro-batches have written them.
     """
 
     pipeline: Pipeline
@@ -108,6 +112,7 @@ class Upgrader:
     settings: Settings
     report: Callable[[str], None] = lambda line: None
     quiet_seconds: float = QUIET_SECONDS
+    max_offsets: int | None = None
 
     def observe(self) -> UpgradePlan:
         """Plan what is to be done. Changes nothing.
@@ -192,6 +197,7 @@ class Upgrader:
             self._process(spark, _Cut(positions, None), stop or threading.Event())
             comparison = self._compare(None, is_final=True)
             self._require_equal(comparison, accept_differences)
+            self._hand_over()
             self._retire(positions)
         self._take_over()
         return comparison
@@ -453,7 +459,7 @@ class Upgrader:
             checkpoints.delete(self.settings.checkpoints, self._new_id)
             run(
                 spark,
-                Deployment(self._staged, self.brokers, self.settings.checkpoints, until=until),
+                Deployment(self._staged, self.brokers, self.settings.checkpoints, self.max_offsets, until=until),
                 available_now=True,
                 trigger_interval_ms=_TRIGGER_INTERVAL_MS,
                 stop=stop,
@@ -488,6 +494,18 @@ class Upgrader:
         held = held_stores(self.settings.checkpoints, self._old_id, self._old.committed)
         stores = compare_stores(self._resolved, self._cluster(), held, ends)
         return Comparison(stores, is_final, missing=self._missing(_starts(self._new)))
+
+    def _hand_over(self) -> None:
+        """Let the records wait in left and outer joins that wait in the old application. It has passed the others."""
+        for waiting in plan_waiting(self._resolved, self._cluster()):
+            if waiting.rows:
+                writer = f"{self._new_id}-claim"
+                write_all(
+                    self.brokers, waiting.changelog, waiting.rows, transactional_id=writer, in_one_transaction=True
+                )
+            self.report(f"in {waiting.store} the same records wait as in {self._old_id}")
+            if waiting.left_out:
+                self.report(f"but {waiting.left_out:,} keys, whose records {self._new_id} does not have")
 
     def _retire(self, positions: Mapping[Place, int]) -> None:
         """Let the old application end where the new one was built up to. From now on none of its aggregators starts."""

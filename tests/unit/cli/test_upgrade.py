@@ -17,6 +17,7 @@ class Upgrades:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.done: list[str] = []
+        self.named: dict[str, Any] = {}
 
     def observe(self) -> UpgradePlan:
         return UpgradePlan("orders", "new", "old", self.stage, {"orders": 7}, {"paid": "new-staging-paid"})
@@ -33,7 +34,7 @@ class Upgrades:
 @pytest.fixture
 def upgrades(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Upgrades:
     made = Upgrades(getattr(request, "param", Stage.NOT_BEGUN))
-    monkeypatch.setattr("streamplan.maintenance.upgrade.Upgrader", lambda *_: made)
+    monkeypatch.setattr("streamplan.maintenance.upgrade.Upgrader", lambda *_, **named: made.named.update(named) or made)
     monkeypatch.setattr("streamplan.spark.redrive.local_session", lambda name, **_: nullcontext())
     monkeypatch.setattr("streamplan.local.jars.require", lambda *_: Path("nowhere"))
     monkeypatch.setattr(upgrade, "active_runs", lambda pipeline, settings, kinds: [])
@@ -50,7 +51,8 @@ def test_the_plan_alone(upgrades: Upgrades, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_build_asks_nobody(upgrades: Upgrades, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["upgrade", "orders", "build"]) == 0
+    assert main(["upgrade", "orders", "build", "--max-offsets", "100"]) == 0
+    assert upgrades.named == {"max_offsets": 100}
     assert "store totals: 3 keys are equal, 0 differ" in capsys.readouterr().out
     assert upgrades.done == ["build"]
 
