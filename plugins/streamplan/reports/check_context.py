@@ -40,7 +40,7 @@ def check_context(
     return CheckContext(
         full=full,
         verified=_verified_store(application, paths),
-        aggregator=read_status(paths.aggregator_status) if application.declared else None,
+        aggregator=read_status(paths.aggregator_status) if application.declared or application.runs_until else None,
         state_store=read_state_store(reports, application.name) if with_state_store else None,
         recounted=None if recounted is None else lambda: RecordedObservations.read(recounted).observe(),
         report=report,

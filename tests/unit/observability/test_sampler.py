@@ -231,9 +231,14 @@ def test_those_who_wait_for_a_slow_snapshot_take_it(
 def test_an_application_is_found_anew_until_the_one_after_it_has_taken_over(
     cluster: FakeCluster, application: FakeApplication, tmp_path: Path
 ) -> None:
-    until = replace(application_of(PIPELINE), runs_until="orders-aggregator-2")
-    found = iter([until, until, replace(until, runs_until="")])
+    declared = application_of(PIPELINE)
+    until = replace(declared, declared=False, runs_until="orders-aggregator-2")
+    found = iter([until, until, declared])
     sampler = Sampler(lambda: next(found), "orders", cluster, tmp_path)
+    status = AggregatorStatus(AggregatorState.RUNNING, 7, "host", datetime.now(UTC).isoformat())
+    write_status(ReportPaths(tmp_path, "orders").aggregator_status, status)
     for _ in range(4):
-        assert sampler.sample().problem == ""
+        snapshot = sampler.sample()
+        assert snapshot.problem == ""
+        assert snapshot.aggregator is not None  # the reports are of the pipeline, whose old application runs
     assert next(found, None) is None
