@@ -10,13 +10,14 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamplan.checks.framework.cluster import Cluster, RecordsGone
 from streamplan.maintenance.evolution_plan import in_words
 from streamplan.maintenance.upgrade_plan import StoreComparison
 from streamplan.model.checkpoint_identity import store_content
-from streamplan.model.operations import OuterJoinSide, StoreForJoin
+from streamplan.model.operations import OuterJoinSide, Process, StoreForJoin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
@@ -81,7 +82,7 @@ def _compare(
     spec = specs[pipeline.topology.changelog_topic(store)]
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            found = _compare_changelogs(cluster, changelogs[store], spec, ends)
+            found = _compare_changelogs(cluster, changelogs[store], spec, ends, _ttl_ms(node))
             break
         except RecordsGone:
             if attempt == _ATTEMPTS:
@@ -89,8 +90,13 @@ def _compare(
     return StoreComparison(store, "", store in held, *found)
 
 
+def _ttl_ms(node: Processor) -> float:
+    ttl_ms = node.operation.ttl_ms if isinstance(node.operation, Process) else None
+    return math.inf if ttl_ms is None else ttl_ms
+
+
 def _compare_changelogs(
-    cluster: Cluster, old: str, spec: TopicSpec, ends: Ends | None
+    cluster: Cluster, old: str, spec: TopicSpec, ends: Ends | None, ttl_ms: float
 ) -> tuple[int, int, int, tuple[str, ...]]:
     """Return how many keys are equal, have changed since, and differ; and some of the last."""
     equal = changed = different = 0
@@ -101,33 +107,53 @@ def _compare_changelogs(
     if len(old_partitions) == len(partitions):  # a part at a time takes less memory
         shares = [([number], [number]) for number in partitions]
     for old_share, share in shares:
-        before, since = _last_values(cluster, old, old_share, expired, None if ends is None else ends.get(old, {}))
-        after, _ = _last_values(cluster, spec.name, share, expired, None)
-        for key in before.keys() | after.keys():
-            if key in since:
+        before = _last_values(cluster, old, old_share, expired, None if ends is None else ends.get(old, {}))
+        after = _last_values(cluster, spec.name, share, expired, None)
+        # When the tombstone of a value comes that is gone by its time to live depends on when the store is searched.
+        gone = max(before.newest, after.newest) - ttl_ms
+        held, holds = before.later_than(gone), after.later_than(gone)
+        for key in held.keys() | holds.keys():
+            if key in before.since:
                 changed += 1
-            elif _are_equal(before.get(key), after.get(key)):
+            elif _are_equal(held.get(key), holds.get(key)):
                 equal += 1
             else:
                 different += 1
                 if len(examples) < _EXAMPLES:
-                    values = (as_text(before.get(key)), as_text(after.get(key)))
+                    values = (as_text(held.get(key)), as_text(holds.get(key)))
                     texts = ["nothing" if value is None else value for value in values]
                     examples.append(f"{spec.key_text(key)}: it was {texts[0]}, and is {texts[1]}")
     return equal, changed, different, tuple(examples)
 
 
+@dataclass
+class _LastValues:
+    """What partitions of a changelog hold.
+
+    Attributes:
+        values: By key the last value, and its time in ms.
+        since: The keys that have changed since the moment that is compared.
+        newest: The newest time of a record before it, in ms.
+    """
+
+    values: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+    since: set[bytes] = field(default_factory=set)
+    newest: float = -math.inf
+
+    def later_than(self, at: float) -> dict[bytes, bytes]:
+        return {key: value for key, (value, put_at) in self.values.items() if put_at > at}
+
+
 def _last_values(
     cluster: Cluster, topic: str, partitions: Sequence[int], expired: float, ends: Mapping[int, int] | None
-) -> tuple[dict[bytes, bytes], set[bytes]]:
+) -> _LastValues:
     """Return the last value of each key, and the keys that have changed behind ``ends``.
 
     What the brokers may have deleted already, for it is older than the topic's retention, is left out.
     """
     offsets = cluster.offsets(topic)
     ranges = {number: (offsets[number].log_start, offsets[number].last_stable) for number in partitions}
-    values: dict[bytes, bytes] = {}
-    since: set[bytes] = set()
+    found = _LastValues()
     for batch in cluster.read(topic, ranges):
         end = math.inf if ends is None else ends.get(batch.partition, 0)
         for key, value, offset, timestamp in zip(
@@ -136,12 +162,14 @@ def _last_values(
             if key is None:
                 continue
             if offset >= end:
-                since.add(key)
-            elif value is None or timestamp < expired:
-                values.pop(key, None)
+                found.since.add(key)
+                continue
+            found.newest = max(found.newest, timestamp)
+            if value is None or timestamp < expired:
+                found.values.pop(key, None)
             else:
-                values[key] = value
-    return values, since
+                found.values[key] = value, timestamp
+    return found
 
 
 def _are_equal(one: bytes | None, other: bytes | None) -> bool:

@@ -16,6 +16,7 @@ from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
 
 from tests.support.fake_cluster import FakeCluster
+from tests.support.upgraded_processor import Counting
 
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
@@ -132,3 +133,18 @@ def test_a_store_with_equal_values_needs_nothing_of_input_that_was_deleted() -> 
     assert comparison.incomplete == [unknown]
     assert f"Records are missing in `least`, for the input is not whole any more:\n\n- {gone[0]}" in comparison.text
     assert Comparison((proven, unknown, waiting), True).incomplete == []
+
+
+def test_a_value_that_is_gone_by_its_time_to_live_is_left_out(cluster: FakeCluster) -> None:
+    """The old application has searched its store, and the new one has not done so yet."""
+    topology = Topology("new")
+    stream = topology.stream("orders", value=Json("kind string"))
+    stream.process(Counting, store="totals", state="count bigint, due timestamp", timer="due", ttl="1 minute").to("out")
+    pipeline = Pipeline("orders", topology, "", {"orders": 2}, upgrade_from="old")
+    for topic in (OLD, NEW):
+        write(cluster, topic, {"gone": 1.0, "lost": 2.0}, at=NOW_MS - 120_000)
+        write(cluster, topic, {"kept": 3.0}, at=NOW_MS - 59_000)
+    write(cluster, OLD, {"gone": None, "last": 1.0})
+    write(cluster, NEW, {"last": 1.0})
+    (found,) = compare_stores(pipeline, cluster, content(pipeline), None)
+    assert (found.equal, found.different) == (2, 0)
