@@ -403,9 +403,7 @@ def test_input_that_was_deleted_is_told_and_must_be_accepted(shop: Shop, begun: 
 
 def test_a_reset_of_what_was_built_leaves_the_application_that_runs_alone(shop: Shop, begun: Pipeline) -> None:
     """So an upgrade that nobody wants is taken back, and the checks of the old application go on."""
-    apply_topics(shop.brokers, begun)
-    beside = PositionMetadata(Generation.of_this_process(None, beside=True)).text
-    set_positions(shop.brokers, shop.new, {(shop.orders, 0): 0}, metadata=beside)
+    assert shop.upgrader(begun).build(NOBODY) is not None
     staging = begun.staging_topics[shop.paid]
     producer = Producer({"bootstrap.servers": shop.bootstrap_servers})
     for topic in (shop.paid, staging):
@@ -442,6 +440,54 @@ def test_a_reset_between_the_two_commits_of_a_switch_is_refused(shop: Shop, begu
     assert shop.upgrader(begun).observe().stage is Stage.HALFWAY
     with pytest.raises(Refused, match=f"neither, for a switch has stopped halfway.*{shop.name}_upgrade"):
         observe_reset(begun, shop.brokers, shop.settings)
+
+
+STEPS = (
+    "apply_topics",
+    "delete_topics",
+    "apply_specs",
+    "set_positions",
+    "compare_stores",
+    "plan_waiting",
+    "set_beside",
+    "record_switch",
+)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_switch_that_dies_anywhere_is_completed(
+    shop: Shop, begun: Pipeline, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    """The process dies before or behind each call that changes something, whenever it comes."""
+    deaths, calls = 0, itertools.count()
+    while shop.upgrader(begun).observe().stage is not Stage.DONE:
+        turn, passed = deaths, itertools.count()
+        original: Any = getattr(upgrade, step)
+
+        def dying(*arguments: Any, **named: Any) -> Any:
+            is_the_one = next(passed) == turn  # noqa: B023
+            if is_the_one and not after:
+                raise Killed
+            result = original(*arguments, **named)  # noqa: B023
+            if is_the_one:
+                raise Killed
+            return result
+
+        with monkeypatch.context() as patch:
+            patch.setattr(upgrade, step, dying)
+            try:
+                shop.upgrader(begun).switch(NOBODY)
+            except Killed:
+                deaths += 1
+        assert next(calls) < 10
+    assert deaths
+    sinks = read_sink_offsets(ReportPaths(shop.settings.reports, shop.name).sink_offsets, KafkaCluster(shop.brokers))
+    assert (sinks.staging, sinks.in_turn) == (begun.staging_topics, frozenset())
+    shop.require_beside(shop.declare(changed=False))
+    with TaskOwnership(begun, shop.brokers) as ownership:
+        assert ownership.claim({0: False, 1: False})
 
 
 def test_a_run_that_is_stopped_says_so(shop: Shop, begun: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
