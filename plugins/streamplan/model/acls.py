@@ -211,9 +211,9 @@ def _upgrade(pipeline: Pipeline, old: str) -> Iterable[AclEntry]:
     for staging in pipeline.staging_topics.values():
         for operation in (Operation.CREATE, Operation.WRITE, Operation.DELETE, Operation.DESCRIBE_CONFIGS):
             yield _topic(staging, operation, "it takes what is written until the application takes over")
-    yield AclEntry(
-        ResourceType.TOPIC, f"{old}-", Operation.READ, prefixed=True, reason="the stores of the old one are compared"
-    )
+    compared = "the stores of the old one are compared"
+    for operation in (Operation.READ, Operation.DESCRIBE_CONFIGS):
+        yield AclEntry(ResourceType.TOPIC, f"{old}-", operation, prefixed=True, reason=compared)
     yield AclEntry(ResourceType.GROUP, old, Operation.READ, reason="the old one ends at its positions")
     yield AclEntry(
         ResourceType.TRANSACTIONAL_ID, f"{old}-", Operation.WRITE, prefixed=True, reason="the old one is fenced"
