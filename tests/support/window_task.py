@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from unittest.mock import patch
 
 from pyspark.sql import Row
 from pyspark.sql.types import LongType, StructField, StructType
 from streamplan.model.windows import SessionWindows, TimeWindows
+from streamplan.spark.planning import window_state
 from streamplan.spark.planning.merging import Merging
 from streamplan.spark.planning.window_state import FinalResults
 
@@ -19,19 +21,22 @@ class WindowTask(Variables):
     Args:
         windows: Time windows or sessions.
         restored: What the changelog has, which the state begins with: rows that the processor gave.
+        time: The time in ms that the wall clock has given to the task before; None where it has given none.
     """
 
-    def __init__(self, windows: TimeWindows | SessionWindows, restored: Iterable[Row] = ()) -> None:
+    def __init__(
+        self, windows: TimeWindows | SessionWindows, restored: Iterable[Row] = (), time: int | None = None
+    ) -> None:
         super().__init__()
         self._has_times = isinstance(windows, TimeWindows)
         functions = ("count", "max") if self._has_times else ("count",)
         parts = StructType([StructField(f"p{place}", LongType()) for place in range(len(functions))])
         merging = Merging(functions, tuple(LongType() for _ in functions))
         rows = [*restored]
-        for is_restored in (True, False):
-            self._processor = FinalResults(windows, merging, parts, restored=is_restored)
+        for restored_times in ({} if time is None else {0: time}, None):
+            self._processor = FinalResults(windows, merging, parts, restored=restored_times)
             self._processor.init(self)  # type: ignore[arg-type]
-            if is_restored and rows:
+            if restored_times is not None and rows:
                 restored_rows = [Row(**row.asDict() | {"at": row.at if self._has_times else row.end}) for row in rows]
                 assert [*self._processor.handleInputRows((0,), iter(restored_rows), None)] == []
         self._offset = 0
@@ -45,3 +50,8 @@ class WindowTask(Variables):
             rows.append(Row(place=place, key=key.encode(), start=at, end=at, at=at, parts=parts))
             self._offset += 1
         return list(self._processor.handleInputRows((0,), iter(rows), None))
+
+    def tick(self, time: int) -> list[Row]:
+        """Process a micro-batch without records, with a time in ms that the wall clock gives."""
+        with patch.object(window_state, "times_by_clock", lambda: {0: time}):
+            return list(self._processor.handleInputRows((0,), iter([Row(key=None, partition=0)]), None))

@@ -68,6 +68,7 @@ class ApplicationState:
             named_checkpoint(resolved.metadata.values()),
             {place: metadata.batch for place, metadata in resolved.metadata.items() if metadata.batch is not None},
             {place: metadata.start for place, metadata in resolved.claimed(generation).items()},
+            {place: metadata.time for place, metadata in resolved.metadata.items() if metadata.time is not None},
         )
 
     def offsets_of(self, topic: str) -> int:

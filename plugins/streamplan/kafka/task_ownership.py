@@ -208,7 +208,15 @@ class TaskOwnership:
         """
         committed = claimed.committed[subtopology]
         positions = {
-            place: (offset, PositionMetadata(claimed.generation, checkpoint, start=committed.starts.get(place, 0)).text)
+            place: (
+                offset,
+                PositionMetadata(
+                    claimed.generation,
+                    checkpoint,
+                    start=committed.starts.get(place, 0),
+                    time=committed.times.get(place),
+                ).text,
+            )
             for place, offset in committed.positions.items()
         }
         for _ in range(_MAX_ATTEMPTS):

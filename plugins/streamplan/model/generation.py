@@ -102,12 +102,14 @@ class PositionMetadata:
         checkpoint: Id of the checkpoint that the sub-topology continues; empty before there is one.
         batch: The micro-batch of that checkpoint which moved the position last; None before the first.
         start: The offset at which the application began to read the partition; 0 for the first offset of any topic.
+        time: The time in ms that the wall clock has given to the stream task last; None where it has given none.
     """
 
     generation: Generation
     checkpoint: str = ""
     batch: int | None = None
     start: int = 0
+    time: int | None = None
 
     @classmethod
     def parse(cls, text: str | None) -> PositionMetadata | None:
@@ -115,19 +117,21 @@ class PositionMetadata:
         words = (text or "").split(" ")
         if words[0] != _PREFIX or len(words) < 3 or not words[1].isdigit():
             return None
-        checkpoint, batch, start = (*words[3:6], "", "", "")[:3]
+        checkpoint, batch, start, time = (*words[3:7], "", "", "", "")[:4]
         return cls(
             Generation(int(words[1]), words[2]),
             checkpoint,
             int(batch) if batch.isdigit() else None,
             int(start) if start.isdigit() else 0,
+            int(time) if time.isdigit() else None,
         )
 
     @property
     def text(self) -> str:
         """The text that is committed with a position; see :meth:`parse`."""
         words = [_PREFIX, str(self.generation.number), self.generation.instance, self.checkpoint]
-        words += ["" if self.batch is None else str(self.batch), str(self.start or ""), _END]
+        words += ["" if self.batch is None else str(self.batch), str(self.start or "")]
+        words += [_END] if self.time is None else [str(self.time), _END]
         return " ".join(words)
 
 

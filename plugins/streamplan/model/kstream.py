@@ -854,12 +854,14 @@ class _Grouped(_Declared):
         repartition_required: The key has changed, so that an aggregation needs a repartition topic.
         name: Names the repartition topic; None for a name that follows from the store.
         final: Whether the result of each window is passed once, when the window closes.
+        idle_ms: A stream task without a record for so long goes on by the wall clock; None where it does not.
     """
 
     repartition_required: bool = False
     name: str | None = None
     _repartition: list[Repartition] = field(default_factory=list)
     final: bool = False
+    idle_ms: int | None = None
 
     def _aggregate(
         self, prefix: str, name: str | None, store: str, operation: Operation, fields: tuple[str, ...] | None
@@ -878,13 +880,15 @@ class _Grouped(_Declared):
 
     def _count(self, store: str | None, name: str | None) -> KTable:
         store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        operation = (FinalCount if self.final else Count)(store_name, self.window)
-        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, ("count",))
+        counted = FinalCount(store_name, self.window, self.idle_ms) if self.final else Count(store_name, self.window)
+        return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, counted, ("count",))
 
     def _fold(self, value: Mapping[str, str], store: str | None, name: str | None) -> KTable:
         columns = self._folded(value, "aggregate")
         store_name = self.graph.store_name(store, "KSTREAM-AGGREGATE-")
-        operation = (FinalAggregate if self.final else Aggregate)(store_name, columns, self.window)
+        operation = Aggregate(store_name, columns, self.window)
+        if self.final:
+            operation = FinalAggregate(store_name, columns, self.window, self.idle_ms)
         return self._aggregate("KSTREAM-AGGREGATE-", name, store_name, operation, tuple(value))
 
     def _folded(self, value: Mapping[str, str], operation: str) -> tuple[AggregateColumn, ...]:
@@ -994,14 +998,24 @@ class WindowedKStream(_Grouped):
         """Say when the results of windows are passed. Without it every update is.
 
         Args:
-            strategy: ``OnWindowClose()``: the result of each window is passed once, when the window closes.
+            strategy: ``OnWindowClose()``: the result of each window is passed once, when the window closes. With
+                ``OnWindowClose(idle="10 minutes")`` a stream task that has had no record for ten minutes goes on by
+                the wall clock, so that its windows close without a further record.
         """
         if not isinstance(strategy, OnWindowClose):
             self.graph.fault(
                 f"emit_strategy: {strategy!r} is no emit strategy",
                 "Write emit_strategy(OnWindowClose()), or nothing: every update is passed then",
             )
-        return replace(self, final=True)
+            return replace(self, final=True)
+        idle_ms = None
+        try:
+            idle_ms = strategy.idle_ms
+            if idle_ms == 0:
+                raise ValueError("idle: 0 would close each window at once")
+        except ValueError as error:
+            self.graph.fault(f"emit_strategy: {error}", 'Write OnWindowClose(idle="10 minutes")')
+        return replace(self, final=True, idle_ms=idle_ms)
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
         """Count as :meth:`KGroupedStream.count` does, for each key and window."""

@@ -186,12 +186,24 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class FinalCount(Count):
-    """A count that passes the result of each window once, when the window closes (``EmitStrategy.onWindowClose``)."""
+    """A count that passes the result of each window once, when the window closes (``EmitStrategy.onWindowClose``).
+
+    Attributes:
+        idle_ms: A stream task without a record for so long goes on by the wall clock; None where it does not.
+    """
+
+    idle_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class FinalAggregate(Aggregate):
-    """An aggregate that passes the result of each window once, when the window closes."""
+    """An aggregate that passes the result of each window once, when the window closes.
+
+    Attributes:
+        idle_ms: As for :class:`FinalCount`.
+    """
+
+    idle_ms: int | None = None
 
 
 @dataclass(frozen=True)

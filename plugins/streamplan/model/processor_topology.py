@@ -185,6 +185,13 @@ class Subtopology:
         return tuple(node for node in self.processors if isinstance(node.operation, FinalCount | FinalAggregate))
 
     @property
+    def idle_ms(self) -> int | None:
+        """After so long without a record a stream task goes on by the wall clock; None where it does not."""
+        operations = [node.operation for node in self.final_aggregations]
+        declared = [each.idle_ms for each in operations if isinstance(each, FinalCount | FinalAggregate)]
+        return next(iter(declared), None)
+
+    @property
     def task_aggregations(self) -> tuple[Processor, ...]:
         """The processors that aggregate by the time of the stream task, and have Spark's operator for themselves."""
         alone = (*self.session_aggregations, *self.final_aggregations)

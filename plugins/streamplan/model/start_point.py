@@ -62,6 +62,7 @@ class KafkaState:
         checkpoint: Id of the checkpoint that the positions name; empty where they name none.
         batches: For each partition the micro-batch of that checkpoint which moved its position last.
         starts: The offsets at which the application began to read.
+        times: For each partition the time in ms that the wall clock has given to its stream task last.
     """
 
     positions: OffsetMap
@@ -70,6 +71,15 @@ class KafkaState:
     checkpoint: str = ""
     batches: Mapping[TopicPartition, int] = field(default_factory=dict)
     starts: OffsetMap = field(default_factory=dict)
+    times: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def task_times(self) -> Mapping[int, int]:
+        """The same times by the partition of the stream task."""
+        by_task: dict[int, int] = {}
+        for (_, partition), time in self.times.items():
+            by_task[partition] = max(time, by_task.get(partition, time))
+        return by_task
 
 
 @dataclass(frozen=True)

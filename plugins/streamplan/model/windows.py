@@ -124,7 +124,18 @@ class OnWindowClose:
 
     A time window closes when a record of its stream task is at least ``grace`` later than the window's end. A session
     closes when a record is more than the gap and ``grace`` later than the session's end.
+
+    Attributes:
+        idle: A duration, as ``"10 minutes"``. A stream task that has had no record for so long goes on by the wall
+            clock: its time is ``idle`` behind the clock. None for tasks that wait for their next record.
     """
+
+    idle: str | None = None
+
+    @property
+    def idle_ms(self) -> int | None:
+        """``idle`` in ms. Raises ValueError where it is no duration."""
+        return None if self.idle is None else duration_ms(self.idle)
 
 
 @dataclass(frozen=True)

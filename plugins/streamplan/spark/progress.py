@@ -86,7 +86,7 @@ class Progress:
         rested = self.pacing.rest_after(subtopology, progress["batchId"]) if self.pacing else 0.0
         return MicroBatchMeasures(
             batch=progress["batchId"],
-            records=progress["numInputRows"] + beside_spark,
+            records=_records_read(progress) + beside_spark,
             seconds=progress["durationMs"]["triggerExecution"] / 1000 - rested,
             write_seconds=progress["durationMs"]["addBatch"] / 1000 - rested,
             state_rows=sum(operator["numRowsTotal"] for operator in progress["stateOperators"]),
@@ -101,6 +101,12 @@ class Progress:
             f"sub-topology {number}: {written:,} records written, {dead_lettered:,} dead-lettered"
             for number, (written, dead_lettered) in sorted(self.totals.items())
         )
+
+
+def _records_read(progress: StreamingQueryProgress) -> int:
+    """The rows of all sources but that of ticks (:func:`streamplan.spark.sources.read_ticks`)."""
+    ticks = sum(source["numInputRows"] for source in progress["sources"] if "RateStream" in source["description"])
+    return progress["numInputRows"] - int(ticks)
 
 
 def _peek_line(name: str, batch: int, metrics: Mapping[str, object]) -> str:

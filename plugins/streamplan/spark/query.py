@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks
 from streamplan.model.operations import TableSource
 from streamplan.model.pipeline import Pipeline
@@ -41,10 +42,11 @@ from streamplan.spark.sink.writers import (
     micro_batch_as_text,
     transactional_writer,
 )
-from streamplan.spark.sources import read_stream
+from streamplan.spark.sources import read_stream, read_ticks
 from streamplan.spark.state.checkpoint import Checkpoint, Checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
 from streamplan.spark.status import TaskReport
+from streamplan.spark.wall_clock import IdleTasks, ProcessedInput, stages_of
 
 _FULL = 50_000
 """A micro-batch of so many records has not waited for them, so that more of them are there."""
@@ -203,6 +205,7 @@ class _MicroBatchWriter:
         self._codegen = AdaptiveCodegen()
         self._topics = query.deployment.pipeline.source_topics(query.subtopology)
         self._direct = self._rekey_directly()
+        self._clock = _wall_clock(query, claimed, checkpoint)
 
     def _rekey_directly(self) -> DirectRekeying | None:
         """Return what re-keys without Spark; None where the sub-topology does more, or the driver may not write."""
@@ -239,6 +242,9 @@ class _MicroBatchWriter:
         self._pacing.begin(subtopology.id)
         ranges = self._query.deployment.within(self._checkpoint.offset_ranges(number, self._topics))
         spec = replace(self._spec, batch=number, ranges=ranges)
+        if self._clock is not None:
+            spec = self._clock.give_times(spec, self._query.topics)
+            spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
         if self._direct is not None and self._direct.reads and self._rekey(self._direct, spec, number):
             return
         records = sum(until - first for first, until in spec.ranges.values())
@@ -285,6 +291,67 @@ class _MicroBatchWriter:
         return run, _written_in_driver(write_collected(spec, rows, self._query.plan.row_format, self._kept))
 
 
+@dataclass(frozen=True)
+class _WallClock:
+    """Lets the time of idle stream tasks go on with the micro-batches of a query.
+
+    ``committed``  by micro-batch and partition the time that was committed before this start: such a micro-batch may
+                   run again
+    """
+
+    idle: IdleTasks
+    processed: ProcessedInput
+    checkpoint: Checkpoint
+    source_topics: Sequence[str]
+    committed: Mapping[int, Mapping[int, int]]
+
+    def give_times(self, spec: TransactionSpec, sources: Sequence[str]) -> TransactionSpec:
+        """Return the specification of a micro-batch with the times of idle stream tasks, and with their positions.
+
+        Args:
+            spec: The specification with the ranges of the records.
+            sources: The topics of the query's sources, in the order of Spark's offset log.
+        """
+        assert spec.batch is not None
+        now_ms = time.time_ns() // 1_000_000
+        self.idle.note_records(spec.partitions, now_ms)
+        times = dict(self.committed.get(spec.batch, {}))
+        if not times and self.checkpoint.has_ticks(spec.batch, sources) and self.idle.is_any_due(now_ms):
+            until = self.processed.until(now_ms)
+            times = self.idle.give_times(until) if until is not None else {}
+        times = {partition: given for partition, given in times.items() if partition not in spec.partitions}
+        if not times:
+            return spec
+        ends = self.checkpoint.end_offsets(spec.batch, self.source_topics)
+        still = {place: (end, end) for place, end in ends.items() if place[1] in times}
+        return replace(spec, ranges={**spec.ranges, **still}, times=times)
+
+
+def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> _WallClock | None:
+    """Return what lets the time of idle stream tasks go on; None where it goes by records alone.
+
+    What is built beside another application knows no time of its own yet: it goes by the records up to where the other
+    one is.
+    """
+    deployment, subtopology = query.deployment, query.subtopology
+    pipeline, committed = deployment.pipeline, claimed.committed[subtopology.id]
+    if subtopology.idle_ms is None or deployment.until is not None:
+        return None
+    run_before: dict[int, dict[int, int]] = {}
+    if committed.checkpoint == checkpoint.id:
+        for (topic, partition), batch in committed.batches.items():
+            if (given := committed.times.get((topic, partition))) is not None:
+                run_before.setdefault(batch, {})[partition] = given
+    stages = [pipeline.source_topics(each) for each in stages_of(subtopology, pipeline.topology)]
+    return _WallClock(
+        IdleTasks(subtopology.idle_ms, pipeline.partitions(subtopology), time.time_ns() // 1_000_000),
+        ProcessedInput(KafkaCluster(deployment.brokers), pipeline.topology.application_id, stages),
+        checkpoint,
+        pipeline.source_topics(subtopology),
+        run_before,
+    )
+
+
 def _written_in_driver(tasks: Sequence[TaskProgress]) -> list[_Written]:
     instance = this_instance()
     return [
@@ -328,7 +395,8 @@ def plan_query(
             until={number: end for (name, number), end in (deployment.until or {}).items() if name == topic},
         )
 
-    plan = plan_subtopology(deployment.pipeline, subtopology, schemas, read)
+    ticks = partial(read_ticks, spark, deployment.pipeline.partitions(subtopology))
+    plan = plan_subtopology(deployment.pipeline, subtopology, schemas, read, ticks)
     return Query(deployment, subtopology, plan)
 
 

@@ -67,6 +67,21 @@ def read_stream(
     return raw_records(records)
 
 
+def read_ticks(spark: SparkSession, partitions: int) -> DataFrame:
+    """Read a stream that gives each stream task a row now and then, so that micro-batches run without records.
+
+    Args:
+        spark: The session of the query.
+        partitions: The number of stream tasks.
+
+    Returns:
+        A streaming DataFrame with the column ``partition``. It has one row for each in any second.
+    """
+    ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    ticks = ticks.where(F.monotonically_increasing_id() == 0)  # one is enough, also after a pause
+    return ticks.select(F.explode(F.sequence(F.lit(0), F.lit(partitions - 1))).alias("partition"))
+
+
 def of_partition(offsets: Mapping[int, int], partition: Column) -> Column:
     """Return the offset that belongs to a partition; null where none does.
 

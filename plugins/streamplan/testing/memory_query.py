@@ -26,7 +26,7 @@ from streamplan.spark.planning.compiled_plan import compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
 from streamplan.spark.session import SPARK_CONFIGS, generate_code
 from streamplan.spark.sink.spec import Headers, TransactionSpec
-from streamplan.spark.sink.writers import write_stream_tasks
+from streamplan.spark.sink.writers import MICRO_BATCH, micro_batch_as_text, write_stream_tasks
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS
 from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
 
@@ -35,7 +35,7 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _MEMORY_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 """Keeps the state of aggregations on the JVM's heap. ``transformWithState``, which joins need, wants RocksDB."""
 
-_MICRO_BATCH = (
+_DOCUMENT = (
     "array<struct<key: binary, value: binary, topic: string, partition: int, offset: bigint, timestamp: bigint, "
     f"headers: {HEADERS}>>"
 )
@@ -78,7 +78,7 @@ class MemoryQuery:
         self.topics = frozenset(pipeline.source_topics(subtopology))
         self._source = _memory_stream(spark)
         self._records = _records_of(DataFrame(self._source.toDF(), spark))
-        self.plan = plan_subtopology(pipeline, subtopology, schemas, self._read)
+        self.plan = plan_subtopology(pipeline, subtopology, schemas, self._read, self._ticks)
         self._compiled = compile_batch_plan(self.plan.batch, self.plan.rows)
         topology = pipeline.topology
         dead_letters = next(spec for spec in pipeline.topics() if spec.name == topology.dead_letter_topic)
@@ -95,6 +95,7 @@ class MemoryQuery:
         )
         self._query: StreamingQuery | None = None
         self._ranges: Mapping[tuple[str, int], tuple[int, int]] = {}
+        self._times: Mapping[int, int] = {}
         self._written: list[WrittenRecord] = []
 
     @property
@@ -123,17 +124,20 @@ class MemoryQuery:
             .start()
         )
 
-    def run(self, records: Sequence[SourceRecord]) -> list[WrittenRecord]:
+    def run(self, records: Sequence[SourceRecord], times: Mapping[int, int] | None = None) -> list[WrittenRecord]:
         """Process records as one micro-batch, and return what was written.
 
         Args:
             records: Of its topics, those of a partition in the order of their offsets.
+            times: By partition the time in ms that the wall clock gives to a stream task without records.
 
         Raises:
             StreamplanError: An expression failed for a record, which stops the application.
         """
         assert self._query is not None, "the query was not started"
-        self._ranges = _ranges(records)
+        self._times = times or {}
+        nothing = {(topic, partition): (0, 0) for topic in self.topics for partition in self._times}
+        self._ranges = nothing | _ranges(records)
         self._written = []
         document = json.dumps([_fields(record) for record in records])
         jvm: Any = self._spark._jvm
@@ -164,10 +168,17 @@ class MemoryQuery:
             return self._records
         return self._records.where(F.col("topic") == self._pipeline.topology.decorate(source.topic))
 
+    def _ticks(self) -> DataFrame:
+        """Return a row for each stream task in each micro-batch."""
+        last = self._pipeline.partitions(self.subtopology) - 1
+        micro_batches = DataFrame(self._source.toDF(), self._spark)
+        return micro_batches.select(F.explode(F.sequence(F.lit(0), F.lit(last))).alias("partition"))
+
     def _write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch. Spark also gives one without records, when a window is over."""
-        spec = replace(self._spec, batch=number, ranges=self._ranges)
-        self._ranges = {}
+        spec = replace(self._spec, batch=number, ranges=self._ranges, times=self._times)
+        self._ranges, self._times = {}, {}
+        batch.sparkSession.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
         with self.plan.cached(batch) as cached:
             rows = self._compiled.run(cached).rows.toArrow()
         output = partial(MemoryOutput, written=self._written)
@@ -186,7 +197,7 @@ def _memory_stream(spark: SparkSession) -> Any:
 
 def _records_of(micro_batches: DataFrame) -> DataFrame:
     """Return the columns :data:`streamplan.spark.sources.RAW` of the records in JSON documents."""
-    records = micro_batches.select(F.inline(F.from_json("value", _MICRO_BATCH)))
+    records = micro_batches.select(F.inline(F.from_json("value", _DOCUMENT)))
     return records.withColumn("timestamp", F.timestamp_millis("timestamp")).select(*RAW_COLUMNS)
 
 

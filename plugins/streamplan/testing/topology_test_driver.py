@@ -27,6 +27,7 @@ from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde
 from streamplan.serdes.serde import Serde, Value
+from streamplan.spark.wall_clock import IdleTasks
 from streamplan.testing.local_spark import as_tested, local_spark
 from streamplan.testing.memory_output import WrittenRecord
 from streamplan.testing.memory_query import MemoryQuery, SourceRecord
@@ -76,6 +77,13 @@ class TopologyTestDriver:
         self._written = WrittenTopics(self._pipeline)
         self._next_offsets: dict[tuple[str, int], int] = defaultdict(int)
         self._held: list[SourceRecord] | None = None
+        self._idle = {
+            query.subtopology.id: IdleTasks(
+                query.subtopology.idle_ms, self._pipeline.partitions(query.subtopology), self._now_ms, step_ms=0
+            )
+            for query in self._queries
+            if query.subtopology.idle_ms is not None
+        }
         self._directory: Path | None = Path(tempfile.mkdtemp(prefix="streamplan-test-"))
         self._failed = False
         try:
@@ -94,12 +102,16 @@ class TopologyTestDriver:
     def advance(self, duration: str | timedelta) -> None:
         """Let time pass: records that say no time have the later one.
 
-        Windows, and the timers of a processor, go by the times of records alone.
+        Windows, and the timers of a processor, go by the times of records. Where ``OnWindowClose(idle=…)`` is declared,
+        this is the wall clock, by which stream tasks go on that had no record for so long.
 
         Args:
             duration: As ``"5 minutes"``, or a timedelta.
         """
+        self._require_open()
         self._now_ms += milliseconds(duration)
+        if self._held is None:
+            self._process([], by_clock=True)
 
     def pipe(
         self,
@@ -222,23 +234,32 @@ class TopologyTestDriver:
                 f"the driver of {self._pipeline.name}", expected="open", observed=state, remedy="Make another one."
             )
 
-    def _process(self, records: list[SourceRecord]) -> None:
-        """Process a micro-batch in all sub-topologies, each after those that write what it reads."""
+    def _process(self, records: list[SourceRecord], *, by_clock: bool = False) -> None:
+        """Process a micro-batch in all sub-topologies, each after those that write what it reads.
+
+        Args:
+            records: The records of the source topics.
+            by_clock: Whether the time of idle stream tasks goes on.
+        """
         arrived: dict[str, list[SourceRecord]] = defaultdict(list)
         for record in records:
             arrived[record.topic].append(record)
         for query in self._queries:
             taken = [record for topic in sorted(query.topics) for record in arrived[topic]]
-            if not taken:
+            idle, times = self._idle.get(query.subtopology.id), {}
+            if idle is not None:
+                idle.note_records({record.partition for record in taken}, self._now_ms)
+                times = idle.give_times(self._now_ms) if by_clock else {}
+            if not taken and not times:
                 continue
-            for written in self._run(query, taken):
+            for written in self._run(query, taken, times):
                 self._written.append(written, query.window_bytes(written), query.plan.written.get(written.output))
                 if written.topic in self._read_topics:
                     arrived[written.topic].append(self._appended(*written[1:]))
 
-    def _run(self, query: MemoryQuery, records: list[SourceRecord]) -> list[WrittenRecord]:
+    def _run(self, query: MemoryQuery, records: list[SourceRecord], times: Mapping[int, int]) -> list[WrittenRecord]:
         try:
-            return query.run(records)
+            return query.run(records, times)
         except StreamplanError:
             self._failed = True
             raise

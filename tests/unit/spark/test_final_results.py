@@ -19,6 +19,9 @@ SESSIONS = SessionWindows("10 seconds", grace="5 seconds")
 Result = tuple[str, int, int, int, int]
 """Key, start, end, time of the result, count."""
 
+CLOCK = ""
+"""Stands for the key of a record where the wall clock gives the stream task a time."""
+
 
 def results_of(rows: Sequence[Row]) -> list[Result]:
     closed = [row for row in rows if row.place is not None]
@@ -33,7 +36,7 @@ def account_of_windows(records: Sequence[tuple[str, int]], windows: TimeWindows)
     newest = -1
     for key, at in records:
         newest = max(newest, at)
-        for start in range(0, at + 1, advance):
+        for start in range(0, at + 1, advance) if key != CLOCK else ():
             if at < start + size and start + size > newest - grace:
                 held.setdefault((start, key), []).append(at)
         for start, name in sorted(held):
@@ -54,7 +57,7 @@ def account_of_sessions(records: Sequence[tuple[str, int]], windows: SessionWind
         met = [one for one in found if one[0] >= at - gap and one[1] <= at + gap]
         newest = max(newest, at)
         end, start = max([at, *(one[0] for one in met)]), min([at, *(one[1] for one in met)])
-        if end >= newest - retention:
+        if key != CLOCK and end >= newest - retention:
             held = [one for one in held if one not in met]
             held.append((end, start, key, 1 + sum(one[3] for one in met)))
         for one in sorted(held):
@@ -101,6 +104,42 @@ def test_each_window_is_passed_once_however_often_the_state_is_restored(windows:
         assert sorted(passed) == sorted(expected), seed
         assert passed == expected, seed
         assert passed
+
+
+@pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS], ids=["tumbling", "hopping", "sessions"])
+def test_what_the_wall_clock_closes_is_passed_once_however_often_the_state_is_restored(
+    windows: TimeWindows | SessionWindows,
+) -> None:
+    """Its times come between the micro-batches. The last one is committed, and known to a restored state."""
+    by_clock = 0
+    for seed in range(100):
+        chosen, records, now = random.Random(seed), list[tuple[str, int]](), 0
+        for _ in range(60):
+            now += SECOND * chosen.choice([0, 1, 2, 5, 10, 15, 16, 40]) + 1  # no session is on the edge of being closed
+            at = max(0, now - SECOND * chosen.choice([0, 0, 1, 5, 16, 30]))
+            records.append((chosen.choice(["a", "b", "c", CLOCK]), at))
+        expected = (
+            account_of_sessions(records, windows)
+            if isinstance(windows, SessionWindows)
+            else account_of_windows(records, windows)
+        )
+        task, passed, time = WindowTask(windows), list[Result](), None
+        changelog: dict[tuple[str, int, int], Row] = {}
+        for key, at in records:
+            rows = task.tick(at) if key == CLOCK else task.process([(key, at)])
+            time = max(at, time or 0) if key == CLOCK else time
+            closed = results_of(rows)
+            by_clock += len(closed) if key == CLOCK else 0
+            passed += closed
+            for row in rows:
+                if row.place is None:
+                    changelog.pop((row.key, row.start, row.end), None)
+                    if not row.deleted:
+                        changelog[row.key, row.start, row.end] = row
+            if chosen.random() < 0.2:
+                task = WindowTask(windows, changelog.values(), time)
+        assert passed == expected, seed
+    assert by_clock > 100
 
 
 def test_a_window_closes_when_a_record_is_as_late_as_its_end_and_the_grace() -> None:

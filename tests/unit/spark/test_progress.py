@@ -19,6 +19,7 @@ def ran(batch: int, *, records: int, late: int = 0) -> dict[str, Any]:
     return {
         "batchId": batch,
         "numInputRows": records,
+        "sources": [{"description": "KafkaV2[Subscribe[orders]]", "numInputRows": records}],
         "durationMs": durations,
         "stateOperators": [operator],
         "observedMetrics": {},

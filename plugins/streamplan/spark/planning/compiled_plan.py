@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
+from streamplan.spark.state.offset_log import TICKS
+
 _Argument = TypeVar("_Argument")
 ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _JavaCall: TypeAlias = tuple[str, tuple[Any, ...], Any]
@@ -118,12 +120,12 @@ def collect_in_arrow(data: DataFrame) -> list[pa.RecordBatch]:
 def subscribed_topics(streaming: DataFrame) -> list[str]:
     """Return the topic of each source of a streaming plan, in the order of the lines of Spark's offset log.
 
-    A plan that takes several ways from one topic has a line for each.
+    A plan that takes several ways from one topic has a line for each. :data:`TICKS` stands for the source of ticks.
     """
     leaves: Any = streaming._jdf.queryExecution().analyzed().collectLeaves()
     relations = [leaves.apply(number) for number in range(leaves.size())]
     sources = [relation for relation in relations if relation.getClass().getSimpleName() == "StreamingRelationV2"]
-    return [str(source.extraOptions().get("subscribe")) for source in sources]
+    return [str(source.extraOptions().getOrDefault("subscribe", TICKS)) for source in sources]
 
 
 class _RecordingFrame:

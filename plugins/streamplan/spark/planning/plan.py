@@ -116,6 +116,7 @@ def plan_subtopology(
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
     read: Callable[[Source], DataFrame],
+    ticks: Callable[[], DataFrame],
 ) -> SubtopologyPlan:
     """Plan a sub-topology from its sources to the rows that are written.
 
@@ -124,6 +125,8 @@ def plan_subtopology(
         subtopology: What is planned.
         schemas: The serdes of the repartition topics that it reads.
         read: Gives the records of a source as a stream, in the columns :data:`streamplan.spark.sources.RAW`.
+        ticks: Gives a stream with a row for each stream task now and then, in the column ``partition``. It is read
+            where the time of a task goes on by the wall clock.
 
     Raises:
         PySparkException: Spark refuses an expression.
@@ -140,7 +143,7 @@ def plan_subtopology(
         return SubtopologyPlan(streaming, False, batch, batch, batch, rekeying, outputs, carried, {0: rekeyed})
     planner = OperatorPlanner(subtopology, numbers)
     if subtopology.task_aggregations:
-        cut = _cut_at_windows(subtopology, schemas, raw, planner)
+        cut = _cut_at_windows(subtopology, schemas, raw, planner, ticks() if subtopology.idle_ms is not None else None)
     elif subtopology.aggregations:
         cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
     elif subtopology.joins:
@@ -176,6 +179,7 @@ def plan_restore(
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
     stored: Callable[[Processor], DataFrame],
+    times: Mapping[int, int],
 ) -> DataFrame:
     """Plan the stateful operator of a sub-topology over what its stores hold instead of records.
 
@@ -184,6 +188,7 @@ def plan_restore(
         subtopology: With state.
         schemas: The serdes of the repartition topics that it reads.
         stored: Gives the rows of a processor's store, in the columns :data:`streamplan.spark.sources.RAW`.
+        times: By partition the time in ms that the wall clock has given to a stream task.
 
     Returns:
         A streaming plan that leaves the state which the plan of the sub-topology goes on with.
@@ -199,7 +204,7 @@ def plan_restore(
         inputs = planner.aggregation_inputs(nodes)
         if subtopology.task_aggregations:
             (node,) = nodes
-            return restore_windows(node, inputs[node.name], stored(node))
+            return restore_windows(node, inputs[node.name], stored(node), times)
         rows = {node.name: stored(node) for node in nodes}
         return restore_aggregation(nodes, inputs, rows, merged=len(names) > 1)
     if subtopology.stream_joins:
@@ -330,13 +335,17 @@ def _cut_at_aggregations(
 
 
 def _cut_at_windows(
-    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+    subtopology: Subtopology,
+    schemas: Mapping[str, Serde],
+    raw: Mapping[str, DataFrame],
+    planner: OperatorPlanner,
+    ticks: DataFrame | None,
 ) -> _Cut:
     """Let the planner go on with the windows that have changed, or that close, and with what was complete before."""
     (node,) = subtopology.task_aggregations
     planner.bind_all(_read_sources(subtopology, schemas, raw))
     inputs = planner.aggregation_inputs([node])[node.name]
-    streaming, batch, changed = _behind_state(aggregate_windows(node, inputs), planner)
+    streaming, batch, changed = _behind_state(aggregate_windows(node, inputs, ticks), planner)
     planner.bind(node.name, planner.with_windows(node, changed, inputs))
     divided = node in subtopology.final_aggregations or batch is not changed
     return _Cut(streaming, True, batch, divided=divided)

@@ -16,7 +16,7 @@ state knows which windows were passed: those that were closed by then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -56,12 +56,13 @@ _TIME = "time"
 """The name of the part of a time window that is the time of its newest record."""
 
 
-def aggregate_windows(node: Processor, records: RecordFrame) -> DataFrame:
+def aggregate_windows(node: Processor, records: RecordFrame, ticks: DataFrame | None = None) -> DataFrame:
     """Aggregate the records of each key and window.
 
     Args:
         node: One of :attr:`Subtopology.task_aggregations`.
         records: What it aggregates. All have a key, and none is rejected.
+        ticks: A stream with rows for stream tasks whose time may go on without records; None without such tasks.
 
     Returns:
         One row for each window that has changed: its key and ``window``, what the node's store holds of it in the
@@ -85,16 +86,19 @@ def aggregate_windows(node: Processor, records: RecordFrame) -> DataFrame:
         at.alias("at"),
         parts.of_columns([argument.from_record for argument in parts.arguments]).alias("parts"),
     )
-    return _aggregated(node, parts, rows, restored=False)
+    if ticks is not None:
+        rows = rows.unionByName(ticks, allowMissingColumns=True)
+    return _aggregated(node, parts, rows)
 
 
-def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame) -> DataFrame:
+def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame, times: Mapping[int, int]) -> DataFrame:
     """Read the windows of a changelog into the state that :func:`aggregate_windows` goes on with.
 
     Args:
         node: As for :func:`aggregate_windows`.
         records: As for :func:`aggregate_windows`; only their types are used.
         stored: The last record of each key of the changelog, in the columns :data:`streamplan.spark.sources.RAW`.
+        times: By partition the time in ms that the wall clock has given to a stream task.
     """
     parts, windows = _Parts.of(node, records), windows_of(node)
     types = records.data.limit(0).select(*parts.from_records()).select(*parts.stored_columns()).schema
@@ -109,7 +113,7 @@ def restore_windows(node: Processor, records: RecordFrame, stored: DataFrame) ->
     columns = parts.of_columns([argument.from_store for argument in parts.arguments])
     named = [bound.alias(name) for name, bound in bounds.items()]
     rows = rows.select("partition", F.col("key").cast("binary").alias("key"), *named, columns.alias("parts"))
-    return _aggregated(node, parts, rows, restored=True)
+    return _aggregated(node, parts, rows, restored=times)
 
 
 def windows_of(node: Processor) -> TimeWindows | SessionWindows:
@@ -231,7 +235,9 @@ class _Parts:
         return columns
 
 
-def _aggregated(node: Processor, parts: _Parts, rows: DataFrame, *, restored: bool) -> DataFrame:
+def _aggregated(
+    node: Processor, parts: _Parts, rows: DataFrame, *, restored: Mapping[int, int] | None = None
+) -> DataFrame:
     of_parts = rows.schema["parts"].dataType
     assert isinstance(of_parts, StructType)
     final = isinstance(node.operation, FinalCount | FinalAggregate)

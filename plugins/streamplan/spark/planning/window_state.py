@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -15,6 +15,7 @@ from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.spark.planning.key_windows import KeySessions, KeyTimeWindows, KeyWindows
 from streamplan.spark.planning.merging import Merging
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
+from streamplan.spark.sink.writers import times_by_clock
 
 
 class WindowAggregate(StatefulProcessor):
@@ -24,13 +25,19 @@ class WindowAggregate(StatefulProcessor):
         windows: The windows.
         merging: Makes one of what two windows have aggregated.
         parts: The fields of what a window has aggregated.
-        restored: Whether the rows are the windows of a changelog, and no records.
+        restored: Where the rows are the windows of a changelog, and no records: by partition the time in ms that the
+            wall clock has given to a stream task. None where they are records.
     """
 
     _time_names = ("newest", "swept")
 
     def __init__(
-        self, windows: TimeWindows | SessionWindows, merging: Merging, parts: StructType, *, restored: bool
+        self,
+        windows: TimeWindows | SessionWindows,
+        merging: Merging,
+        parts: StructType,
+        *,
+        restored: Mapping[int, int] | None,
     ) -> None:
         self._windows = windows
         self._retention_ms = windows.retention_ms
@@ -52,17 +59,22 @@ class WindowAggregate(StatefulProcessor):
         """Process the records of a micro-batch, or the windows of a changelog."""
         newest, looked_at = (self._times.get() if self._times.exists() else None) or (-1, -1)
         touched: dict[bytes, KeyWindows] = {}
-        for row in rows if self._restored else sorted(rows, key=lambda row: task_order(row.place)):
+        if self._restored is None:
+            # A tick has no key. It only lets the micro-batch reach this stream task.
+            rows = sorted((row for row in rows if row.key is not None), key=lambda row: task_order(row.place))
+        for row in rows:
             name = bytes(row.key)
             if name not in touched:
                 known = self._state.containsKey((name,))  # Spark warns of a value that is not there
                 touched[name] = self._of(self._state.getValue((name,)) if known else None)
             windows, parts = touched[name], tuple(row.parts[part] for part in self._parts.names)
-            if self._restored:
+            if self._restored is not None:
                 windows.restore(row.start, row.end, parts)
             else:
                 self._add(windows, row.at, parts, newest)
             newest = max(newest, row.at)
+        times = times_by_clock() if self._restored is None else self._restored
+        newest = max(newest, times.get(key[0], newest))
         for name, windows in touched.items():
             for start, end, at, parts in windows.changes():
                 yield self._row(key[0], name, start, end, at, parts)
@@ -146,7 +158,7 @@ class FinalResults(WindowAggregate):
                 left = min(left, windows.earliest_end)
             self._put(key, windows)
         self._times.update((newest, left))
-        if not self._restored:
+        if self._restored is None:
             for place, (end, start, key, parts) in enumerate(sorted(closed, key=itemgetter(0, 1, 2))):
                 at = end if isinstance(self._windows, SessionWindows) else parts[-1]
                 yield self._row(partition, key, start, end, at, parts, place=place)

@@ -6,6 +6,8 @@ takes its records by their offsets. So of such a task each window, and the order
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -15,6 +17,7 @@ from streamplan.spark.planning.aggregation import node_aggregates, node_argument
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_windows import windows_of
 from streamplan.spark.recount.sessions import record_columns
+from streamplan.spark.sources import of_partition
 
 
 def recounted_windows(node: Processor, inputs: RecordFrame) -> DataFrame:
@@ -39,18 +42,21 @@ def recounted_windows(node: Processor, inputs: RecordFrame) -> DataFrame:
     return records.groupBy("partition", "key", "window").agg(*aggregates, F.max("timestamp").alias("timestamp"))
 
 
-def closed_windows(node: Processor, inputs: RecordFrame, rows: DataFrame) -> DataFrame:
+def closed_windows(node: Processor, inputs: RecordFrame, rows: DataFrame, times: Mapping[int, int]) -> DataFrame:
     """Return the windows that are closed, each with its ``place`` among the results of its stream task.
 
     Args:
         node: An aggregation with final results.
         inputs: All records that it aggregates.
         rows: A row for each window.
+        times: By partition the time in ms that the wall clock has given to a stream task.
     """
     windows, end = windows_of(node), F.unix_millis("window.end")
     newest = inputs.data.groupBy(F.col("record.partition").alias("partition")).agg(
         F.max(F.unix_millis("record.timestamp")).alias("newest")
     )
+    if times:
+        newest = newest.withColumn("newest", F.greatest("newest", of_partition(times, F.col("partition"))))
     is_closed = end <= F.col("newest") - F.lit(windows.grace_ms)
     if isinstance(windows, SessionWindows):
         is_closed = end < F.col("newest") - F.lit(windows.retention_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -76,6 +76,8 @@ class TransactionSpec:
     ``outputs``     the topics that rows name by their number
     ``checkpoint``  id of the checkpoint that the query goes on with; it is committed with every position
     ``batch``       number of the micro-batch; it is committed with every position
+    ``times``       by partition the time in ms that the wall clock gives to a stream task without records; it is
+                    committed with the positions of this task, which do not move
     """
 
     brokers: Brokers
@@ -89,6 +91,7 @@ class TransactionSpec:
     dead_letter_partitions: int
     checkpoint: str = ""
     batch: int | None = None
+    times: Mapping[int, int] = field(default_factory=dict)
 
     def task(self, partition: int) -> TaskId:
         """Return the stream task of a partition."""

@@ -68,6 +68,7 @@ class TaskOutput(ABC):
 
     ``ranges``     by source topic the offsets of this micro-batch
     ``positions``  by source topic the offset past the last record that is committed
+    ``goes_by_clock``  whether the task has no records, and its time goes on by the wall clock
 
     Args:
         spec: Where the stream task reads and writes.
@@ -80,6 +81,8 @@ class TaskOutput(ABC):
         self.spec = spec
         self.partition = partition
         self.ranges = {topic: extent for (topic, number), extent in spec.ranges.items() if number == partition}
+        self.goes_by_clock = partition in spec.times
+        self._time_is_committed = False
 
     def _write_to(self, producer: Producer) -> None:
         self._producer = producer
@@ -88,6 +91,8 @@ class TaskOutput(ABC):
     @property
     def already_committed(self) -> bool:
         """Whether an earlier run has committed this whole micro-batch for the partition."""
+        if self.goes_by_clock:  # no position moves
+            return self._time_is_committed
         return all(self.positions[topic] >= until for topic, (_, until) in self.ranges.items())
 
     @property
@@ -261,7 +266,8 @@ class TaskTransaction(TaskOutput):
 
     def _commit(self, ends: Mapping[str, int]) -> None:
         spec = self.spec
-        metadata = PositionMetadata(spec.generation, spec.checkpoint, spec.batch)
+        time = max((each for each in (self._time, spec.times.get(self.partition)) if each is not None), default=None)
+        metadata = PositionMetadata(spec.generation, spec.checkpoint, spec.batch, time=time)
         positions = [
             confluent_kafka.TopicPartition(
                 topic,
@@ -319,6 +325,7 @@ class TaskTransaction(TaskOutput):
     def _read_positions(self) -> dict[str, int]:
         positions: dict[str, int] = {}
         self._starts: dict[str, int] = {}
+        self._time: int | None = None
         committed = self._read("read_committed")
         self._require_own(committed)
         for topic in self.ranges:
@@ -332,7 +339,17 @@ class TaskTransaction(TaskOutput):
             positions[topic] = position.offset
             metadata = PositionMetadata.parse(position.metadata)
             self._starts[topic] = metadata.start if metadata is not None else 0
+            if metadata is not None:
+                self._note_time(metadata)
         return positions
+
+    def _note_time(self, committed: PositionMetadata) -> None:
+        """Note which time is committed, and whether this micro-batch committed it."""
+        if committed.time is not None:
+            self._time = max(committed.time, self._time or 0)
+        batch, own = committed.batch, committed.checkpoint == self.spec.checkpoint
+        if own and batch is not None and self.spec.batch is not None and batch >= self.spec.batch:
+            self._time_is_committed = True
 
     def _read(self, isolation_level: str) -> dict[TopicPartition, CommittedPosition]:
         """Read the positions. ``read_committed`` waits until no transaction that may move them is open."""

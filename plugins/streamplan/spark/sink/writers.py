@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, bytes long, i
 """The row that a writer yields for each stream task: what was written, and the instance that did it."""
 
 MICRO_BATCH = "streamplan.micro-batch"
-"""Local property of a micro-batch's job: its number and its ranges, by :func:`micro_batch_as_text`."""
+"""Local property of a micro-batch's job: its number, its ranges and its times, by :func:`micro_batch_as_text`."""
 
 
 class RowFormat(Protocol):
@@ -265,19 +265,32 @@ def for_each_micro_batch(spec: TransactionSpec, writer: Callable[[TransactionSpe
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        text = context.getLocalProperty(MICRO_BATCH) if context else None
-        assert text is not None, f"a job without {MICRO_BATCH}"
-        number, extents = json.loads(text)
+        found = _micro_batch()
+        assert found is not None, f"a job without {MICRO_BATCH}"
+        number, extents, times = found
         ranges = {(topic, partition): (first, until) for topic, partition, first, until in extents}
-        return writer(replace(spec, batch=number, ranges=ranges))(batches)
+        return writer(replace(spec, batch=number, ranges=ranges, times=dict(times)))(batches)
 
     return write
 
 
+def times_by_clock() -> Mapping[int, int]:
+    """Return by partition the time in ms that the wall clock gives to a stream task in the micro-batch of this job."""
+    found = _micro_batch()
+    return dict(found[2]) if found is not None else {}
+
+
+def _micro_batch() -> tuple[int, list[Any], list[Any]] | None:
+    context = TaskContext.get()
+    text = context.getLocalProperty(MICRO_BATCH) if context else None
+    return None if text is None else tuple(json.loads(text))
+
+
 def micro_batch_as_text(spec: TransactionSpec) -> str:
-    """Return the number and the ranges of a micro-batch as the job's local property carries them."""
-    return json.dumps([spec.batch, [(*source, *extent) for source, extent in spec.ranges.items()]])
+    """Return number, ranges and times of a micro-batch as the job's local property carries them."""
+    return json.dumps(
+        [spec.batch, [(*source, *extent) for source, extent in spec.ranges.items()], [*spec.times.items()]]
+    )
 
 
 @dataclass

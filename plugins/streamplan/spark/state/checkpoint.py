@@ -19,10 +19,12 @@ from streamplan.spark.state.hadoop_files import HadoopFiles
 from streamplan.spark.state.offset_log import (
     COMMITS,
     OFFSETS,
+    TICKS,
     CorruptCheckpoint,
     batch_numbers,
     offset_lines,
     parse_offsets,
+    parse_ticks,
 )
 
 
@@ -197,7 +199,8 @@ class Checkpoint:
             topics: The topics of the query's sources, in Spark's order: each source has a log of its first offsets.
         """
         for number, line in enumerate(offset_lines(positions, topics)):
-            self._files.write(f"sources/{number}/0", f"\0v1\n{line}")  # the format of KafkaSourceInitialOffsetWriter
+            if topics[number] != TICKS:
+                self._files.write(f"sources/{number}/0", f"\0v1\n{line}")  # as KafkaSourceInitialOffsetWriter does
 
     def continue_at(self, positions: OffsetMap, topics: Sequence[str]) -> None:
         """Let the next query continue at ``positions`` with the state that a restoring query has left here.
@@ -218,6 +221,42 @@ class Checkpoint:
             self._files.delete(f"{OFFSETS}/.{batch}.crc")
             self._files.write(f"{OFFSETS}/{batch}", "\n".join([*head, *offset_lines(positions, topics)]))
         self._files.delete("sources")  # of the restoring query
+
+    def resume_ticks(self, topics: Sequence[str], now_ms: int) -> None:
+        """Let the source of ticks go on from where it was, whatever the clock was then.
+
+        Spark counts the seconds since the time in this file (``RateStreamMicroBatchStream``). Where the clock is behind
+        the one of before, it would refuse the source. After a pause it would give all ticks of the pause.
+
+        Args:
+            topics: The topics of the query's sources, in Spark's order.
+            now_ms: The time now.
+        """
+        planned = self.last_planned()
+        if TICKS not in topics or planned is None:
+            return
+        name = f"sources/{topics.index(TICKS)}"
+        begun_ms = now_ms - 1000 * self._ticks(planned, topics)
+        self._files.delete(f"{name}/.0.crc")
+        self._files.write(f"{name}/0", f"v1\n{begun_ms}")
+
+    def has_ticks(self, batch: int, topics: Sequence[str]) -> bool:
+        """Return whether a micro-batch has a row of each stream task from the source of ticks.
+
+        Args:
+            batch: Number of the micro-batch; Spark has begun it.
+            topics: The topics of the query's sources, in Spark's order.
+
+        Raises:
+            CorruptCheckpoint: A file of the log cannot be understood.
+        """
+        if TICKS not in topics:
+            return False
+        return self._ticks(batch, topics) > (self._ticks(batch - 1, topics) if batch else 0)
+
+    def _ticks(self, batch: int, topics: Sequence[str]) -> int:
+        name = f"{OFFSETS}/{batch}"
+        return parse_ticks(name, self._files.read(name), topics.index(TICKS))
 
     def offset_ranges(self, batch: int, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the offsets ``first <= offset < until`` of a micro-batch.
@@ -260,8 +299,9 @@ class Checkpoint:
 
     def _initial(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         offsets: dict[TopicPartition, int] = {}
-        for number in range(len(topics)):
-            offsets = self._offsets(f"sources/{number}/0", topics) | offsets
+        for number, topic in enumerate(topics):
+            if topic != TICKS:
+                offsets = self._offsets(f"sources/{number}/0", topics) | offsets
         return offsets
 
     def _newest(self, log: str) -> int | None:

@@ -19,6 +19,12 @@ from streamplan.model.start_point import OffsetMap, TopicPartition
 OFFSETS = "offsets"
 COMMITS = "commits"
 
+TICKS = ""
+"""Stands for the topic of a source that reads none: :func:`streamplan.spark.sources.read_ticks`."""
+
+_LINES_BEFORE_SOURCES = 2
+"""The version of the log, and a line about the whole micro-batch."""
+
 
 class CorruptCheckpoint(StreamplanError):
     """A checkpoint is not what Spark wrote."""
@@ -54,10 +60,27 @@ def parse_offsets(name: str, text: str) -> dict[TopicPartition, int]:
     return offsets
 
 
+def parse_ticks(name: str, text: str, number: int) -> int:
+    """Return how far a source of ticks is, whose offset is a number.
+
+    Args:
+        name: The file, as errors name it.
+        text: Its content.
+        number: The number of the source among those of the query.
+
+    Raises:
+        CorruptCheckpoint: There is no such line, or it is no number.
+    """
+    lines = text.splitlines()[_LINES_BEFORE_SOURCES:]
+    if number >= len(lines) or not lines[number].isdigit():
+        raise CorruptCheckpoint(f"{name} has no offset of the source {number}, which gives ticks")
+    return int(lines[number])
+
+
 def offset_lines(offsets: OffsetMap, topics: Sequence[str]) -> list[str]:
-    """Return one line for each topic, as Spark writes the offsets of a source."""
+    """Return one line for each topic, as Spark writes the offsets of a source. A source of ticks begins at 0."""
     by_topic: dict[str, dict[str, int]] = {topic: {} for topic in topics}
     for (topic, partition), offset in sorted(offsets.items()):
         if topic in by_topic:
             by_topic[topic][str(partition)] = offset
-    return [json.dumps({topic: by_topic[topic]}) for topic in topics]
+    return ["0" if topic == TICKS else json.dumps({topic: by_topic[topic]}) for topic in topics]

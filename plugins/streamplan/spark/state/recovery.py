@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
@@ -69,6 +70,7 @@ def prepare_checkpoint(
     if found and decision.start is StartFrom.CHECKPOINT:
         checkpoint = checkpoints.take(found, generation)
         checkpoints.delete_left_over(checkpoint)
+        checkpoint.resume_ticks(query.topics, time.time_ns() // 1_000_000)
         return checkpoint
     if decision.reason:
         origin = "its changelog topics" if decision.start is StartFrom.RESTORE else "the committed positions"
@@ -87,6 +89,7 @@ def prepare_checkpoint(
             schemas,
             brokers=deployment.brokers,
             checkpoint=checkpoint,
+            times=committed.task_times,
             require_latest=ownership.require_latest,
             report=report,
             report_restoration=report_restoration,

@@ -97,6 +97,7 @@ def restore(
     *,
     brokers: Brokers,
     checkpoint: Checkpoint,
+    times: Mapping[int, int],
     require_latest: Callable[[], None],
     report: Callable[[str], None],
     report_restoration: Callable[[int, Restoration], None],
@@ -113,6 +114,7 @@ def restore(
         schemas: The serdes of the repartition topics.
         brokers: Where the changelog topics are.
         checkpoint: A checkpoint that does not exist yet. It gets the state.
+        times: By partition the time in ms that the wall clock has given to a stream task.
         require_latest: Raises :class:`Refused` when there is a newer aggregator. It is called often.
         report: Is told the progress: offsets, rate, time left.
         report_restoration: Is told the offsets, too, with the id of the sub-topology.
@@ -127,7 +129,7 @@ def restore(
     if _fits_in_workers(subtopology, progress.total):
         require_latest()
         read = partial(_read_last_of_each_key, spark, brokers, pipeline, pipeline.partitions(subtopology))
-        rows = _run_restoring_query(spark, pipeline, subtopology, schemas, read, checkpoint, require_latest)
+        rows = _run_restoring_query(spark, pipeline, subtopology, schemas, read, checkpoint, times, require_latest)
         progress.add(progress.total)
         return Restored(rows, time.monotonic() - begun)
     try:
@@ -138,7 +140,7 @@ def restore(
         def copied(node: Processor) -> DataFrame:
             return stream.where(F.col("store") == F.lit(node.store))
 
-        _run_restoring_query(spark, pipeline, subtopology, schemas, copied, checkpoint, require_latest)
+        _run_restoring_query(spark, pipeline, subtopology, schemas, copied, checkpoint, times, require_latest)
         rows = spark.read.schema(_STORED).parquet(records).count()
     except Py4JJavaError as error:  # reading a changelog or writing its copy failed
         raise _restore_error(subtopology, str(error)) from error
@@ -202,6 +204,7 @@ def _run_restoring_query(
     schemas: Mapping[str, Serde],
     read: Callable[[Processor], DataFrame],
     checkpoint: Checkpoint,
+    times: Mapping[int, int],
     require_latest: Callable[[], None],
 ) -> int:
     """Run the restoring query to its end. Returns how many rows of the state it wrote."""
@@ -219,7 +222,7 @@ def _run_restoring_query(
         batch.write.format("noop").mode("overwrite").save()
 
     query = (
-        plan_restore(pipeline, subtopology, schemas, stored)
+        plan_restore(pipeline, subtopology, schemas, stored, times)
         .writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}-restore")
         .outputMode("update")
         .option("checkpointLocation", checkpoint.location)
