@@ -30,7 +30,7 @@ def checkpoint_identity(pipeline: Pipeline, subtopology: Subtopology, topic_ids:
             for topic in pipeline.source_topics(subtopology)
         ),
         **({"emit strategy": "on window close"} if subtopology.final_aggregations else {}),
-        **({"time": "by the wall clock, too"} if subtopology.idle_ms is not None else {}),
+        **({"time of idle tasks": "the wall clock"} if subtopology.idle_ms is not None else {}),
         **{f"{STORE}{store}": content for store, content in stores.items()},
     }
 

@@ -451,8 +451,8 @@ class KStream(_Declared):
     ) -> None:
         if timer_type == WALL_CLOCK_TIME:
             self.graph.fault(
-                f"process: timers of {WALL_CLOCK_TIME} do not exist here: a micro-batch that is run again after a crash"
-                " must give the same results, and without records there is no micro-batch",
+                f"process: timers of {WALL_CLOCK_TIME} do not exist here: what a timer gives belongs to the record that"
+                " moved the time on",
                 f"Timers of {STREAM_TIME} go by the times of the records",
             )
         elif timer_type != STREAM_TIME:

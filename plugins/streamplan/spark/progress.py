@@ -105,8 +105,7 @@ class Progress:
 
 def _records_read(progress: StreamingQueryProgress) -> int:
     """The rows of all sources but that of ticks (:func:`streamplan.spark.sources.read_ticks`)."""
-    ticks = sum(source["numInputRows"] for source in progress["sources"] if "RateStream" in source["description"])
-    return progress["numInputRows"] - int(ticks)
+    return sum(source["numInputRows"] for source in progress["sources"] if "RateStream" not in source["description"])
 
 
 def _peek_line(name: str, batch: int, metrics: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from streamplan.model.operations import OuterJoinSide, StoreForJoin
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
-from streamplan.model.windows import TimeWindows
+from streamplan.model.windows import OnWindowClose, TimeWindows
 from streamplan.pipelines import PIPELINES
 from streamplan.pipelines.alerts import PIPELINE as ALERTS
 from streamplan.pipelines.enriched import PIPELINE as ENRICHED
@@ -292,3 +292,33 @@ def test_a_function_of_arrow_batches_has_the_records_of_a_micro_batch(drive: Dri
     assert (letter.key, letter.offset) == ("k0", 0)
     line = shares_of.__code__.co_firstlineno + 2
     assert f"shares_of raised ZeroDivisionError in line {line}: " in letter.reason
+
+
+def test_windows_close_by_the_wall_clock_where_a_task_is_idle(drive: Drive) -> None:
+    """Each stream task by itself: the one of ``b`` has no record at all, and goes on by the clock, too."""
+
+    def declare(topology: Topology, stream: Any) -> None:
+        windowed = stream.group_by_key().windowed_by(TimeWindows("1 minute", grace="10 seconds"))
+        counts = windowed.emit_strategy(OnWindowClose(idle="5 minutes")).count(store="counts")
+        counts.to_stream().to("out")
+
+    driver = drive(sales(declare, out=2))
+    a, b = (next(key for key in "abcdef" if partition_for_key(key.encode(), 2) == number) for number in (0, 1))
+
+    def closed() -> list[tuple[Any, Any]]:
+        return [(record.key.key, record.value) for record in driver.output("out")]
+
+    driver.pipe("sales", {"shop": "x", "amount": 1}, key=a, at="12:00:30")
+    driver.advance("5 minutes")
+    driver.advance("39 seconds")  # the task is at 12:01:09, and the window takes records until 12:01:10
+    driver.pipe("sales", {"shop": "x", "amount": 1}, key=b, at="12:00:50")
+    assert closed() == []
+    driver.advance("1 second")
+    assert closed() == [(a, 1)]
+    driver.pipe("sales", {"shop": "x", "amount": 1}, key=a, at="12:00:31")  # late
+    driver.advance("1 hour")
+    assert closed() == [(b, 1)]
+    driver.pipe("sales", {"shop": "x", "amount": 1}, key=b, at="12:00:50")  # late
+    driver.advance("1 hour")
+    assert closed() == []
+    assert len(driver.store("counts")) == 2

@@ -1005,3 +1005,12 @@ def test_joins_of_tables_share_a_sub_topology(topology: Topology, users: KTable,
     assert [len(group.sources) for group in topology.subtopologies] == [3, 1]
     assert specs[topology.changelog_topic("located")].configs == CHANGELOG_CONFIGS
     assert column_lineage(topology)["all"]["Name"] == {Column("users", "Name")}
+
+
+@pytest.mark.parametrize(
+    ("idle", "message"),
+    [("a while", "emit_strategy: 'a while' is not a duration"), ("0 seconds", "emit_strategy: idle: 0 would close")],
+)
+def test_idle_is_a_duration(topology: Topology, grouped: KGroupedStream, idle: str, message: str) -> None:
+    grouped.windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose(idle=idle)).count()
+    assert only(topology).message.startswith(message)

@@ -15,6 +15,8 @@ from streamplan.model.generation import Generation, PositionMetadata, named_chec
         PositionMetadata(Generation(1763881234567, "stop/host-1:123:abcd"), "3f2a9c1e", 12),
         PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), "3f2a9c1e", 12, start=1_000_000),
         PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), start=7),
+        PositionMetadata(Generation(1763881234567, "host-1:123:abcd"), "3f2a9c1e", 12, time=1763881230000),
+        PositionMetadata(Generation(7, "host-1:123:abcd"), time=0),
     ],
 )
 def test_what_is_committed_is_read_back(metadata: PositionMetadata) -> None:

@@ -124,14 +124,15 @@ def identity(**declared: Any) -> dict[str, str]:
 
 def test_final_results_have_the_store_of_updates_and_another_state() -> None:
     identities = []
-    for final in (False, True):
+    for strategy in (None, OnWindowClose(), OnWindowClose(idle="1 minute"), OnWindowClose(idle="2 minutes")):
         topology = Topology("app")
         windowed = topology.stream("a", value=VALUE).group_by_key().windowed_by(TimeWindows("1 minute"))
-        (windowed.emit_strategy(OnWindowClose()) if final else windowed).count(store="counts")
+        (windowed if strategy is None else windowed.emit_strategy(strategy)).count(store="counts")
         pipeline = Pipeline("app", topology, "", {"a": 2})
         identities.append(checkpoint_identity(pipeline, topology.subtopologies[0], {"a": "id"}))
-    updates, results = identities
+    updates, results, *by_clock = identities
     assert results == {**updates, "emit strategy": "on window close"}
+    assert by_clock == [{**results, "time of idle tasks": "the wall clock"}] * 2
 
 
 def test_a_checkpoint_names_the_serde_of_keys_that_are_no_text() -> None:

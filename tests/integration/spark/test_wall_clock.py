@@ -1,0 +1,158 @@
+"""Windows that close by the wall clock, while no record comes: ``OnWindowClose(idle=…)``."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from streamplan.errors import CouldNotLook, StreamplanError
+from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.windows import OnWindowClose, SessionWindows, TimeWindows
+from streamplan.spark import query
+from streamplan.spark.aggregator import run
+from streamplan.spark.query import Deployment
+from streamplan.spark.recount.recount import recount
+
+from tests.support.soak import soak
+from tests.support.tried_topology import EPOCH, SALE, Tried, sale
+from tests.support.waiting import eventually
+
+WINDOWS = TimeWindows("2 seconds", grace="1 second")
+
+Result = tuple[bytes, int]
+"""A key with its window in bytes, and the count."""
+
+
+@pytest.fixture
+def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterator[Tried]:
+    made = Tried(bootstrap_servers, tmp_path, spark, restoring=False)
+    yield made
+    made.delete_topics()
+
+
+@contextmanager
+def running(tried: Tried, failures: list[StreamplanError]) -> Iterator[None]:
+    """The aggregator, in a thread until the block ends. What ends it before is in ``failures``."""
+    stop = threading.Event()
+
+    def work() -> None:
+        try:
+            run(
+                tried.spark,
+                Deployment(tried.pipeline, Brokers(tried.bootstrap_servers), str(tried.checkpoints)),
+                available_now=False,
+                trigger_interval_ms=200,
+                stop=stop,
+                report=tried.lines.append,
+            )
+        except StreamplanError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(300)
+        assert not thread.is_alive()
+
+
+def results(tried: Tried) -> list[Result]:
+    return sorted((m.key(), int.from_bytes(m.value(), "big")) for m in tried.read(tried.named("out")))
+
+
+def of_window(key: bytes, start_ms: int, count: int) -> Result:
+    return key + start_ms.to_bytes(8, "big"), count
+
+
+def sell_now(tried: Tried, key: str) -> Result:
+    """Produce a record of this moment. Return the result of its window."""
+    second = time.time_ns() // 1_000_000_000 - EPOCH // 1000
+    tried.produce("sales", [(key, sale("shop", 1), second)])
+    return of_window(key.encode(), EPOCH + second // 2 * 2000, 1)
+
+
+class Killed(Exception):
+    """As a kill between the transactions of a micro-batch and the commit of Spark."""
+
+
+def kill_when_written(monkeypatch: pytest.MonkeyPatch, micro_batches: int) -> None:
+    """End the query after so many micro-batches that have written: their transactions are committed, the last one is
+    not committed by Spark."""
+    original = query._MicroBatchWriter._note
+    left = [micro_batches]
+
+    def note(self: Any, number: int, written: Any, *more: Any, **named: Any) -> None:
+        original(self, number, written, *more, **named)
+        left[0] -= any(task.report.written for task in written)
+        if not left[0]:
+            raise Killed
+
+    monkeypatch.setattr(query._MicroBatchWriter, "_note", note)
+
+
+@pytest.mark.parametrize("restored", [False, *soak([True])], ids=["checkpoint", "restored"])
+def test_an_idle_stream_closes_its_windows_once(tried: Tried, monkeypatch: pytest.MonkeyPatch, restored: bool) -> None:
+    """The application dies when a result by the clock is committed to Kafka, and not by Spark. Then it goes on."""
+    minutes = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key().windowed_by(WINDOWS)
+    counts = minutes.emit_strategy(OnWindowClose(idle="2 seconds")).count(store="counts")
+    counts.to_stream().to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [(key, sale("shop", 1), second) for key, second in (("x", 0), ("x", 1), ("y", 1))])
+    first = [of_window(b"x", EPOCH, 2), of_window(b"y", EPOCH, 1)]
+    failures: list[StreamplanError] = []
+    with monkeypatch.context() as patched:
+        kill_when_written(patched, 2)  # the records, which write the changelog, and what the clock closes
+        with running(tried, failures):
+            eventually(lambda: bool(failures), "the kill", evidence=lambda: "\n".join(tried.lines))
+    assert "Killed" in str(failures[0])
+    assert results(tried) == first
+
+    if restored:
+        shutil.rmtree(tried.checkpoints)
+    tried.produce("sales", [("x", sale("shop", 1), 1), ("y", sale("shop", 1), 0)])  # their windows are closed
+    later, failures = sell_now(tried, "x"), []
+    with running(tried, failures):
+        eventually(lambda: len(results(tried)) > 2 or bool(failures), "a further result")
+    assert failures == []
+    assert results(tried) == sorted([*first, later])
+
+
+@pytest.mark.soak
+def test_sessions_behind_a_repartition_topic_close_and_are_recounted(tried: Tried) -> None:
+    """The totals are verified as long as no record was late by the clock alone. Then it cannot be decided."""
+    shops = tried.topology.stream(tried.named("sales"), value=SALE).group_by("shop", name="by-shop")
+    sessions = shops.windowed_by(SessionWindows("2 seconds", grace="1 second"))
+    counts = sessions.emit_strategy(OnWindowClose(idle="3 seconds")).count(store="counts")
+    counts.to_stream().to(tried.named("out"))
+    tried.create_topics()
+    tried.produce("sales", [("k", sale(shop, 1), second) for shop, second in (("x", 0), ("x", 1), ("y", 1), ("z", 9))])
+    brokers, failures = Brokers(tried.bootstrap_servers), list[StreamplanError]()
+
+    def of_session(key: bytes, start: int, end: int, count: int) -> Result:
+        times = (EPOCH + 1000 * second for second in (end, start))
+        return key + b"".join(time.to_bytes(8, "big") for time in times), count
+
+    first = [of_session(b"x", 0, 1, 2), of_session(b"y", 1, 1, 1), of_session(b"z", 9, 9, 1)]
+    with running(tried, failures):
+        eventually(lambda: len(results(tried)) == 3 or bool(failures), "the results")
+    assert failures == []
+    assert results(tried) == first
+    rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
+    assert [row for row in rows if not row.agrees] == []
+    assert any(row.subject.startswith(tried.named("out")) and row.expected == 3 for row in rows)
+
+    tried.produce("sales", [("k", sale("x", 1), 2)])
+    tried.drain()
+    assert results(tried) == first
+    with pytest.raises(CouldNotLook, match="the wall clock has closed windows"):
+        recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)
