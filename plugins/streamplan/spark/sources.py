@@ -75,10 +75,9 @@ def read_ticks(spark: SparkSession, partitions: int) -> DataFrame:
         partitions: The number of stream tasks.
 
     Returns:
-        A streaming DataFrame with the column ``partition``. It has one row for each in any second.
+        A streaming DataFrame with the column ``partition``. It has a row for each of them each second.
     """
     ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    ticks = ticks.where(F.monotonically_increasing_id() == 0)  # one is enough, also after a pause
     return ticks.select(F.explode(F.sequence(F.lit(0), F.lit(partitions - 1))).alias("partition"))
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from streamplan.errors import CouldNotLook, StreamplanError
+from streamplan.errors import CouldNotLook
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.windows import OnWindowClose, SessionWindows, TimeWindows
@@ -39,7 +40,7 @@ def tried(bootstrap_servers: str, tmp_path: Path, spark: SparkSession) -> Iterat
 
 
 @contextmanager
-def running(tried: Tried, failures: list[StreamplanError]) -> Iterator[None]:
+def running(tried: Tried, failures: list[Exception]) -> Iterator[None]:
     """The aggregator, in a thread until the block ends. What ends it before is in ``failures``."""
     stop = threading.Event()
 
@@ -53,7 +54,7 @@ def running(tried: Tried, failures: list[StreamplanError]) -> Iterator[None]:
                 stop=stop,
                 report=tried.lines.append,
             )
-        except StreamplanError as error:
+        except (StreamplanError, PySparkException) as error:
             failures.append(error)
 
     thread = threading.Thread(target=work, daemon=True)
@@ -109,11 +110,11 @@ def test_an_idle_stream_closes_its_windows_once(tried: Tried, monkeypatch: pytes
     tried.create_topics()
     tried.produce("sales", [(key, sale("shop", 1), second) for key, second in (("x", 0), ("x", 1), ("y", 1))])
     first = [of_window(b"x", EPOCH, 2), of_window(b"y", EPOCH, 1)]
-    failures: list[StreamplanError] = []
+    failures: list[Exception] = []
     with monkeypatch.context() as patched:
         kill_when_written(patched, 2)  # the records, which write the changelog, and what the clock closes
         with running(tried, failures):
-            eventually(lambda: bool(failures), "the kill", evidence=lambda: "\n".join(tried.lines))
+            eventually(lambda: bool(failures), "the kill", 120, evidence=lambda: "\n".join(tried.lines))
     assert "Killed" in str(failures[0])
     assert results(tried) == first
 
@@ -122,7 +123,7 @@ def test_an_idle_stream_closes_its_windows_once(tried: Tried, monkeypatch: pytes
     tried.produce("sales", [("x", sale("shop", 1), 1), ("y", sale("shop", 1), 0)])  # their windows are closed
     later, failures = sell_now(tried, "x"), []
     with running(tried, failures):
-        eventually(lambda: len(results(tried)) > 2 or bool(failures), "a further result")
+        eventually(lambda: len(results(tried)) > 2 or bool(failures), "a further result", 120)
     assert failures == []
     assert results(tried) == sorted([*first, later])
 
@@ -136,7 +137,7 @@ def test_sessions_behind_a_repartition_topic_close_and_are_recounted(tried: Trie
     counts.to_stream().to(tried.named("out"))
     tried.create_topics()
     tried.produce("sales", [("k", sale(shop, 1), second) for shop, second in (("x", 0), ("x", 1), ("y", 1), ("z", 9))])
-    brokers, failures = Brokers(tried.bootstrap_servers), list[StreamplanError]()
+    brokers, failures = Brokers(tried.bootstrap_servers), list[Exception]()
 
     def of_session(key: bytes, start: int, end: int, count: int) -> Result:
         times = (EPOCH + 1000 * second for second in (end, start))
@@ -144,7 +145,7 @@ def test_sessions_behind_a_repartition_topic_close_and_are_recounted(tried: Trie
 
     first = [of_session(b"x", 0, 1, 2), of_session(b"y", 1, 1, 1), of_session(b"z", 9, 9, 1)]
     with running(tried, failures):
-        eventually(lambda: len(results(tried)) == 3 or bool(failures), "the results")
+        eventually(lambda: len(results(tried)) == 3 or bool(failures), "the results", 120)
     assert failures == []
     assert results(tried) == first
     rows = recount(tried.spark, tried.pipeline, KafkaCluster(brokers), brokers)

@@ -226,7 +226,7 @@ class Checkpoint:
         """Let the source of ticks go on from where it was, whatever the clock was then.
 
         Spark counts the seconds since the time in this file (``RateStreamMicroBatchStream``). Where the clock is behind
-        the one of before, it would refuse the source. After a pause it would give all ticks of the pause.
+        the one of before, it would refuse the source. After a pause it would give the ticks of the whole pause.
 
         Args:
             topics: The topics of the query's sources, in Spark's order.
