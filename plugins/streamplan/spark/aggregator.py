@@ -128,6 +128,8 @@ def run(
                     )
                     writer = query.writer(claimed, checkpoint, progress.record, pacing, kept)
                     if available_now:
+                        # The source of ticks has no end of its own, so that Spark would run one micro-batch alone.
+                        spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", True)
                         started = _start(spark, writer.trigger(availableNow=True))
                         running.append(_RunningQuery(subtopology.id, started, checkpoint))
                         _watch(running, stop, progress, ownership)

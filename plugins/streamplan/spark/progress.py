@@ -35,6 +35,7 @@ class Progress:
     totals: dict[int, tuple[int, int]] = field(default_factory=dict)
     _beside_spark: dict[int, tuple[int, int]] = field(default_factory=dict)
     _reported_at: float = 0.0
+    _reported: str = ""
     _last_batches: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -51,9 +52,10 @@ class Progress:
             )
             for name, metrics in batch.peeked.items():
                 self.report(_peek_line(name, batch.batch, metrics))
-            if time.monotonic() - self._reported_at >= self.interval_seconds:
-                self._reported_at = time.monotonic()
-                self.report(self.line())
+            line = self.line()
+            if line != self._reported and time.monotonic() - self._reported_at >= self.interval_seconds:
+                self._reported_at, self._reported = time.monotonic(), line
+                self.report(line)
 
     def record_query(self, subtopology: int, query: StreamingQuery) -> None:
         """Report what Spark alone knows of the query's last micro-batch: late records, and peeks before stateful work.
