@@ -116,7 +116,7 @@ def plan_subtopology(
     subtopology: Subtopology,
     schemas: Mapping[str, Serde],
     read: Callable[[Source], DataFrame],
-    ticks: Callable[[], DataFrame],
+    ticks: Callable[[], DataFrame] | None = None,
 ) -> SubtopologyPlan:
     """Plan a sub-topology from its sources to the rows that are written.
 
@@ -126,7 +126,7 @@ def plan_subtopology(
         schemas: The serdes of the repartition topics that it reads.
         read: Gives the records of a source as a stream, in the columns :data:`streamplan.spark.sources.RAW`.
         ticks: Gives a stream with a row for each stream task now and then, in the column ``partition``. It is read
-            where the time of a task goes on by the wall clock.
+            where the time of a task goes on by the wall clock, and only there it must be given.
 
     Raises:
         PySparkException: Spark refuses an expression.
@@ -143,7 +143,11 @@ def plan_subtopology(
         return SubtopologyPlan(streaming, False, batch, batch, batch, rekeying, outputs, carried, {0: rekeyed})
     planner = OperatorPlanner(subtopology, numbers)
     if subtopology.task_aggregations:
-        cut = _cut_at_windows(subtopology, schemas, raw, planner, ticks() if subtopology.idle_ms is not None else None)
+        of_idle_tasks = None
+        if subtopology.idle_ms is not None:
+            assert ticks is not None, f"sub-topology {subtopology.id} needs ticks"
+            of_idle_tasks = ticks()
+        cut = _cut_at_windows(subtopology, schemas, raw, planner, of_idle_tasks)
     elif subtopology.aggregations:
         cut = _cut_at_aggregations(subtopology, schemas, raw, planner)
     elif subtopology.joins:
