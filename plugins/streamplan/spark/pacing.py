@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from streamplan.model.processor_topology import Subtopology
@@ -97,6 +97,24 @@ class Pacing:
             self._await_input(subtopology)
         elif not more:
             self._await_slot(subtopology, begun)
+        self.note_rest(subtopology, batch, time.monotonic() - begun)
+
+    def rest_until(self, subtopology: int, batch: int, has_records: Callable[[], bool], seconds: float) -> None:
+        """Wait after a micro-batch without records until there are some.
+
+        Args:
+            subtopology: The id of the sub-topology.
+            batch: The number of the micro-batch.
+            has_records: Whether there are records. It is asked as often as Spark would ask.
+            seconds: How long at most.
+        """
+        if not self.waits:
+            return
+        begun = time.monotonic()
+        while (left := begun + seconds - time.monotonic()) > 0 and not has_records():
+            with self._changed:
+                if self._changed.wait_for(lambda: self._ended, min(self._interval, left)):
+                    break
         self.note_rest(subtopology, batch, time.monotonic() - begun)
 
     def rest_after(self, subtopology: int, batch: int) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks
@@ -57,6 +59,10 @@ _SORTED = 50_000
 
 Each takes some 3 kB.
 """
+
+
+_LEAST_PAUSE_SECONDS, _GREATEST_PAUSE_SECONDS = 1.0, 10.0
+"""How long a micro-batch without records lasts, in which the driver only looks for records."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +267,10 @@ class _MicroBatchWriter:
         if self._direct is not None and in_driver:
             self._direct.begin(spec, self._checkpoint.end_offsets(number, self._topics))
             self._rekey(self._direct, spec, number)
+        elif self._clock is not None and not records:
+            self._pacing.rest_until(
+                subtopology.id, number, partial(self._clock.has_records, number), self._clock.pause()
+            )
         else:
             self._pacing.rest(subtopology.id, number, more=records >= self._full)
 
@@ -317,14 +327,31 @@ class _WallClock:
         self.idle.note_records(spec.partitions, now_ms)
         times = dict(self.committed.get(spec.batch, {}))
         if not times and self.checkpoint.has_ticks(spec.batch, sources) and self.idle.is_any_due(now_ms):
-            until = self.processed.until(now_ms)
-            times = self.idle.give_times(until) if until is not None else {}
+            with suppress(BrokersUnavailable):  # what is processed is not known then
+                until = self.processed.until(now_ms)
+                times = self.idle.give_times(until) if until is not None else {}
         times = {partition: given for partition, given in times.items() if partition not in spec.partitions}
         if not times:
             return spec
         ends = self.checkpoint.end_offsets(spec.batch, self.source_topics)
         still = {place: (end, end) for place, end in ends.items() if place[1] in times}
         return replace(spec, ranges={**spec.ranges, **still}, times=times)
+
+    def pause(self) -> float:
+        """Return for how many seconds no micro-batch without records is needed."""
+        left = self.idle.next_due_ms() / 1000 - time.time()
+        return min(max(_LEAST_PAUSE_SECONDS, left), _GREATEST_PAUSE_SECONDS)
+
+    def has_records(self, batch: int) -> bool:
+        """Return whether there is something to read behind a micro-batch."""
+        ends = self.checkpoint.end_offsets(batch, self.source_topics)
+        with suppress(BrokersUnavailable):
+            return any(
+                offsets.last_stable > ends.get((topic, partition), 0)
+                for topic in self.source_topics
+                for partition, offsets in self.processed.cluster.offsets(topic).items()
+            )
+        return False
 
 
 def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> _WallClock | None:

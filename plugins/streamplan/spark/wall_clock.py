@@ -50,6 +50,13 @@ class IdleTasks:
         """Whether any task would be given a time if everything was processed."""
         return bool(self._due(now_ms))
 
+    def next_due_ms(self) -> int:
+        """Return when the next task may be given a time."""
+        return self._idle_ms + min(
+            max(since, self._given.get(partition, since - self._step_ms) + self._step_ms)
+            for partition, since in self._since.items()
+        )
+
     def give_times(self, processed_until_ms: int) -> dict[int, int]:
         """Return by partition the time in ms of each idle task that has not had it yet.
 
@@ -67,7 +74,7 @@ class IdleTasks:
         return {
             partition: time
             for partition, since in self._since.items()
-            if since <= time and time >= self._given.get(partition, 0) + self._step_ms
+            if time >= max(since, self._given.get(partition, 0) + self._step_ms)
         }
 
 

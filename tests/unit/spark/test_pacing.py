@@ -89,3 +89,18 @@ def test_without_an_interval_nobody_waits() -> None:
         pacing.committed(number, 10)
         pacing.rest(number, 0)
         assert pacing.rest_after(number, 0) == 0
+
+
+def test_a_query_without_records_waits_for_them_and_not_beyond_the_pause() -> None:
+    pacing, asked = Pacing(TOPOLOGY, 1), list[int]()
+
+    def has_records() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    pacing.rest_until(1, 7, has_records, 60)
+    assert len(asked) == 3
+    pacing.rest_until(1, 8, lambda: False, 0.01)
+    pacing.end()
+    pacing.rest_until(1, 9, lambda: False, 3600)
+    assert pacing.rest_after(1, 9) < 3600

@@ -94,3 +94,13 @@ def test_the_stages_are_the_sub_topologies_on_the_way() -> None:
     keyed.group_by("b", name="last").count(store="last-count")
     stages = [stages_of(each, topology) for each in topology.subtopologies]
     assert [[stage.id for stage in way] for way in stages] == [[0], [0, 1], [2], [2, 3], [4], [4, 5], [4, 5, 6]]
+
+
+def test_it_is_known_when_the_next_task_is_due() -> None:
+    tasks = IdleTasks(10 * MINUTE, 2, START)
+    tasks.note_records([1], START + MINUTE)
+    assert tasks.next_due_ms() == START + 10 * MINUTE
+    tasks.give_times(START + 10 * MINUTE)
+    assert tasks.next_due_ms() == START + 11 * MINUTE  # of the other one, and the first one's step is as long
+    tasks.note_records([0, 1], START + 12 * MINUTE)
+    assert tasks.next_due_ms() == START + 22 * MINUTE
