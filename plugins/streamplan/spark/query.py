@@ -268,9 +268,8 @@ class _MicroBatchWriter:
             self._direct.begin(spec, self._checkpoint.end_offsets(number, self._topics))
             self._rekey(self._direct, spec, number)
         elif self._clock is not None and not records:
-            self._pacing.rest_until(
-                subtopology.id, number, partial(self._clock.has_records, number), self._clock.pause()
-            )
+            has_records = partial(self._clock.has_records, self._checkpoint.end_offsets(number, self._topics))
+            self._pacing.rest_until(subtopology.id, number, has_records, self._clock.pause())
         else:
             self._pacing.rest(subtopology.id, number, more=records >= self._full)
 
@@ -342,9 +341,8 @@ class _WallClock:
         left = self.idle.next_due_ms() / 1000 - time.time()
         return min(max(_LEAST_PAUSE_SECONDS, left), _GREATEST_PAUSE_SECONDS)
 
-    def has_records(self, batch: int) -> bool:
-        """Return whether there is something to read behind a micro-batch."""
-        ends = self.checkpoint.end_offsets(batch, self.source_topics)
+    def has_records(self, ends: OffsetMap) -> bool:
+        """Return whether there is something to read behind these offsets."""
         with suppress(BrokersUnavailable):
             return any(
                 offsets.last_stable > ends.get((topic, partition), 0)
