@@ -1014,3 +1014,15 @@ def test_joins_of_tables_share_a_sub_topology(topology: Topology, users: KTable,
 def test_idle_is_a_duration(topology: Topology, grouped: KGroupedStream, idle: str, message: str) -> None:
     grouped.windowed_by(TimeWindows("1 minute")).emit_strategy(OnWindowClose(idle=idle)).count()
     assert only(topology).message.startswith(message)
+
+
+def test_idle_changes_no_name() -> None:
+    described = []
+    for strategy in (OnWindowClose(), OnWindowClose(idle="1 minute")):
+        topology = Topology("app")
+        windowed = (
+            topology.stream("a", value=Json("UserId string")).group_by("UserId").windowed_by(TimeWindows("1 minute"))
+        )
+        windowed.emit_strategy(strategy).count().to_stream().to("b")
+        described.append((topology.describe(), topology.subtopologies[1].stores))
+    assert described[0] == described[1]
