@@ -22,6 +22,7 @@ from streamplan.spark.aggregator import run
 from streamplan.spark.query import Deployment
 from streamplan.spark.recount.recount import recount
 
+from tests.support.checkpoints import checkpoint_of
 from tests.support.soak import soak
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
 from tests.support.waiting import eventually
@@ -101,6 +102,17 @@ def kill_when_written(monkeypatch: pytest.MonkeyPatch, micro_batches: int) -> No
     monkeypatch.setattr(query._MicroBatchWriter, "_note", note)
 
 
+def begin_an_hour_later(checkpoint: Path) -> None:
+    """As where the clock is an hour behind the one of before: Spark counts ticks from the time in a file."""
+    for file in checkpoint.glob("sources/*/0"):
+        version, _, begun = file.read_text().partition("\n")
+        if begun.isdigit():
+            file.write_text(f"{version}\n{int(begun) + 3_600_000}")
+            file.with_name(".0.crc").unlink(missing_ok=True)
+            return
+    raise AssertionError("the checkpoint has no source of ticks")
+
+
 @pytest.mark.parametrize("restored", [False, *soak([True])], ids=["checkpoint", "restored"])
 def test_an_idle_stream_closes_its_windows_once(tried: Tried, monkeypatch: pytest.MonkeyPatch, restored: bool) -> None:
     """The application dies when a result by the clock is committed to Kafka, and not by Spark. Then it goes on."""
@@ -120,6 +132,8 @@ def test_an_idle_stream_closes_its_windows_once(tried: Tried, monkeypatch: pytes
 
     if restored:
         shutil.rmtree(tried.checkpoints)
+    else:
+        begin_an_hour_later(checkpoint_of(tried.checkpoints, tried.name, 0))
     tried.produce("sales", [("x", sale("shop", 1), 1), ("y", sale("shop", 1), 0)])  # their windows are closed
     later, failures = sell_now(tried, "x"), []
     with running(tried, failures):
