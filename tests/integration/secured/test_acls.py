@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 from pyspark.sql import SparkSession
+from streamplan.checks import CHECKS, not_applicable
 from streamplan.checks.discovery.running import running_application
+from streamplan.checks.framework.check import Outcome, run_checks
 from streamplan.errors import StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
@@ -215,6 +217,10 @@ def test_an_upgrade_works_with_its_acls(secured_brokers: SecuredBrokers, spark: 
     assert switched is not None
     assert [(store.equal, store.different, store.is_same) for store in switched.stores] == [(1, 0, True)]
     assert [each.application_id for each in looked_at] == [old_id, old_id, f"{name}-v2"]
+    for application in looked_at:
+        chosen = [check for check in CHECKS if check.name not in {"skew", *not_applicable(application)}]
+        results = run_checks(application, chosen, lambda: KafkaCluster(checks))
+        assert [result for result in results if result.outcome is not Outcome.PASSED] == []
     assert f"topic {old_id}-totals-changelog" in upgrader.observe().left_over
     before.write()
     drain(spark, new, after.user(required_acls(new, Role.AGGREGATOR)), after.settings.checkpoints)
