@@ -12,7 +12,7 @@ import struct
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
@@ -43,9 +43,6 @@ _numbers = itertools.count()
 
 BASE_MS = (int(time.time()) // 60 - 60) * 60_000
 PARTITIONS = 2
-A_TURN = 16
-"""So many records are produced between two steps."""
-
 VALUE = Json("n bigint, kind string")
 PAIR = Json("a string, b int")
 """Keys of two fields."""
@@ -106,6 +103,13 @@ def hopping(topology: Topology, named: Named, key: KeySerde) -> None:
 def sessions(topology: Topology, named: Named, key: KeySerde) -> None:
     grouped = topology.stream(named("in"), value=VALUE, key_serde=key).group_by_key()
     windowed = grouped.windowed_by(SessionWindows("3 seconds", grace="1 minute"))
+    windowed.count(store="held").to_stream().to(named("out"))
+
+
+def sessions_by_kind(topology: Topology, named: Named, key: KeySerde) -> None:
+    """The grace is shorter than the time that all records of a turn span."""
+    grouped = topology.stream(named("in"), value=VALUE, key_serde=key).group_by("kind", name="by-kind")
+    windowed = grouped.windowed_by(SessionWindows("3 seconds", grace="20 seconds"))
     windowed.count(store="held").to_stream().to(named("out"))
 
 
@@ -171,10 +175,10 @@ def of_hopping(records: list[Produced]) -> dict[bytes, Any]:
     return counted_windows(records, size=10_000, advance=5_000, by_kind=True)
 
 
-def of_sessions(records: list[Produced]) -> dict[bytes, Any]:
+def of_sessions(records: list[Produced], *, by_kind: bool = False) -> dict[bytes, Any]:
     found: dict[bytes, list[list[int]]] = defaultdict(list)
     for record in records:
-        of_key = found[record.key]
+        of_key = found[record.kind.encode() if by_kind else record.key]
         if of_key and record.at - of_key[-1][-1] <= 3_000:
             of_key[-1].append(record.at)
         else:
@@ -288,6 +292,8 @@ class Case:
         read: Reads a value of the output.
         key: Makes the key of a record of its text.
         key_serde: Reads it.
+        records: So many records are produced between two steps.
+        max_offsets: The most records of a micro-batch of the build.
     """
 
     declare: Callable[[Topology, Named, KeySerde], None]
@@ -296,10 +302,12 @@ class Case:
     read: Callable[[bytes], Any]
     key: Callable[[str], bytes] = str.encode
     key_serde: KeySerde = STRING
+    records: int = 16
+    max_offsets: int | None = None
 
     def of_pairs(self) -> Case:
         """The same with keys of two fields."""
-        return Case(self.declare, self.record, self.truth, self.read, pair, PAIR)
+        return replace(self, key=pair, key_serde=PAIR)
 
 
 def pair(text: str) -> bytes:
@@ -310,9 +318,12 @@ CASES = {
     "windows": Case(windows, in_one_topic, of_windows, as_number),
     "hopping windows behind a repartition topic": Case(hopping, in_one_topic, of_hopping, as_number),
     "sessions": Case(sessions, in_one_topic, of_sessions, as_number),
+    "sessions behind a repartition topic": Case(
+        sessions_by_kind, in_one_topic, partial(of_sessions, by_kind=True), as_number, records=40, max_offsets=8
+    ),
     "final results": Case(final, in_one_topic, of_final, as_number),
     "a join of streams": Case(stream_join, in_turn, of_stream_join, as_pair),
-    "a left join of streams": Case(partial(stream_join, left=True), in_turn, of_left_join, as_pair),
+    "a left join of streams": Case(partial(stream_join, left=True), in_turn, of_left_join, as_pair, records=40),
     "a join with a table": Case(stream_table, now_and_then, of_stream_table, as_pair),
     "a join of tables": Case(tables, now_and_then, of_tables, as_pair),
     "a class with a timer": Case(process, in_one_topic, of_process, as_said),
@@ -347,17 +358,17 @@ class World:
     def process(self, pipeline: Pipeline) -> None:
         """Some records come, and are processed a few at a time."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random"})
-        for number in range(len(self.produced), len(self.produced) + A_TURN):
+        for number in range(len(self.produced), len(self.produced) + self.case.records):
             topic, text = self.case.record(number)
             record = Produced(topic, self.case.key(text), number, time_of(number))
             value = json.dumps({"n": number, "kind": record.kind})
             producer.produce(self.named(topic), value, record.key, timestamp=record.at)
             self.produced.append(record)
         assert producer.flush(60) == 0
-        drain(self.spark, pipeline, self.brokers, self.settings.checkpoints, 6)
+        drain(self.spark, pipeline, self.brokers, self.settings.checkpoints, 4)
 
     def upgrader(self, pipeline: Pipeline) -> Upgrader:
-        return Upgrader(pipeline, self.brokers, self.settings, quiet_seconds=5.0)
+        return Upgrader(pipeline, self.brokers, self.settings, quiet_seconds=5.0, max_offsets=self.case.max_offsets)
 
     def switch(self, pipeline: Pipeline) -> None:
         """All stores are the same, and so they are equal."""
