@@ -319,7 +319,7 @@ CASES = {
     "hopping windows behind a repartition topic": Case(hopping, in_one_topic, of_hopping, as_number),
     "sessions": Case(sessions, in_one_topic, of_sessions, as_number),
     "sessions behind a repartition topic": Case(
-        sessions_by_kind, in_one_topic, partial(of_sessions, by_kind=True), as_number, records=40, max_offsets=8
+        sessions_by_kind, in_one_topic, partial(of_sessions, by_kind=True), as_number, records=40, max_offsets=4
     ),
     "final results": Case(final, in_one_topic, of_final, as_number),
     "a join of streams": Case(stream_join, in_turn, of_stream_join, as_pair),
