@@ -2,8 +2,9 @@
 ORDERS ?= 100000
 PIPELINE ?= orders
 ROUNDS ?= 100
-# Integration tests often wait for brokers and Spark: three processes, each with brokers of its own, keep two cores busy.
-WORKERS ?= 3
+# Integration tests often wait for brokers and Spark: four processes, each with brokers of its own, keep two cores busy.
+# Together they take 12 GB at most.
+WORKERS ?= 4
 PARALLEL = -n $(WORKERS) --no-loadscope-reorder
 PYTHON := .venv/bin/python
 # Any of these can run bootstrap.py, which then looks for a fit one itself.

@@ -304,6 +304,7 @@ def test_what_is_passed_on_is_there_once_and_in_an_order_that_spark_recounts(
         passing.close(mended)
 
 
+@pytest.mark.soak
 def test_the_command_processes_dead_letters_in_a_spark_of_its_own(
     bootstrap_servers: str, tmp_path: Path, spark_environment: Mapping[str, str]
 ) -> None:

@@ -34,6 +34,7 @@ def long(number: int) -> bytes:
 ACCOUNTS = (1, -2, 1 << 40)
 
 
+@pytest.mark.soak
 def test_typed_keys_are_counted_restored_and_recounted(tried: Tried) -> None:
     """Each time the aggregator begins without checkpoints: it goes on with what the changelogs hold."""
     topology, named = tried.topology, tried.named

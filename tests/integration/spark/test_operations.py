@@ -325,6 +325,7 @@ def test_windows_that_hop(tried: Tried) -> None:
     assert {key: (value["total"], value["best"]) for key, value in written.items()} == expected
 
 
+@pytest.mark.soak
 def test_sessions(tried: Tried) -> None:
     """Records come late: one brings two sessions together, one is within a session, and one is too late."""
     sales = tried.topology.stream(tried.named("sales"), value=SALE).group_by_key()
@@ -554,6 +555,7 @@ def test_two_streams_meet_within_a_window(tried: Tried) -> None:
     assert len(tried.read(named("met"))) == before + 1
 
 
+@pytest.mark.soak
 def test_what_meets_no_record_of_the_other_stream_is_passed_when_its_window_is_over(tried: Tried) -> None:
     """What waits is restored with its value, which an operation has made, and in the order in which it came."""
     topology, named = tried.topology, tried.named

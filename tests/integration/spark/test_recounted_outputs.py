@@ -103,6 +103,7 @@ def cogrouped(topology: Topology, source: str, sink: str) -> None:
     numbers.cogroup({"n": "sum(n)"}).cogroup(others, of_others).aggregate(store="both").to_stream().to(sink)
 
 
+@pytest.mark.soak
 def test_what_several_streams_are_folded_into_is_recounted(declared: Declare) -> None:
     """Of two values with the same greatest number either may be stored."""
     one = declared(cogrouped)
@@ -354,6 +355,7 @@ def per_hopping_window(topology: Topology, source: str, sink: str) -> None:
     best.aggregate({"best": "max_by(n, by)"}, store="best").to_stream().to(sink)
 
 
+@pytest.mark.soak
 def test_each_window_of_those_that_overlap_is_compared(declared: Declare) -> None:
     """Of two records with the same greatest value either is right, in each window that has both."""
     app = declared(per_hopping_window)
@@ -381,6 +383,7 @@ def per_session(topology: Topology, source: str, sink: str) -> None:
     windowed.aggregate({"best": "max_by(n, by)"}, store="best").to_stream().to(sink)
 
 
+@pytest.mark.soak
 def test_sessions_of_keys_without_late_records_are_compared(declared: Declare) -> None:
     """Two sessions have become one. Of its records with the same greatest value either is right."""
     app = declared(per_session)
