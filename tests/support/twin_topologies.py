@@ -151,6 +151,8 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.filter(is_small)
         case "python_map_values", [stream]:
             return stream.map_values(tripled, schema=VALUE.schema)
+        case "python_map", [stream]:
+            return stream.map("concat(s, '-', n % 2)", tripled, schema=VALUE.schema)
         case "python_flat_map", [stream]:
             return stream.flat_map(odd_ones, schema=VALUE.schema, key="s")
         case "process", [stream]:
@@ -276,6 +278,13 @@ def _mapped(value: Fields) -> tuple[Any, Any]:
     n, s = fields.get("n"), fields.get("s")
     made = None if value is None else {"n": _plus(n, 1), "s": s}
     return text_or_none(s, "-", None if n is None else n % 3), written(made)
+
+
+def _tripled(value: Fields) -> tuple[Any, Any]:
+    n, s = (value or {}).get("n"), (value or {}).get("s")
+    if n is None:
+        return None, None if value is None else written({})
+    return text_or_none(s, "-", 3 * n % 2), written({"n": 3 * n, "s": s})
 
 
 def _flat_mapped(value: Fields) -> list[tuple[Any, Any]]:
@@ -428,6 +437,8 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.filter(small)
         case "python_map_values", [stream]:
             return stream.mapValues(_value_mapper(lambda v: {**v, "n": 3 * v["n"]} if "n" in v else {}))
+        case "python_map", [stream]:
+            return stream.map(_function("KeyValueMapper", "apply", lambda k, v: pair(*_tripled(read(v)))))
         case "python_flat_map", [stream]:
             return stream.flatMap(_flat_mapper(library, _odd_ones))
         case "process", [stream]:
@@ -534,7 +545,7 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
 
 _STREAM_WORDS = (
     *("filter", "map_values", "select_key", "map", "flat_map", "peek", "repartition"),
-    *("python_filter", "python_map_values", "python_flat_map"),
+    *("python_filter", "python_map_values", "python_map", "python_flat_map"),
 )
 _LEAST_STEPS = 7
 _KINDS = ("stateless", "aggregation", "join", "merge", "source", "to")

@@ -20,6 +20,7 @@ from streamplan.model.operations import (
     Join,
     KeySelect,
     Map,
+    MapFunction,
     MapValues,
     MapValuesFunction,
     Operation,
@@ -108,10 +109,11 @@ def _through(operation: Operation, before: Origins, table: Origins) -> dict[str,
         case FlatMap(each=each, key=key, value=value):
             seen = {**before, "element": _of(each, before)}
             return {KEY: _of(key, seen), **_columns(value, seen)}
-        case MapValuesFunction(fields=fields) | FlatMapFunction(fields=fields):  # a function may use every field
+        case MapValuesFunction(fields=fields) | MapFunction(fields=fields) | FlatMapFunction(fields=fields):
+            # A function may use every field.
             every = frozenset(column for origins in before.values() for column in origins)
             made = dict.fromkeys((name for name, _ in fields), every)
-            if isinstance(operation, FlatMapFunction):
+            if not isinstance(operation, MapValuesFunction):
                 return {KEY: _of(operation.key, made), **made}
             return {KEY: before.get(KEY, frozenset()), **made}
         case Join(value=value):

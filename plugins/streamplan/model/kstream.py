@@ -33,6 +33,7 @@ from streamplan.model.operations import (
     Join,
     KeySelect,
     Map,
+    MapFunction,
     MapValues,
     MapValuesFunction,
     Merge,
@@ -61,7 +62,7 @@ TODO = "TODO:"
 RESERVED_FIELDS = ("record", "table", "element")
 """What expressions see beside the fields of the value. No field has one of these names."""
 
-TAKE_BATCHES = ("filter", "map_values")
+TAKE_BATCHES = ("filter", "map", "map_values")
 """The operations that take a function of an Arrow batch."""
 
 _LITERALS = ("true", "false", "null")
@@ -310,7 +311,15 @@ class KStream(_Declared):
         return self._then("KSTREAM-KEY-SELECT-", name, KeySelect(key, new_key.serde), key=new_key, rekeyed=True)
 
     def map(
-        self, key: str, value: Mapping[str, str], *, key_serde: KeySerde | None = None, name: str | None = None
+        self,
+        key: str,
+        value: Mapping[str, str] | Callable[[Any], Any],
+        *,
+        key_serde: KeySerde | None = None,
+        schema: str | None = None,
+        on_error: str = REJECT,
+        deterministic: bool = True,
+        name: str | None = None,
     ) -> KStream:
         """Give each record a new key and a new value.
 
@@ -318,14 +327,26 @@ class KStream(_Declared):
         nothing.
 
         Args:
-            key: A Spark SQL expression. Its text is the key.
-            value: The fields of the new value: name to Spark SQL expression.
+            key: A Spark SQL expression. Its text is the key. After a function it sees the fields of the new value.
+            value: The fields of the new value: name to Spark SQL expression. Or a function that returns the new value;
+                see :meth:`map_values`.
             key_serde: The serde that writes the key; see :meth:`select_key`.
+            schema: For a function; see :meth:`map_values`.
+            on_error: For a function; see :meth:`map_values`.
+            deterministic: For a function; see :meth:`map_values`.
             name: The name of the processor (``Named.as``). Without it the library's numbering gives one.
         """
+        new_key = Key.declared(self.graph, "map", _word(key), key_serde)
+        if callable(value):
+            function = self._function(value, "map", on_error, deterministic)
+            made = self._made_by(function, schema, "map")
+            fields = None if made is None else tuple(made)
+            replace(self, fields=fields)._field(key, "map")
+            by_function = MapFunction(function, tuple((made or {}).items()), key, new_key.serde)
+            return self._then("KSTREAM-MAP-", name, by_function, fields=fields, key=new_key, rekeyed=True)
+        self._refuse_schema(schema, "map")
         self._field(key, "map")
         columns = self._columns(value, "map")
-        new_key = Key.declared(self.graph, "map", _word(key), key_serde)
         operation = Map(key, columns, new_key.serde)
         return self._then("KSTREAM-MAP-", name, operation, fields=tuple(value), key=new_key, rekeyed=True)
 
@@ -810,7 +831,7 @@ class KStream(_Declared):
         if of_batches and operation not in TAKE_BATCHES:
             self.graph.fault(
                 f"{operation}: {function_name(call)} is a function of an Arrow batch",
-                f"{' and '.join(TAKE_BATCHES)} take one: it gives one result for each record",
+                f"{', '.join(TAKE_BATCHES)} take one: it gives one result for each record",
             )
         return PythonFunction(function_name(call), call, on_error, deterministic, of_batches)
 

@@ -82,6 +82,16 @@ class MapValuesFunction:
 
 
 @dataclass(frozen=True)
+class MapFunction:
+    """A new key and a new value for each record: what a function returns. The expression ``key`` sees its fields."""
+
+    function: PythonFunction
+    fields: Columns
+    key: str
+    key_serde: KeySerde = STRING
+
+
+@dataclass(frozen=True)
 class FlatMapFunction:
     """One record for each value that a function returns; the expression ``key`` sees the fields of the value."""
 
@@ -390,6 +400,7 @@ Operation: TypeAlias = (
     | FlatMap
     | FilterFunction
     | MapValuesFunction
+    | MapFunction
     | FlatMapFunction
     | Process
     | Merge
@@ -411,7 +422,7 @@ Operation: TypeAlias = (
 )
 
 
-SETS_KEY = (KeySelect, Map, FlatMap, FlatMapFunction)
+SETS_KEY = (KeySelect, Map, MapFunction, FlatMap, FlatMapFunction)
 """The operations that give a record another key."""
 
 LEAVES_OUT = (Filter, FilterFunction, FlatMap, FlatMapFunction, Process)
@@ -438,7 +449,7 @@ def arguments_of_call(column: AggregateColumn) -> list[str]:
 def function_of(operation: Operation) -> PythonFunction | None:
     """The Python function that an operation calls with each record; None for an operation without one."""
     match operation:
-        case FilterFunction() | MapValuesFunction() | FlatMapFunction() | Process():
+        case FilterFunction() | MapValuesFunction() | MapFunction() | FlatMapFunction() | Process():
             return operation.function
     return None
 

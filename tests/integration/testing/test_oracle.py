@@ -287,7 +287,8 @@ COGROUPED = "stream a; group_by_key; stream b; filter; group_by; @1 cogroup 4;%s
         "stream a; filter; group_by; count; to_stream; counts; to counts",
         "stream a; each; to each; @1 map_values; select_key; to mapped",
         "stream b; stream a; filter; join_soon 0; to joined; @1 to copied",
-        "stream a; python_filter; python_map_values; to mapped; @0 python_flat_map; group_by_key; greatest",
+        "stream a; python_filter; python_map_values; to mapped; @0 python_map; to keyed; @0 python_flat_map; "
+        "group_by_key; greatest",
         COGROUPED % "",
     ],
     ids=["count", "several of one record", "joins of streams", "functions", "cogroup"],

@@ -25,7 +25,7 @@ from streamplan.pipelines.alerts import PIPELINE as ALERTS
 from streamplan.pipelines.enriched import PIPELINE as ENRICHED
 from streamplan.pipelines.orders import PIPELINE as ORDERS
 from streamplan.serdes.json import Json
-from streamplan.serdes.primitive import String
+from streamplan.serdes.primitive import Long, String
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey, as_text
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -279,7 +279,10 @@ def shares_of(sales: pa.RecordBatch) -> dict[str, Any]:
 
 def test_a_function_of_arrow_batches_has_the_records_of_a_micro_batch(drive: Drive) -> None:
     def declare(topology: Topology, stream: Any) -> None:
-        stream.filter(have_a_shop).map_values(shares_of, schema="share bigint, key string").to("shares")
+        shares = "share bigint, key string"
+        with_shop = stream.filter(have_a_shop)
+        with_shop.map_values(shares_of, schema=shares).to("shares")
+        with_shop.filter("amount > 0").map("share + 1", shares_of, schema=shares, key_serde=Long()).to("by-share")
 
     driver = drive(sales(declare))
     with driver.micro_batch():
@@ -288,6 +291,8 @@ def test_a_function_of_arrow_batches_has_the_records_of_a_micro_batch(drive: Dri
         driver.pipe("sales", {"amount": 1}, key="none", partition=0)
     values = [record.value for record in driver.output("shares")]
     assert values == [{"share": 100 // number, "key": f"k{number}"} for number in range(1, 5)]
+    by_share = [(record.key, record.value["key"]) for record in driver.output("by-share")]
+    assert by_share == [(100 // number + 1, f"k{number}") for number in range(1, 5)]
     [letter] = driver.dead_letters
     assert (letter.key, letter.offset) == ("k0", 0)
     line = shares_of.__code__.co_firstlineno + 2

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from streamplan.model.functions import PythonFunction, arrow_batch, function_name, hinted_schema
 from streamplan.model.kstream import KStream
-from streamplan.model.operations import FilterFunction, FlatMapFunction, MapValuesFunction
+from streamplan.model.operations import FilterFunction, FlatMapFunction, MapFunction, MapValuesFunction
 from streamplan.model.processor_topology import Processor
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
+from streamplan.serdes.primitive import Long
 
 
 @dataclass
@@ -130,6 +131,7 @@ def is_large(order: Any) -> bool:
 def test_functions_are_processors_like_expressions(topology: Topology, orders: KStream) -> None:
     scored = orders.filter(is_large).map_values(dataclass_of, on_error="stop", deterministic=False)
     scored.flat_map(several, key="word").group_by_key(name="words").count(store="words")
+    scored.map("cases + 1", dataclass_of, key_serde=Long()).to("by-cases")
     assert topology.faults == ()
     operations = [
         node.operation
@@ -143,6 +145,10 @@ def test_functions_are_processors_like_expressions(topology: Topology, orders: K
         MapValuesFunction(PythonFunction(function_name(dataclass_of), dataclass_of, "stop", False), fields),
         FlatMapFunction(PythonFunction(function_name(several), several), (("word", "string"),), "word"),
     ]
+    assert (
+        MapFunction(PythonFunction(function_name(dataclass_of), dataclass_of), fields, "cases + 1", Long())
+        in operations
+    )
     described = topology.describe()
     for name in ("KSTREAM-FILTER-0000000001", "KSTREAM-MAPVALUES-0000000002", "KSTREAM-FLATMAP-0000000003"):
         assert name in described
@@ -186,6 +192,8 @@ def test_the_identity_of_a_checkpoint_has_the_name_of_a_function_alone() -> None
             f"flat_map: {__name__}.columns_of is a function of an Arrow batch",
         ),
         (lambda orders: orders.flat_map(several, key="letter"), "flat_map: the value has no field 'letter'"),
+        (lambda orders: orders.map("amount", dataclass_of), "map: the value has no field 'amount'"),
+        (lambda orders: orders.map("id", some_dict), f"map: what {function_name(some_dict)} returns is not known"),
         (
             lambda orders: orders.flat_map(some_dict, key="id"),
             f"flat_map: what {__name__}.some_dict returns is not known",

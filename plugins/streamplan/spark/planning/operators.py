@@ -26,6 +26,7 @@ from streamplan.model.operations import (
     JoinSide,
     KeySelect,
     Map,
+    MapFunction,
     MapValues,
     MapValuesFunction,
     Merge,
@@ -266,6 +267,8 @@ class OperatorPlanner:
                 return filter_by(frame, function)
             case MapValuesFunction(function=function, fields=fields):
                 return map_by(frame, function, dict(fields))
+            case MapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
+                return map_by(frame, function, dict(fields)).with_key(key, key_serde)
             case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return flat_map_by(frame, function, dict(fields), key, key_serde)
             case Process():
@@ -408,7 +411,7 @@ class OperatorPlanner:
         nodes = {node.name: node for node in self.subtopology.nodes}
         while predecessors := self.subtopology.predecessors[node.name]:
             node = nodes[predecessors[0]]
-            if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map):
+            if isinstance(node, Processor) and isinstance(node.operation, KeySelect | Map | MapFunction):
                 frame = frame.rejecting(key_is_null & F.col("record.value").isNull(), "the value is null")
                 if node.operation.key.isidentifier():
                     reason = f"{node.operation.key} is missing"
