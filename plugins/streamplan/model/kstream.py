@@ -291,7 +291,7 @@ class KStream(_Declared):
             function = self._function(value, "map_values", on_error, deterministic)
             made = self._made_by(function, schema, "map_values")
             operation = MapValuesFunction(function, tuple((made or {}).items()))
-            return self._then("KSTREAM-MAPVALUES-", name, operation, fields=None if made is None else tuple(made))
+            return self._then("KSTREAM-MAPVALUES-", name, operation, fields=_names(made))
         self._refuse_schema(schema, "map_values")
         columns = self._columns(value, "map_values")
         return self._then("KSTREAM-MAPVALUES-", name, MapValues(columns), fields=tuple(value))
@@ -340,10 +340,9 @@ class KStream(_Declared):
         if callable(value):
             function = self._function(value, "map", on_error, deterministic)
             made = self._made_by(function, schema, "map")
-            fields = None if made is None else tuple(made)
-            replace(self, fields=fields)._field(key, "map")
+            self._field_of(made, key, "map")
             by_function = MapFunction(function, tuple((made or {}).items()), key, new_key.serde)
-            return self._then("KSTREAM-MAP-", name, by_function, fields=fields, key=new_key, rekeyed=True)
+            return self._then("KSTREAM-MAP-", name, by_function, fields=_names(made), key=new_key, rekeyed=True)
         self._refuse_schema(schema, "map")
         self._field(key, "map")
         columns = self._columns(value, "map")
@@ -382,12 +381,11 @@ class KStream(_Declared):
         if callable(each):
             function = self._function(each, "flat_map", on_error, deterministic)
             made = self._made_by(function, schema, "flat_map", each=True)
-            fields = None if made is None else tuple(made)
             if value is not None:
                 self.graph.fault("flat_map: both a function and value are given", "The function returns the value")
-            replace(self, fields=fields)._field(key, "flat_map")
+            self._field_of(made, key, "flat_map")
             by_function = FlatMapFunction(function, tuple((made or {}).items()), key, new_key.serde)
-            return self._then("KSTREAM-FLATMAP-", name, by_function, fields=fields, key=new_key, rekeyed=True)
+            return self._then("KSTREAM-FLATMAP-", name, by_function, fields=_names(made), key=new_key, rekeyed=True)
         self._refuse_schema(schema, "flat_map")
         self._field(each, "flat_map")
         self._field(key, "flat_map")
@@ -456,7 +454,7 @@ class KStream(_Declared):
         elif fault := name_fault(name):  # the library draws no number for a processor with a name
             self.graph.fault(fault, "Choose a shorter one of legal characters")
         node = self.graph.processor(name, operation, self.node)
-        fields = None if made is None else tuple(made)
+        fields = _names(made)
         return replace(self, node=node, fields=fields, repartition_required=True, _repartition=[])
 
     def _state_of(self, state: str) -> dict[str, str] | None:
@@ -851,6 +849,10 @@ class KStream(_Declared):
             return None
         self._columns(dict.fromkeys(made, "null"), operation)
         return made
+
+    def _field_of(self, made: Mapping[str, str] | None, expression: str, operation: str) -> None:
+        """Judge an expression over the fields that a function returns."""
+        replace(self, fields=_names(made))._field(expression, operation)
 
     def _refuse_schema(self, schema: str | None, operation: str) -> None:
         if schema is not None:
@@ -1316,6 +1318,10 @@ class KTable(_Declared):
             )
         self.graph.fault("suppress: it would be a second operation with state in one sub-topology", hint)
         return self
+
+
+def _names(fields: Mapping[str, str] | None) -> tuple[str, ...] | None:
+    return None if fields is None else tuple(fields)
 
 
 def _word(expression: str) -> str | None:

@@ -187,9 +187,8 @@ class Subtopology:
     @property
     def idle_ms(self) -> int | None:
         """After so long without a record a stream task goes on by the wall clock; None where it does not."""
-        operations = [node.operation for node in self.final_aggregations]
-        declared = [each.idle_ms for each in operations if isinstance(each, FinalCount | FinalAggregate)]
-        return next(iter(declared), None)
+        operations = (node.operation for node in self.processors)
+        return next((each.idle_ms for each in operations if isinstance(each, FinalCount | FinalAggregate)), None)
 
     @property
     def task_aggregations(self) -> tuple[Processor, ...]:

@@ -76,10 +76,15 @@ class KafkaState:
     @property
     def task_times(self) -> Mapping[int, int]:
         """The same times by the partition of the stream task."""
-        by_task: dict[int, int] = {}
-        for (_, partition), time in self.times.items():
-            by_task[partition] = max(time, by_task.get(partition, time))
-        return by_task
+        return task_times(self.times)
+
+
+def task_times(times: Mapping[TopicPartition, int]) -> dict[int, int]:
+    """Return by the partition of the stream task the newest of the times that are committed with its positions."""
+    by_task: dict[int, int] = {}
+    for (_, partition), time in times.items():
+        by_task[partition] = max(time, by_task.get(partition, time))
+    return by_task
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ from streamplan.model.operations import (
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.model.start_point import TopicPartition, task_times
 from streamplan.model.topics import words
 from streamplan.model.windows import TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets
@@ -296,12 +297,12 @@ class _Recount:
         if self.subtopology.idle_ms is None:
             return {}
         topics = self.pipeline.source_topics(self.subtopology)
-        times: dict[int, int] = {}
-        for (topic, partition), position in self.cluster.committed_positions(self._group).items():
-            metadata = PositionMetadata.parse(position.metadata) if topic in topics else None
+        times: dict[TopicPartition, int] = {}
+        for place, position in self.cluster.committed_positions(self._group).items():
+            metadata = PositionMetadata.parse(position.metadata) if place[0] in topics else None
             if metadata is not None and metadata.time is not None:
-                times[partition] = max(metadata.time, times.get(partition, 0))
-        return times
+                times[place] = metadata.time
+        return task_times(times)
 
     @property
     def _group(self) -> str:
