@@ -63,6 +63,11 @@ class ReportPaths:
         return self.directory / "history.jsonl"
 
     @property
+    def older_history(self) -> Path:
+        """The lines before those of :attr:`history`, once there were many."""
+        return self.directory / "history.1.jsonl"
+
+    @property
     def verified_store(self) -> Path:
         """The last cut at which the totals agreed (SQLite)."""
         return self.directory / "totals.sqlite"

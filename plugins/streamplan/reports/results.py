@@ -1,16 +1,19 @@
 """Results of checks as files: the last one of each check, and the history. They are read without Airflow's database.
 
-``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each.
+``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each. A long
+history goes to ``history.1.jsonl``, which replaces an older one.
 :class:`streamplan.files.ReportPaths` has the paths.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +24,20 @@ from streamplan.files import ReportPaths, write_atomically
 MOST_RESULTS = 100_000
 """More of the last results are never asked for: those of three months, with eight checks in ten minutes."""
 
+HISTORY_BYTES = 64 * 1024 * 1024
+"""A history beyond so many bytes is renamed: those of some four months, with eight checks in ten minutes."""
+
 _BLOCK = 1 << 18
 """The history is read in pieces of so many bytes."""
 
 
-def write_result(reports: Path, result: CheckResult) -> None:
+def write_result(reports: Path, result: CheckResult, *, limit: int = HISTORY_BYTES) -> None:
     """Make ``result`` the last one of its check, and add it to the history with its wrong rows alone.
 
     Args:
         reports: The directory of all reports.
         result: The result of one run of a check.
+        limit: A history beyond so many bytes is renamed, and a new one begins.
     """
     paths = ReportPaths(reports, result.pipeline)
     write_atomically(paths.check_result(result.check), json.dumps(asdict(result), indent=1))
@@ -39,9 +46,17 @@ def write_result(reports: Path, result: CheckResult) -> None:
     # A single write in append mode: the lines of checks that end at the same time do not mix.
     history = os.open(paths.history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
+        fcntl.flock(history, fcntl.LOCK_EX)
         os.write(history, line.encode())
+        if os.fstat(history).st_size > limit and _is_at(history, paths.history):
+            paths.history.replace(paths.older_history)
     finally:
         os.close(history)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether ``path`` still names the open file. A check that ended at the same time may have renamed it."""
+    return path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
 
 
 def read_latest(reports: Path, pipeline: str) -> dict[str, CheckResult]:
@@ -58,12 +73,13 @@ def read_history(
     Args:
         reports: The directory of all reports.
         pipeline: The name of the pipeline.
-        last: At most so many are returned. The file is read from its end, and no further than is needed.
+        last: At most so many are returned. The files are read from their ends, and no further than is needed.
         check: The name of the check; all checks where None.
         since: Results of earlier runs are left out.
     """
     found: list[CheckResult] = []
-    for line in _newest_lines(ReportPaths(reports, pipeline).history):
+    paths = ReportPaths(reports, pipeline)
+    for line in chain(_newest_lines(paths.history), _newest_lines(paths.older_history)):
         if check is not None and f'"check": "{check}"' not in line:
             continue  # most lines are those of other checks, and need not be decoded
         result = _decode(json.loads(line))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from multiprocessing import Process
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,31 @@ def test_the_history_of_one_check_is_read_however_many_results_of_others_are_bet
     assert [result.at[11:13] for result in since] == ["10", "11"]
     assert len(read_history(tmp_path, "orders", last=1_000)) == 48
     assert [result.observations for result in read_history(tmp_path, "orders", last=2)] == [wrong, wrong]
+
+
+def test_the_history_is_bounded_and_the_last_results_are_read_from_both_files(tmp_path: Path) -> None:
+    for number in range(60):
+        write_result(tmp_path, replace(RESULT, at=f"2026-01-01T00:{number:02}:00+00:00"), limit=4_000)
+    files = [tmp_path / "orders" / name for name in ("history.jsonl", "history.1.jsonl")]
+    assert sum(file.stat().st_size for file in files if file.exists()) < 2 * 4_500
+    assert [result.at[14:16] for result in read_history(tmp_path, "orders", last=9)] == [str(n) for n in range(51, 60)]
+
+
+def write_many(reports: Path, number: int) -> None:
+    for minute in range(60):
+        result = replace(RESULT, check=f"check{number}", at=f"2026-01-01T00:{minute:02}:00+00:00")
+        write_result(reports, result, limit=100_000)
+
+
+def test_checks_that_end_at_the_same_time_lose_no_line_when_the_history_is_renamed(tmp_path: Path) -> None:
+    """All lines fit into two files, so each of them must still be there."""
+    writers = [Process(target=write_many, args=(tmp_path, number)) for number in range(6)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert (tmp_path / "orders" / "history.1.jsonl").exists()
+    assert len(read_history(tmp_path, "orders", last=1_000)) == 6 * 60
 
 
 def test_the_history_keeps_the_figures_of_rows_that_agree(tmp_path: Path) -> None:
