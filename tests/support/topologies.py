@@ -37,6 +37,7 @@ class Step:
     ``of``     label of what it is called on; the step before where it is left out
     ``other``  label of the table that it joins, or of the stream that it merges
     ``label``  by which later steps call it
+    ``foreign_key``  the expression of a join by a foreign key
     """
 
     word: str
@@ -47,6 +48,7 @@ class Step:
     name: str | None = None
     store: str | None = None
     partitions: int | None = None
+    foreign_key: str | None = None
 
 
 Steps = tuple[Step, ...]
@@ -75,6 +77,7 @@ def parse(text: str) -> Steps:
                 name=more.get("name"),
                 store=more.get("store"),
                 partitions=int(more["partitions"]) if "partitions" in more else None,
+                foreign_key=more.get("by"),
             )
         )
     return tuple(parsed)
@@ -147,6 +150,9 @@ def ours(steps: Steps) -> Topology:
                 return on.aggregate({"count": "sum(count)"}, store=store, name=name)
             case "reduce":
                 return on.reduce(store=store, name=name)
+            case ("join" | "left_join") as word if step.foreign_key is not None:
+                value = {"count": "table.count"}
+                return getattr(on, word)(other, value, foreign_key=step.foreign_key, store=store, name=name)
             case ("join" | "left_join" | "outer_join") as word if isinstance(on, KTable):
                 return getattr(on, word)(other, {"count": "table.count"}, store=store, name=name)
             case "join" if isinstance(other, KStream):
@@ -248,6 +254,12 @@ def theirs(jvm: Any, steps: Steps) -> str:
                     return on.reduce(_function("Reducer"), *plain, *materialized)
                 merger = [_function("Merger")] if "Session" in on.getClass().getSimpleName() else []
                 return on.aggregate(_function("Initializer"), _function("Aggregator"), *merger, *plain, *materialized)
+            case "join" | "left_join" if step.foreign_key is not None:
+                extractor = type("Java", (), {"implements": ("java.util.function.Function",)})
+                extracted, joiner = type("Function", (), {"Java": extractor})(), _function("ValueJoiner")
+                joined = named("TableJoined", step.name)
+                join = {"join": on.join, "left_join": on.leftJoin}[step.word]
+                return join(other, extracted, joiner, *joined, *materialized)
             case "join" | "left_join" | "outer_join" if "KTable" in on.getClass().getSimpleName():
                 join = {"join": on.join, "left_join": on.leftJoin, "outer_join": on.outerJoin}[step.word]
                 return join(other, _function("ValueJoiner"), *plain, *materialized)
@@ -471,6 +483,16 @@ CASES = {
     "two tables joined, outer, all named": "table items; table users; outer_join items name=j store=s; to_stream",
     "two tables joined, and their own updates": "table items; to_stream; to copies; table users; join items; "
     "to_stream; to out; users.to_stream; filter; to others",
+    "joined by a foreign key": "table users; table items; users.join items by=count; to_stream; to out",
+    "joined by a foreign key, named": "table users; table items; users.join items by=count name=j; to_stream; to out",
+    "joined by a foreign key, the store named": "table users; table items; users.join items by=count store=s",
+    "joined by a foreign key, all named": "table users name=u store=a; table items name=i; users.join items by=count "
+    "name=j store=s; to_stream name=updates; filter; group_by; count",
+    "joined by a foreign key, left": "table items; table users; left_join items by=count; to_stream; to out",
+    "joined by a foreign key, left, all named": "table items; to_stream; to copies; table users; left_join items "
+    "by=count name=j store=s; to_stream; to out; users.to_stream; to copied",
+    "joined by a foreign key twice": "table items; table users; table towns; users.join items by=count; "
+    "users.left_join towns by=count; to_stream; to out",
     "two tables joined and counted": "table items; table users; join items; to_stream; group_by; count; to_stream; "
     "to out",
     "joins of tables in a row": "table a; table b; table c; table d; a.join b as=ab; left_join c as=abc; "

@@ -52,6 +52,7 @@ from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows,
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.serde import Serde
+from streamplan.serdes.subscriptions import Responses
 
 LATEST = "record.offset"
 """The expression by which :meth:`KGroupedStream.reduce` keeps the latest record."""
@@ -1181,12 +1182,15 @@ class KTable(_Declared):
     """Called when a join looks up in the table. A table from a topic has a state store only then."""
     final: bool = False
     joined_from: tuple[str, ...] = ()
+    topic: tuple[str, Serde] | None = None
+    """The topic that the table is read from, and the serde of its values; None for another table."""
 
     def join(
         self,
         other: KTable,
         value: Mapping[str, str] | None = None,
         *,
+        foreign_key: str | None = None,
         store: str | None = None,
         name: str | None = None,
     ) -> KTable:
@@ -1197,10 +1201,18 @@ class KTable(_Declared):
         Each update of either table gives the key a new joined value, or a null value when there is none any more. Its
         timestamp is the later one of both values.
 
+        With ``foreign_key`` each value of this table is joined with the value that the other table has of another key:
+        ``orders.join(customers, {"amount": "amount", "name": "table.name"}, foreign_key="customer")``. An update of
+        the other table gives new joined values to all keys whose foreign key it has. The timestamp is then that of the
+        update, and else the later one of both values.
+
         Args:
-            other: A table with the same key, from :meth:`Topology.table`, or the result of another join of tables.
+            other: A table with the same key, from :meth:`Topology.table`, or the result of another join of tables. With
+                ``foreign_key`` a table from :meth:`Topology.table` with other keys, and so is this table.
             value: The fields of the result: name to Spark SQL expression, in which the fields of the other table are
                 ``table.<field>``. Of ``record`` it sees the key. Without it the result has the fields of both.
+            foreign_key: A Spark SQL expression over the value of this table: the key of the other table. A value for
+                which it is null is not joined.
             store: The name of a state store for the result (``Materialized.as``). Its changelog has the joined values.
             name: The name of the last processor (``Named.as``), and the beginning of the names of the two before it.
                 Without it the library's numbering gives one.
@@ -1208,6 +1220,8 @@ class KTable(_Declared):
         Returns:
             A table with these fields.
         """
+        if foreign_key is not None:
+            return self._join_by_foreign_key(other, value, foreign_key, store, name, "join")
         return self._join(other, value, store, name, "join")
 
     def left_join(
@@ -1215,6 +1229,7 @@ class KTable(_Declared):
         other: KTable,
         value: Mapping[str, str] | None = None,
         *,
+        foreign_key: str | None = None,
         store: str | None = None,
         name: str | None = None,
     ) -> KTable:
@@ -1223,9 +1238,12 @@ class KTable(_Declared):
         Args:
             other: As for :meth:`join`.
             value: As for :meth:`join`.
+            foreign_key: As for :meth:`join`. A value for which it is null is joined with nulls.
             store: As for :meth:`join`.
             name: As for :meth:`join`.
         """
+        if foreign_key is not None:
+            return self._join_by_foreign_key(other, value, foreign_key, store, name, "left_join")
         return self._join(other, value, store, name, "left_join")
 
     def outer_join(
@@ -1289,6 +1307,64 @@ class KTable(_Declared):
         joined_from = (store,) if store is not None else tuple(dict.fromkeys(stores[0] + stores[1]))
         key = self.key if self.key.name is not None else other.key
         return KTable(graph, node, fields, key, sources, None, store or "", joined_from=joined_from)
+
+    def _join_by_foreign_key(
+        self,
+        other: KTable,
+        value: Mapping[str, str] | None,
+        foreign_key: str,
+        store: str | None,
+        name: str | None,
+        operation: str,
+    ) -> KTable:
+        """``KTableImpl.doJoinOnForeignKey``."""
+        graph = self.graph
+        if not self._can_take(other, KTable, operation, "Join a table of this topology"):
+            return replace(self, fields=None)
+        if self.window is not None or other.window is not None:
+            graph.fault(f"{operation}: the key is windowed", "Join tables with plain keys")
+        if both := self.sources & other.sources:
+            graph.fault(
+                f"{operation}: both tables come from {', '.join(sorted(both))}",
+                "Write one of them into a compacted topic of its own, and read that as a table",
+            )
+            return replace(self, fields=None)
+        if self.topic is None or other.topic is None:
+            graph.fault(
+                f"{operation}: by a foreign key with {'this' if self.topic is None else 'the other'} table being the "
+                "result of an aggregate or of another join",
+                "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+            )
+            return replace(self, fields=None)
+        columns = self._joined(other, value, operation, "table")
+        for column, expression in columns:
+            if _OTHER_THAN_KEY.search(_TEXT.sub("", expression)):
+                graph.fault(
+                    f"{operation}, {column}: a join of tables sees record.key, and nothing else of record",
+                    "Its value is a function of both values and the key: an update of either gives it anew",
+                )
+        self._field(foreign_key, f"{operation}, foreign_key")
+        if _OTHER_THAN_KEY.search(_TEXT.sub("", foreign_key)):
+            graph.fault(
+                f"{operation}: the foreign key sees record.key, and nothing else of record",
+                "It is a function of the value and the key, so that a value of before gives the same one again",
+            )
+        for table in (self, other):
+            table.materialize()
+        node, registration, response = graph.foreign_key_join(
+            (self.node, self.store, self.key.serde),
+            (other.node, other.store, other.key.serde),
+            Responses(*other.topic),
+            foreign_key,
+            columns,
+            left=operation == "left_join",
+            name=name,
+            store=store,
+        )
+        graph.copartition_groups += [other.sources | {registration}, self.sources | {response}]
+        sources = self.sources | {response}
+        fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
+        return KTable(graph, node, fields, self.key, sources, None, store or "")
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """The updates of the table as a stream.

@@ -388,6 +388,92 @@ class TableJoin:
 
 
 @dataclass(frozen=True)
+class SubscriptionSend:
+    """Subscribes to the foreign key of each value of this table (``SubscriptionSendProcessorSupplier``).
+
+    Attributes:
+        store: The state store of this table.
+        foreign_key: An expression over the value; null where there is no foreign key.
+        key_serde: Writes the foreign key: that of the other table's keys.
+        left: Whether the join is a left join.
+    """
+
+    store: str
+    foreign_key: str
+    key_serde: KeySerde
+    left: bool
+
+
+@dataclass(frozen=True)
+class SubscriptionReceive:
+    """Stores the subscriptions to the keys of the other table (``SubscriptionReceiveProcessorSupplier``).
+
+    Attributes:
+        store: The state store.
+        foreign_key: As for :class:`SubscriptionSend`. With another one the store holds other subscriptions.
+        primary_keys: Reads and writes the keys of this table, which stand behind the foreign key in the store's keys.
+        left: As for :class:`SubscriptionSend`.
+    """
+
+    store: str
+    foreign_key: str
+    primary_keys: KeySerde
+    left: bool
+
+
+@dataclass(frozen=True)
+class SubscriptionJoin:
+    """Responds to a subscription with a value of the other table (``SubscriptionJoinProcessorSupplier``).
+
+    Attributes:
+        store: The state store of the other table.
+        key_serde: Reads and writes the keys of this table, to which the responses go.
+    """
+
+    store: str
+    key_serde: KeySerde
+
+
+@dataclass(frozen=True)
+class ForeignTableJoin:
+    """Responds to all subscriptions of a key of the other table that changes (``ForeignTableJoinProcessorSupplier``).
+
+    Attributes:
+        store: The state store with the subscriptions.
+        key_serde: As for :class:`SubscriptionJoin`.
+    """
+
+    store: str
+    key_serde: KeySerde
+
+
+@dataclass(frozen=True)
+class ResponseJoin:
+    """Joins a response with the value that this table has now (``ResponseJoinProcessorSupplier``).
+
+    Attributes:
+        store: The state store of this table.
+        value: The joined value. It is a function of both values and of the key.
+        left: Whether a value of this table without one of the other is joined, too.
+    """
+
+    store: str
+    value: Columns
+    left: bool
+
+
+@dataclass(frozen=True)
+class ForeignKeyResult:
+    """Passes the updates of a table that was joined by a foreign key.
+
+    Attributes:
+        store: The state store of the result; None for a result without one.
+    """
+
+    store: str | None
+
+
+@dataclass(frozen=True)
 class ToStream:
     """The updates of a table, or of an aggregate, as a stream."""
 
@@ -418,12 +504,21 @@ Operation: TypeAlias = (
     | StreamJoin
     | TableJoinSide
     | TableJoin
+    | SubscriptionSend
+    | SubscriptionReceive
+    | SubscriptionJoin
+    | ForeignTableJoin
+    | ResponseJoin
+    | ForeignKeyResult
     | ToStream
 )
 
 
 SETS_KEY = (KeySelect, Map, MapFunction, FlatMap, FlatMapFunction)
 """The operations that give a record another key."""
+
+SENDS = (SubscriptionSend, SubscriptionJoin, ForeignTableJoin)
+"""The operations of a join by a foreign key that write to the key of the other table, or back to that of this one."""
 
 LEAVES_OUT = (Filter, FilterFunction, FlatMap, FlatMapFunction, Process)
 """The operations that may give no record for a record."""

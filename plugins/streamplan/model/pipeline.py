@@ -20,8 +20,10 @@ from streamplan.model.operations import (
     Operation,
     OuterJoinSide,
     Process,
+    ResponseJoin,
     StoreForJoin,
     StreamJoin,
+    SubscriptionReceive,
     TableJoin,
     TableSource,
 )
@@ -225,6 +227,12 @@ class Pipeline:
             yield Diagnostic(location, f"auto_offset_reset: {error}", f"It is {FORMS}")
 
     def _faults_of_moves(self, location: SourceLocation) -> Iterable[Diagnostic]:
+        if self.repartition_from and any(subtopology.subscribers for subtopology in self.topology.subtopologies):
+            yield Diagnostic(
+                location,
+                "repartition_from, and the topology joins tables by a foreign key: its subscriptions name partitions",
+                "Copy the records into a new topic, and give the topology another application id",
+            )
         sources, topology = self.topology.source_topics, self.topology
         others = {*sources, *topology.sink_topics, *map(topology.decorate, topology.internal_topics)}
         for new, old in self.repartition_from.items():
@@ -258,6 +266,13 @@ class Pipeline:
             )
         elif fault := name_fault(self.upgrade_from):
             yield Diagnostic(location, f"upgrade_from: {fault}", "Name the application id that runs now")
+        if any(subtopology.subscribers for subtopology in self.topology.subtopologies):
+            yield Diagnostic(
+                location,
+                "upgrade_from, and the topology joins tables by a foreign key: its two sub-topologies read what each "
+                "other writes, so that there is no moment at which both are done",
+                "Give the changed topology another application id and other sink topics, and let both run",
+            )
         if self.repartition_from:
             yield Diagnostic(
                 location, "upgrade_from beside repartition_from", "Move the records first, and upgrade afterwards"
@@ -461,6 +476,9 @@ class Pipeline:
                 self._tasks_of(group, counts),
                 *_changelog_configs(node.operation),
                 prefix_bytes=TIME_AND_SIDE_BYTES if isinstance(node.operation, OuterJoinSide) else 0,
+                primary_key_type=node.operation.primary_keys.key_type
+                if isinstance(node.operation, SubscriptionReceive)
+                else None,
             )
             for group, node in self.stores
             if node.store is not None
@@ -493,8 +511,10 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     of joins, and joins of tables. A join of two streams has one for itself. So has an aggregation of sessions or of
     final results, and a process.
     """
+    yield from _foreign_key_faults(subtopology)
     table_joins, processes = subtopology.table_joins, subtopology.processes
     alone = *subtopology.aggregations, *subtopology.stream_joins, *table_joins, *processes
+    alone += subtopology.foreign_key_joins
     names = {node.name for node in alone}
     reached = subtopology.downstream_of(names)
     stores = set(subtopology.table_stores.values())
@@ -520,6 +540,8 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "a join with the result of an aggregate",
                 "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
+        elif isinstance(node.operation, ResponseJoin):
+            continue  # see _foreign_key_faults
         elif node.name in reached or _shares_state(node, subtopology):
             operation = type(node.operation).__name__.lower()
             if isinstance(node.operation, StreamJoin):
@@ -544,6 +566,27 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
                 "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream "
                 "of the same sub-topology",
                 "Put repartition() behind one of them",
+            )
+
+
+def _foreign_key_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
+    """The joins by a foreign key that do not have both of their sub-topologies for themselves.
+
+    Each side of such a join is a stateful operator of its own.
+    """
+    sides = subtopology.foreign_key_sides
+    others = (
+        *(subtopology.aggregations or subtopology.joins or subtopology.stream_joins),
+        *(subtopology.table_joins or subtopology.processes),
+    )
+    for node in sides:
+        if others or node is not sides[0]:
+            yield Diagnostic(
+                node.location,
+                "a join by a foreign key shares its sub-topology with another stateful operation, "
+                "and a streaming query has one stateful operator",
+                "Put repartition() before the other one, or write the joined table to a compacted topic with "
+                "to_stream().to('…') and join Topology.table('…')",
             )
 
 
@@ -590,12 +633,19 @@ def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]
                 )
 
 
+def _answers(source: Source, sink: Sink, group: Subtopology) -> bool:
+    """Whether a source has the responses to what a sink writes. No response leads to another subscription."""
+    after_source = group.downstream_of([source.name])
+    subscribers, joins = group.subscribers, group.foreign_key_joins
+    sends = any(node.name in group.predecessors[sink.name] for node in subscribers)
+    return sends and any(node.name in after_source for node in joins)
+
+
 def _topics_in_cycles(topology: Topology) -> set[str]:
     leads_to = {
-        source: {
-            topic for group in topology.subtopologies if source in group.source_topics for topic in group.sink_topics
-        }
-        for source in {topic for group in topology.subtopologies for topic in group.source_topics}
+        source.topic: {sink.topic for sink in group.sinks if not _answers(source, sink, group)}
+        for group in topology.subtopologies
+        for source in group.sources
     }
     found = set()
     for topic in leads_to:

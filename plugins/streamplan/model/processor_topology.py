@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from streamplan.model.diagnostics import SourceLocation
 from streamplan.model.operations import (
+    SENDS,
     SETS_KEY,
     Aggregate,
     Cogroup,
@@ -20,14 +21,20 @@ from streamplan.model.operations import (
     Count,
     FinalAggregate,
     FinalCount,
+    ForeignKeyResult,
+    ForeignTableJoin,
     Join,
     JoinSide,
     Operation,
     OuterJoinSide,
     Process,
     Reduce,
+    ResponseJoin,
     StoreForJoin,
     StreamJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
     TableJoin,
     TableJoinSide,
     TableSource,
@@ -43,7 +50,8 @@ class Source:
     """A node that reads a topic.
 
     ``value`` is the serde of the values of a topic from outside, and None for a repartition topic. ``key_serde`` is
-    that of the keys.
+    that of the keys. ``carried`` is the serde of the values of a topic of a join by a foreign key, which are the same
+    whatever is computed, and None elsewhere.
     """
 
     name: str
@@ -51,6 +59,7 @@ class Source:
     location: SourceLocation
     value: Serde | None = None
     key_serde: KeySerde = STRING
+    carried: Serde | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,10 @@ class Processor:
                 return store
             case JoinSide(store=store) | OuterJoinSide(store=store) | CogroupSide(store=store):
                 return store
+            case SubscriptionReceive(store=store) | SubscriptionJoin(store=store) | ForeignTableJoin(store=store):
+                return store
+            case ResponseJoin(store=store) | ForeignKeyResult(store=store):
+                return store
         return None
 
     @property
@@ -88,7 +101,8 @@ class Processor:
         """Whether it writes a state store, and so a changelog. A join only reads one."""
         if isinstance(self.operation, OuterJoinSide):
             return self.operation.writes
-        return self.store is not None and not isinstance(self.operation, Join | JoinSide | CogroupSide)
+        looks_up = Join | JoinSide | CogroupSide | SubscriptionJoin | ForeignTableJoin | ResponseJoin
+        return self.store is not None and not isinstance(self.operation, looks_up)
 
 
 @dataclass(frozen=True)
@@ -216,6 +230,26 @@ class Subtopology:
         """The processors that call a Python class with the state of each key."""
         return tuple(node for node in self.processors if isinstance(node.operation, Process))
 
+    @property
+    def subscribers(self) -> tuple[Processor, ...]:
+        """The processors that send the subscriptions of a join by a foreign key."""
+        return tuple(node for node in self.processors if isinstance(node.operation, SubscriptionSend))
+
+    @property
+    def responders(self) -> tuple[Processor, ...]:
+        """The processors that store the subscriptions of a join by a foreign key."""
+        return tuple(node for node in self.processors if isinstance(node.operation, SubscriptionReceive))
+
+    @property
+    def foreign_key_sides(self) -> tuple[Processor, ...]:
+        """The processors with the state of one side of a join by a foreign key."""
+        return (*self.subscribers, *self.responders)
+
+    @property
+    def foreign_key_joins(self) -> tuple[Processor, ...]:
+        """The processors that join responses to subscriptions."""
+        return tuple(node for node in self.processors if isinstance(node.operation, ResponseJoin))
+
     def sides_of(self, join: Processor) -> tuple[Processor, ...]:
         """The processors that this and the other side of a join come from.
 
@@ -244,7 +278,7 @@ class Subtopology:
         node = next(node for node in self.nodes if node.name == name)
         if isinstance(node, Source):
             return node.key_serde
-        if isinstance(node, Processor) and isinstance(node.operation, SETS_KEY):
+        if isinstance(node, Processor) and isinstance(node.operation, SETS_KEY + SENDS):
             return node.operation.key_serde
         return self.key_serde_of(self.predecessors[name][0])
 
@@ -288,13 +322,19 @@ class ProcessorTopology:
         Args:
             schemas: Knows the schemas.
         """
-        nodes = tuple(
+        nodes = [
             replace(node, value=node.value.with_schemas(schemas, node.topic))
             if isinstance(node, Source | Sink) and node.value is not None
             else node
             for node in self.nodes
-        )
-        return replace(self, nodes=nodes)
+        ]
+        nodes = [
+            replace(node, carried=node.carried.with_schemas(schemas, node.topic))
+            if isinstance(node, Source) and node.carried is not None
+            else node
+            for node in nodes
+        ]
+        return replace(self, nodes=tuple(nodes))
 
     def with_sink_topics(self, topics: Mapping[str, str]) -> ProcessorTopology:
         """Return the same with other topics of sinks. Repartition topics stay as they are.

@@ -19,7 +19,10 @@ from streamplan.model.operations import (
     Aggregate,
     Cogroup,
     CogroupSide,
+    Columns,
     Count,
+    ForeignKeyResult,
+    ForeignTableJoin,
     Join,
     JoinSide,
     NullKeyFilter,
@@ -28,14 +31,19 @@ from streamplan.model.operations import (
     OuterStreamJoin,
     Process,
     Reduce,
+    ResponseJoin,
     StoreForJoin,
     StreamJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
     TableJoin,
     TableJoinSide,
 )
 from streamplan.model.processor_topology import Node, Processor, ProcessorTopology, RepartitionTopic, Sink, Source
 from streamplan.serdes.primitive import KeySerde
 from streamplan.serdes.serde import Serde
+from streamplan.serdes.subscriptions import Subscriptions
 
 BuiltNodes: TypeAlias = Sequence[tuple[Node, tuple[str, ...]]]
 """Nodes of the processor topology, each with the names of its predecessors."""
@@ -276,6 +284,94 @@ class StreamsGraph:
             ]
 
         return self.add(GraphNode(merge, build, location), *parents)
+
+    def foreign_key_join(
+        self,
+        this: tuple[GraphNode, str, KeySerde],
+        other: tuple[GraphNode, str, KeySerde],
+        responses: Serde,
+        foreign_key: str,
+        value: Columns,
+        *,
+        left: bool,
+        name: str | None,
+        store: str | None,
+    ) -> tuple[GraphNode, str, str]:
+        """Add the nodes of a join of two tables by a foreign key (``KTableImpl.doJoinOnForeignKey``).
+
+        Args:
+            this: The last node of this table, its store and the serde of its keys.
+            other: The same of the other table.
+            responses: Reads the values of the response topic.
+            foreign_key: The expression that gives the key of the other table.
+            value: The joined value.
+            left: Whether the join is a left join.
+            name: The beginning of the names; without it the library's numbering gives names.
+            store: The given name of the state store of the result.
+
+        Returns:
+            The last node, and the names of the sources of the registration topic and of the response topic.
+        """
+        location = caller_location()
+        join = "KTABLE-FK-JOIN-"
+
+        def named(suffix: str, prefix: str) -> str:
+            # The library draws a number for each, also where a name is given.
+            if name is None:
+                return self.generate_name(prefix)
+            self.next_name(prefix)
+            self._check_name(f"{name}-{suffix}")
+            return f"{name}-{suffix}"
+
+        registration = f"{named('subscription-registration', f'{join}SUBSCRIPTION-REGISTRATION-')}-topic"
+        send = named("subscription-registration-processor", f"{join}SUBSCRIPTION-REGISTRATION-")
+        registration_sink = named("subscription-registration-sink", "KTABLE-SINK-")
+        registration_source = named("subscription-registration-source", "KTABLE-SOURCE-")
+        subscriptions = named("subscription-store", f"{join}SUBSCRIPTION-STATE-STORE-")
+        receive = named("subscription-receive", f"{join}SUBSCRIPTION-PROCESSOR-")
+        look_up = named("subscription-join-foreign", f"{join}SUBSCRIPTION-PROCESSOR-")
+        foreign_change = named("foreign-join-subscription", f"{join}SUBSCRIPTION-PROCESSOR-")
+        response = f"{named('subscription-response', f'{join}SUBSCRIPTION-RESPONSE-')}-topic"
+        response_sink = named("subscription-response-sink", "KTABLE-SINK-")
+        response_source = named("subscription-response-source", "KTABLE-SOURCE-")
+        resolver = named("subscription-response-resolver", f"{join}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-")
+        result = named("result", f"{join}OUTPUT-")
+        if store is None:
+            self.next_name(f"{join}OUTPUT-STATE-STORE-")
+        else:
+            self.store_name(store, "")
+        self._stores.setdefault(subscriptions, location)
+        for topic in (registration, response):
+            self._read(topic, _REPARTITION)
+        nodes = (send, registration_sink, registration_source, receive, look_up, foreign_change)
+        for each in (*nodes, response_sink, response_source, resolver, result):
+            self._take(each)
+
+        def processor(each: str, operation: Operation, *parents: GraphNode) -> GraphNode:
+            return self.add(
+                GraphNode(each, lambda before: [(Processor(each, operation, location), before)], location), *parents
+            )
+
+        def sink(each: str, topic: str, *parents: GraphNode) -> GraphNode:
+            built = Sink(each, topic, location, internal=True)
+            return self.add(GraphNode(each, lambda before: [(built, before)], location), *parents)
+
+        def source(each: str, topic: str, key_serde: KeySerde, carried: Serde, parent: GraphNode) -> GraphNode:
+            built = Source(each, topic, location, key_serde=key_serde, carried=carried)
+            described = RepartitionTopic(topic, None, location)
+            return self.add(GraphNode(each, lambda before: [(built, ())], location, repartition=described), parent)
+
+        (this_node, this_store, this_keys), (other_node, other_store, other_keys) = this, other
+        sent = processor(send, SubscriptionSend(this_store, foreign_key, other_keys, left), this_node)
+        registrations = sink(registration_sink, registration, sent)
+        registered = source(registration_source, registration, other_keys, Subscriptions(), registrations)
+        received = processor(receive, SubscriptionReceive(subscriptions, foreign_key, this_keys, left), registered)
+        looked_up = processor(look_up, SubscriptionJoin(other_store, this_keys), received)
+        changed = processor(foreign_change, ForeignTableJoin(subscriptions, this_keys), other_node)
+        written = sink(response_sink, response, looked_up, changed)
+        responded = source(response_source, response, this_keys, responses, written)
+        resolved = processor(resolver, ResponseJoin(this_store, value, left), responded)
+        return processor(result, ForeignKeyResult(store), resolved), registration_source, response_source
 
     def cogroup(
         self,

@@ -16,6 +16,7 @@ from streamplan.model.windows import (
 )
 from streamplan.serdes.primitive import KEY_SERDES, String, key_serde_of_type
 from streamplan.serdes.serde import Undecodable
+from streamplan.serdes.subscriptions import parse_combined_key
 
 
 class TopicRole(StrEnum):
@@ -104,6 +105,8 @@ class TopicSpec:
         owned: Whether Streamplan creates it. A topic of others is read, and nothing else.
         prefix_bytes: The bytes before its keys, which do not count for the partition: the time and the side of a record
             that waits for a match (``TimestampedKeyAndJoinSideSerializer``).
+        primary_key_type: In the store of the subscriptions of a join by a foreign key the type of the primary key that
+            stands behind the foreign key, and does not count for the partition; None elsewhere.
     """
 
     name: str
@@ -114,27 +117,26 @@ class TopicSpec:
     key_type: str = STRING_KEYS
     owned: bool = True
     prefix_bytes: int = 0
+    primary_key_type: str | None = None
 
     def application_key(self, key: bytes) -> bytes:
         """The part of a key that decides its partition."""
+        if self.primary_key_type is not None:
+            return parse_combined_key(key)[0]
         return without_suffix(key[self.prefix_bytes :], self.window_bytes)
 
     def application_key_text(self, key: bytes) -> str:
         """The part of a key that decides its partition, as people read it. A text has no quotes."""
-        raw, serde = self.application_key(key), key_serde_of_type(self.key_type)
-        text = raw.decode("utf-8", "backslashreplace")
-        if self.key_type == STRING_KEYS:
-            return text
-        try:
-            return serde.key_text(serde.read_key(raw))
-        except Undecodable:
-            return repr(text)
+        return _text_of_key(self.application_key(key), self.key_type)
 
     def key_text(self, key: bytes) -> str:
         """A key of this topic as people read it. A text is quoted."""
         raw, text = self.application_key(key), self.application_key_text(key)
         if self.key_type == STRING_KEYS:
             text = repr(text)
+        if self.primary_key_type is not None:
+            primary = _text_of_key(parse_combined_key(key)[1], self.primary_key_type)
+            return f"{text} of {repr(primary) if self.primary_key_type == STRING_KEYS else primary}"
         session = parse_stored_session(key) if self.window_bytes == STORED_SESSION_BYTES else None
         if session is not None:
             text += f" of the session from {session.start_ms} to {session.end_ms}"
@@ -145,6 +147,17 @@ class TopicSpec:
             side = "this side" if key[WINDOW_START_BYTES] else "the other side"
             text += f" of {side} at {window_start_ms(key[:WINDOW_START_BYTES])}"
         return text
+
+
+def _text_of_key(raw: bytes, key_type: str) -> str:
+    text = raw.decode("utf-8", "backslashreplace")
+    if key_type == STRING_KEYS:
+        return text
+    serde = key_serde_of_type(key_type)
+    try:
+        return serde.key_text(serde.read_key(raw))
+    except Undecodable:
+        return repr(text)
 
 
 def staging_topic(spec: TopicSpec, **configs: str) -> TopicSpec:

@@ -109,7 +109,8 @@ class Topology:
         def materialize() -> None:
             needed[0] = True
 
-        return KTable(graph, node, fields, of_key, frozenset({source}), None, store_name, materialize)
+        sources = frozenset({source})
+        return KTable(graph, node, fields, of_key, sources, None, store_name, materialize, topic=(topic, value))
 
     def _read(self, topic: str, value: Serde, key_serde: KeySerde) -> tuple[str, ...] | None:
         if fault := name_fault(topic):

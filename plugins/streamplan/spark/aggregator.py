@@ -29,7 +29,7 @@ from streamplan.model.processor_topology import Sink, Source, Subtopology, TaskI
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
-from streamplan.spark.pacing import Pacing, upstream_of
+from streamplan.spark.pacing import Pacing, subscribers_of, upstream_of
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.progress import Progress
 from streamplan.spark.query import Deployment, Query, plan_query
@@ -112,20 +112,25 @@ def run(
             claimed = _claim(spark, deployment, ownership, report)
             running: list[_RunningQuery] = []
             try:
-                for query in queries:
-                    subtopology = query.subtopology
+                planned = {query.subtopology.id: query for query in queries}
+                order = in_order_of_runs(pipeline.topology) if available_now else in_flow_order(pipeline.topology)
+                checkpoints: dict[int, Checkpoint] = {}
+                for subtopology in order:
+                    query = planned[subtopology.id]
                     # State stores have one partition for each stream task. A query reads this setting when it starts.
                     spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
-                    checkpoint = prepare_checkpoint(
-                        spark,
-                        deployment,
-                        schemas,
-                        ownership,
-                        claimed,
-                        query,
-                        report,
-                        progress.heartbeat.record_restoration,
-                    )
+                    if subtopology.id not in checkpoints:
+                        checkpoints[subtopology.id] = prepare_checkpoint(
+                            spark,
+                            deployment,
+                            schemas,
+                            ownership,
+                            claimed,
+                            query,
+                            report,
+                            progress.heartbeat.record_restoration,
+                        )
+                    checkpoint = checkpoints[subtopology.id]
                     writer = query.writer(claimed, checkpoint, progress.record, pacing, kept)
                     if available_now:
                         # The source of ticks has no end of its own, so that Spark would run one micro-batch alone.
@@ -158,10 +163,22 @@ def run(
 
 def in_flow_order(topology: Topology) -> tuple[Subtopology, ...]:
     """Return the sub-topologies, each after those that write what it reads."""
-    order = TopologicalSorter(
-        {subtopology.id: upstream_of(subtopology, topology) for subtopology in topology.subtopologies}
-    )
-    return tuple(topology.subtopologies[number] for number in order.static_order())
+    upstream = {subtopology.id: upstream_of(subtopology, topology) for subtopology in topology.subtopologies}
+    for responder in topology.subtopologies:
+        for subscriber in subscribers_of(responder, topology):  # it is done after its responder
+            for number, before in upstream.items():
+                if subscriber.id in before and number != responder.id:
+                    before.add(responder.id)
+    return tuple(topology.subtopologies[number] for number in TopologicalSorter(upstream).static_order())
+
+
+def in_order_of_runs(topology: Topology) -> tuple[Subtopology, ...]:
+    """Return the sub-topologies in the order in which all records pass them that are there at the beginning.
+
+    One with a join by a foreign key comes twice: it sends subscriptions, and then reads the responses.
+    """
+    order = in_flow_order(topology)
+    return tuple(each for first in order for each in (first, *subscribers_of(first, topology)))
 
 
 def trigger_interval_of(subtopology: Subtopology, topology: Topology, interval_ms: int) -> int:

@@ -177,5 +177,23 @@ class Pacing:
 
 
 def upstream_of(subtopology: Subtopology, topology: Topology) -> set[int]:
-    """Return the ids of the sub-topologies that write what this one reads."""
-    return {writer.id for writer in topology.subtopologies if set(writer.sink_topics) & set(subtopology.source_topics)}
+    """Return the ids of the sub-topologies that write what this one reads.
+
+    A join by a foreign key reads the responses to its own subscriptions. Who responds comes after it.
+    """
+    return {
+        writer.id
+        for writer in topology.subtopologies
+        if set(writer.sink_topics) & set(subtopology.source_topics)
+        and subtopology not in subscribers_of(writer, topology)
+    }
+
+
+def subscribers_of(responder: Subtopology, topology: Topology) -> list[Subtopology]:
+    """Return the sub-topologies with the joins by a foreign key whose subscriptions a sub-topology responds to."""
+    sent = {topic for node in responder.responders for topic in _topics_before(node.name, responder)}
+    return [each for each in topology.subtopologies if each.subscribers and sent & set(each.sink_topics)]
+
+
+def _topics_before(name: str, subtopology: Subtopology) -> set[str]:
+    return {source.topic for source in subtopology.sources if source.name in subtopology.predecessors[name]}

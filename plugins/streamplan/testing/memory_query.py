@@ -102,7 +102,7 @@ class MemoryQuery:
     def _transforms(self) -> bool:
         """Whether the plan has ``transformWithState``."""
         group = self.subtopology
-        one_query = group.joins or group.stream_joins or group.table_joins
+        one_query = group.joins or group.stream_joins or group.table_joins or group.foreign_key_sides
         return bool(one_query or group.task_aggregations or group.processes)
 
     def start(self, directory: Path) -> None:

@@ -27,6 +27,7 @@ from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde
 from streamplan.serdes.serde import Serde, Value
+from streamplan.spark.aggregator import in_order_of_runs
 from streamplan.spark.wall_clock import IdleTasks
 from streamplan.testing.local_spark import as_tested, local_spark
 from streamplan.testing.memory_output import WrittenRecord
@@ -244,8 +245,10 @@ class TopologyTestDriver:
         arrived: dict[str, list[SourceRecord]] = defaultdict(list)
         for record in records:
             arrived[record.topic].append(record)
-        for query in self._queries:
-            taken = [record for topic in sorted(query.topics) for record in arrived[topic]]
+        by_number = {query.subtopology.id: query for query in self._queries}
+        for subtopology in in_order_of_runs(self._pipeline.topology):
+            query = by_number[subtopology.id]
+            taken = [record for topic in sorted(query.topics) for record in arrived.pop(topic, [])]
             idle, times = self._idle.get(query.subtopology.id), {}
             if idle is not None:
                 idle.note_records({record.partition for record in taken}, self._now_ms)

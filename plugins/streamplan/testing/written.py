@@ -24,6 +24,7 @@ from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String, key_serde_of_type
 from streamplan.serdes.serde import Serde, Undecodable
+from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
 from streamplan.spark.planning.outer_join_state import parse_stored_list
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_stream_join import WAITING
@@ -88,6 +89,7 @@ class WrittenTopics:
         }
         self._window_bytes = {name: spec.window_bytes for name, spec in specs.items()}
         self._waiting = {name: key_serde_of_type(spec.key_type) for name, spec in specs.items() if spec.prefix_bytes}
+        self._is_combined = {name: spec.primary_key_type is not None for name, spec in specs.items()}
         self._changelogs = {
             node.store: topology.changelog_topic(node.store) for _, node in pipeline.stores if node.store
         }
@@ -109,7 +111,9 @@ class WrittenTopics:
             return
         assert frame is not None, f"an output of {record.topic} that nobody has planned"
         suffix = self._window_bytes[record.topic] or window_bytes
-        if record.topic in self._waiting:
+        if self._is_combined[record.topic]:
+            key: Key = record.key
+        elif record.topic in self._waiting:
             key = _key_of_waiting(self._waiting[record.topic], record.key)
         else:
             key = _key(frame.key_serde, record.key, suffix)
@@ -180,6 +184,8 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
         return int.from_bytes(data, "big", signed=True)
     if encoding == WAITING:
         return [_value_of_waiting(value[1:]) for value in parse_stored_list(data)]
+    if encoding in SENT_FORMATS:
+        return data
     if encoding == "json" or frame.serde is None:
         return json.loads(data)
     fields = frame.serde.decode(data)

@@ -22,6 +22,8 @@ from streamplan.model.operations import (
     FilterFunction,
     FlatMap,
     FlatMapFunction,
+    ForeignKeyResult,
+    ForeignTableJoin,
     Join,
     JoinSide,
     KeySelect,
@@ -37,8 +39,12 @@ from streamplan.model.operations import (
     Peek,
     Process,
     Reduce,
+    ResponseJoin,
     StoreForJoin,
     StreamJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
     TableJoin,
     TableJoinSide,
     TableSource,
@@ -48,6 +54,7 @@ from streamplan.model.processor_topology import Node, Processor, Sink, Source, S
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, SessionWindows
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, cogrouped, store_result, store_rows
+from streamplan.spark.planning.foreign_key_join import SENT_FORMATS, without_responses, without_subscriptions
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
 from streamplan.spark.planning.process import process_records, processed_records, stored_changes
@@ -251,6 +258,10 @@ class OperatorPlanner:
     def _apply(self, node: Processor | Sink, predecessors: Sequence[RecordFrame]) -> RecordFrame:
         frame = predecessors[0]
         if isinstance(node, Sink):
+            if frame.format in SENT_FORMATS:
+                for sent in predecessors:
+                    self.write_sent(node, sent)
+                return replace(frame, data=frame.data.limit(0), no_rejects=True)
             return self._write_sink(node, frame)
         match node.operation:
             case Filter(condition=condition):
@@ -297,6 +308,14 @@ class OperatorPlanner:
                 return without_records(*predecessors).select(value)
             case TableJoin(value=value):  # the same
                 return without_updates(*predecessors).select(value)
+            case SubscriptionSend() | SubscriptionReceive() | SubscriptionJoin() | ForeignTableJoin():  # the same
+                return without_subscriptions(frame, node.operation)
+            case ResponseJoin():  # the same
+                return without_responses(node, frame)
+            case ForeignKeyResult(store=store):
+                if store is not None:
+                    self.write_changelog(node, frame)
+                return frame
             case ToStream() | JoinSide() | OuterJoinSide() | TableJoinSide():
                 return frame
             case CogroupSide(arguments=arguments):
@@ -335,7 +354,7 @@ class OperatorPlanner:
         if not frame.key_not_null:
             faults.append((F.col("record.key").isNull(), "the key is null"))
         if not frame.as_in_internal_topic and (frame.value_is_raw or self._values_are_stored(predecessor)):
-            faults.append((_too_large(frame, with_headers=False), too_large(MAX_BYTES)))
+            faults.append((_too_large(frame.key, frame.value, with_headers=False), too_large(MAX_BYTES)))
         for condition, reason in faults:
             if predecessor in self._grouped:
                 frame = replace(frame, data=frame.data.where(~condition))
@@ -361,7 +380,7 @@ class OperatorPlanner:
         """
         frame = rejecting_binary_keys(frame)
         if not frame.as_in_internal_topic:
-            frame = frame.rejecting(_too_large(frame, with_headers=False), too_large(MAX_BYTES))
+            frame = frame.rejecting(_too_large(frame.key, frame.value, with_headers=False), too_large(MAX_BYTES))
         self.write(dead_letter_rows(frame.rejected()))
         frame = frame.accepted()
         if any(isinstance(join.operation, OuterStreamJoin) for join in self.subtopology.stream_joins):
@@ -375,6 +394,22 @@ class OperatorPlanner:
             for node in self.subtopology.aggregations
         )
 
+    def write_sent(self, node: Node, frame: RecordFrame) -> None:
+        """Write what one side of a join by a foreign key has sent, or a change of the store of its subscriptions.
+
+        Args:
+            node: The sink, or the processor that stores the subscriptions.
+            frame: What :func:`~streamplan.spark.planning.foreign_key_join.sent_records` gave.
+        """
+        key, value = F.col("to"), F.col("sent")
+        if isinstance(node, Sink):
+            size = _too_large(key, value, with_headers=True)
+            frame = frame.rejecting(size, too_large(MAX_BYTES))
+        else:
+            frame = frame.with_record(F.col("record").withField("headers", F.lit(None).cast(HEADERS)))
+        self.written[self._outputs[node.name]] = frame
+        self.write(output_rows(frame, self._outputs[node.name], key, value))
+
     def _write_sink(self, sink: Sink, frame: RecordFrame) -> RecordFrame:
         if sink.internal:
             self._schemas[sink.topic] = frame.schema
@@ -384,7 +419,7 @@ class OperatorPlanner:
         if sink.value is not None:
             frame = write_values(frame, sink.value)
         if not fits:
-            frame = frame.rejecting(_too_large(frame, with_headers=True), too_large(MAX_BYTES))
+            frame = frame.rejecting(_too_large(frame.key, frame.value, with_headers=True), too_large(MAX_BYTES))
         key = frame.key
         if frame.is_of_sessions:
             key = _session_key(key)
@@ -436,6 +471,8 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
     if all(isinstance(node.operation, Count) for node in successors):
         return read_internal_keys(raw, source.key_serde)
     takes_null_keys = any(map(_takes_null_keys, subtopology.operations))
+    if source.carried is not None:
+        return read_internal(raw, source.carried, source.key_serde, key_not_null=False, partition_time=several)
     serde, key_serde = schemas[source.topic], source.key_serde
     return read_internal(raw, serde, key_serde, key_not_null=not takes_null_keys, partition_time=several)
 
@@ -448,9 +485,9 @@ def _takes_null_keys(operation: Operation) -> bool:
             return False
 
 
-def _too_large(frame: RecordFrame, *, with_headers: bool) -> Column:
+def _too_large(key: Column, value: Column, *, with_headers: bool) -> Column:
     """Whether key and value of a record, with or without its headers, are larger than an internal topic takes."""
-    size = F.coalesce(F.octet_length(frame.key), F.lit(0)) + F.coalesce(F.octet_length(frame.value), F.lit(0))
+    size = F.coalesce(F.octet_length(key), F.lit(0)) + F.coalesce(F.octet_length(value), F.lit(0))
     if not with_headers:
         return size > MAX_BYTES
     header_size = F.aggregate(

@@ -13,6 +13,7 @@ branches.
     two streams     sources, operations, join                | changelogs, every operation after it, outputs
     windows         sources, operations, windows             | changelog, every operation after it, outputs
     two tables      sources, joins of their updates          | changelogs, every operation, outputs
+    a foreign key   sources, one side of the join            | changelogs, every operation, outputs
     process         sources, operations, Python class        | changelog, every operation after it, outputs
 
 Windows by the time of the stream task are those of sessions, and those of final results.
@@ -26,13 +27,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from streamplan.model.operations import SETS_KEY, Aggregate, Count, KeySelect, NullKeyFilter, StreamJoin
+from streamplan.model.operations import (
+    SETS_KEY,
+    Aggregate,
+    Count,
+    ForeignKeyResult,
+    ForeignTableJoin,
+    KeySelect,
+    NullKeyFilter,
+    ResponseJoin,
+    StreamJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
+)
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SessionWindows, TimeWindows
@@ -40,7 +54,19 @@ from streamplan.serdes.primitive import String
 from streamplan.serdes.serde import Serde, is_key_field
 from streamplan.spark.planning.aggregation import aggregate, restore_aggregation, store_result, store_rows
 from streamplan.spark.planning.compiled_plan import batch_template
+from streamplan.spark.planning.foreign_key_join import (
+    carrying_source,
+    join_by_foreign_key,
+    joined_by_foreign_key,
+    records_of_table,
+    restore_foreign_key_join,
+    sent_records,
+    stored_subscriptions,
+    table_source,
+)
+from streamplan.spark.planning.foreign_key_state import Made
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
+from streamplan.spark.planning.output_rows import dead_letter_rows
 from streamplan.spark.planning.process import process_records, restore_process
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_stream_join import (
@@ -154,6 +180,8 @@ def plan_subtopology(
         cut = _cut_at_joins(subtopology, schemas, raw, planner)
     elif subtopology.stream_joins:
         cut = _cut_at_stream_join(subtopology, schemas, raw, planner)
+    elif subtopology.foreign_key_sides:
+        cut = _cut_at_foreign_key(subtopology, schemas, raw, planner)
     elif subtopology.table_joins:
         cut = _cut_at_table_joins(subtopology, schemas, raw, planner)
     elif subtopology.processes:
@@ -226,6 +254,15 @@ def plan_restore(
         (node,) = subtopology.processes
         return restore_process(node, subtopology.key_serde_of(node.name), stored(node))
     raw = {name: stored(store_writers[stores[name]]) if name in stores else no_records for name in names}
+    if subtopology.foreign_key_sides:
+        for node in subtopology.responders:
+            raw[carrying_source(subtopology).name] = stored_subscriptions(stored(node))
+        frames = _read_sources(subtopology, schemas, raw)
+        of_result = next(
+            (node for node in subtopology.processors if isinstance(node.operation, ForeignKeyResult)), None
+        )
+        has_store = of_result is not None and of_result.writes_store
+        return restore_foreign_key_join(subtopology, frames, stored(of_result) if of_result and has_store else None)
     tables = _read_sources(subtopology, schemas, raw)
     if subtopology.table_joins:
         results = {node.name: stored(node) for node in subtopology.table_joins if node.writes_store}
@@ -320,6 +357,52 @@ def _cut_at_table_joins(
         records_of_sources(batch, frames), joined_tables(batch, subtopology, frames), subtopology.table_joins
     )
     return _Cut(streaming, True, batch, divided=True)
+
+
+def _cut_at_foreign_key(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame], planner: OperatorPlanner
+) -> _Cut:
+    """Let the planner begin with the records of the table of one side, and with what this side has made of all."""
+    frames = _read_sources(subtopology, schemas, raw)
+    streaming = join_by_foreign_key(subtopology, frames)
+    batch = _batch_of(streaming)
+    bind_foreign_key_side(subtopology, frames, batch, planner)
+    return _Cut(streaming, True, batch, divided=True)
+
+
+def bind_foreign_key_side(
+    subtopology: Subtopology, frames: Mapping[str, RecordFrame], batch: DataFrame, planner: OperatorPlanner
+) -> None:
+    """Let a planner begin with the records of the table of one side, and with what this side has made of all.
+
+    Args:
+        subtopology: With one side of a join by a foreign key.
+        frames: What its sources give; only what is known of them is used.
+        batch: What :func:`~streamplan.spark.planning.foreign_key_join.join_by_foreign_key` gave.
+        planner: Of the sub-topology.
+    """
+    table = table_source(subtopology)
+    records = records_of_table(batch, frames[table.name])
+    planner.write(dead_letter_rows(records.rejected()))
+    planner.bind(table.name, records.accepted())
+    carrying = frames[carrying_source(subtopology).name]
+    for node in subtopology.processors:
+        match node.operation:
+            case SubscriptionSend(key_serde=key_serde):
+                known = replace(frames[table.name], key_serde=key_serde)
+                planner.bind(node.name, sent_records(batch, Made.SUBSCRIPTION, known))
+            case SubscriptionReceive():
+                stored = sent_records(batch, Made.STORED, carrying)
+                planner.bind(node.name, stored)
+                planner.write_sent(node, stored)
+            case SubscriptionJoin(key_serde=key_serde):
+                known = replace(carrying, key_serde=key_serde)
+                planner.bind(node.name, sent_records(batch, Made.RESPONSE, known))
+            case ForeignTableJoin(key_serde=key_serde):  # the node before has all responses
+                known = replace(carrying, key_serde=key_serde)
+                planner.bind(node.name, sent_records(batch.where("false"), Made.RESPONSE, known))
+            case ResponseJoin():
+                planner.bind(node.name, joined_by_foreign_key(batch, subtopology, frames))
 
 
 def _cut_at_aggregations(
@@ -463,6 +546,8 @@ def _partition_by(subtopology: Subtopology, node: Node) -> PartitionBy:
                 return PartitionBy.WINDOWED_KEY
             case Count(window=SessionWindows()) | Aggregate(window=SessionWindows()):
                 return PartitionBy.SESSION_KEY
+            case SubscriptionJoin() | ForeignTableJoin():
+                return PartitionBy.BEHIND_VALUE
             case operation if isinstance(operation, SETS_KEY):
                 return PartitionBy.KEY
     nodes = {node.name: node for node in subtopology.nodes}

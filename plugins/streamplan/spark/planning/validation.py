@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Source
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.plan import output_numbers
@@ -68,4 +69,5 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], li
 
 
 def _known(pipeline: Pipeline, topic: str, schemas: dict[str, Serde]) -> bool:
-    return topic not in pipeline.topology.internal_topics or topic in schemas
+    carried = {node.topic for node in pipeline.topology.processors.nodes if isinstance(node, Source) and node.carried}
+    return topic not in pipeline.topology.internal_topics or topic in schemas or topic in carried

@@ -24,12 +24,14 @@ class PartitionBy(StrEnum):
     ``WINDOWED_KEY``  by its key without the bytes of the window
     ``SESSION_KEY``   by its key without the bytes of the session
     ``TASK``          the partition of the stream task
+    ``BEHIND_VALUE``  the number in 4 bytes behind the value, which is not written with it
     """
 
     KEY = "key"
     WINDOWED_KEY = "windowed key"
     SESSION_KEY = "session key"
     TASK = "task"
+    BEHIND_VALUE = "behind the value"
 
     @property
     def window_bytes(self) -> int:

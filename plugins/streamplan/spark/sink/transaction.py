@@ -37,6 +37,7 @@ from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_k
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
 from streamplan.serdes.serde import header_bytes
+from streamplan.serdes.subscriptions import LENGTH_BYTES
 from streamplan.spark.sink import delivery_queue
 from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
 
@@ -397,9 +398,12 @@ def produce_records(
     topic = output.topic
     partition = task_partition if output.partition_by is PartitionBy.TASK else -1
     window_bytes = output.partition_by.window_bytes
+    is_named = output.partition_by is PartitionBy.BEHIND_VALUE
     for key, value, timestamp, record_headers in zip(keys, values, timestamps, headers, strict=False):
         if window_bytes and key is not None:  # WindowedStreamPartitioner
             partition = partition_for_key(key[:-window_bytes], output.partitions)
+        if is_named and value is not None:
+            partition, value = int.from_bytes(value[-LENGTH_BYTES:], "big"), value[:-LENGTH_BYTES]
         produce(topic, value, key, partition, None, None, timestamp or FIRST_WRITABLE_MS, record_headers)
     producer.poll(0)
 

@@ -171,13 +171,14 @@ def _copy_changelogs(
     """Copy the records that the state is built from to Parquet files; returns the directory of these files.
 
     A join needs every record of a table: a record of the stream is joined with the row of its own time. A join of two
-    streams needs every record of both. An aggregation and a join of two tables only need the last record of each key,
+    streams needs every record of both. An aggregation and joins of two tables only need the last record of each key,
     and so do a Python class and, of those that wait for a match, a left or outer join of two streams. The last ones of
     each slice are copied, which bounds what is written. A key may be in several slices, so they are not yet the last
     ones of the changelog.
     """
     waiting = [node.store for node in subtopology.processors if isinstance(node.operation, OuterJoinSide)]
     one_each = subtopology.aggregations or subtopology.processes or subtopology.table_joins
+    one_each = one_each or subtopology.foreign_key_sides
     last_only = subtopology.stores if one_each else waiting
     copied = f"{directory}/read"
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
