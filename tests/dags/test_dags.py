@@ -64,7 +64,7 @@ DAG_IDS = [f"{pipeline.name}_{kind}" for pipeline in PIPELINES for kind in KINDS
 RECOUNTED_BY_SPARK = {
     *("latest", "enriched", "pageviews", "trending", "words"),
     *("payments", "profiles", "scores", "unpaid_orders", "visits", "alerts", "fraud", "activity"),
-    *("sales", "invoices", "parcels"),
+    *("sales", "invoices", "parcels", "shipments"),
 }
 """The others count records by a field or their key, which needs no engine."""
 

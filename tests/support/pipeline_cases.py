@@ -320,6 +320,84 @@ def recount_profiles(records: Sequence[Record]) -> Expected:
     return expected
 
 
+# -- two tables, by a foreign key
+
+
+def declare_shipments(library: Library) -> None:
+    def carrier_of(shipment: Any) -> bytes | None:
+        carrier = json.loads(bytes(shipment)).get("carrier")
+        return None if carrier is None else str(carrier).encode()
+
+    def join(shipment: Any, carrier: Any) -> bytes:
+        return tracked(json.loads(bytes(shipment)), json.loads(bytes(carrier or b"{}")))
+
+    shipped = library.consumed(carrier=str, weight=float)
+    shipments = library.builder.table("shipments", shipped, library.stored("shipments"))
+    named = library.consumed(name=str, phone=str)
+    carriers = library.builder.table("carriers", named, library.stored("carriers"))
+    joined = library.option("TableJoined", "as", "tracking")
+    extractor = Callback("java.util.function.Function", apply=carrier_of)
+    joiner = Callback(f"{STREAMS}.kstream.ValueJoiner", apply=join)
+    result = shipments.leftJoin(carriers, extractor, joiner, joined, library.stored("tracked"))
+    library.to(result.toStream(), "tracked-shipments")
+
+
+def tracked(shipment: Mapping[str, Any], carrier: Mapping[str, Any]) -> bytes:
+    """As our writer writes it."""
+    joined = {name: shipment.get(name) for name in ("carrier", "weight")}
+    joined |= {name: carrier.get(name) for name in ("name", "phone")}
+    there = {name: value for name, value in joined.items() if value is not None}
+    return json.dumps(there, separators=(",", ":")).encode()
+
+
+def shipped(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
+    """Shipments and carriers. Some are deleted and come back, and some shipments name no carrier, or an unknown one."""
+    changes: list[tuple[str, bytes | None, bytes | None]] = []
+    for n in range(150):
+        shipment, carrier = b"shipment_%d" % (n * 13 % 205), b"carrier_%d" % (n % 14)
+        if n % 3 == 0:
+            value = None if n % 2 else b'{"name": "Renamed %d", "phone": "0"}' % n
+            changes.append(("carriers", carrier, value))
+        elif n % 3 == 1:
+            changes.append(("shipments", shipment, None))
+        else:
+            changes.append(("shipments", shipment, b'{"weight": %d.25}' % n))
+        if n % 40 == 20:
+            changes += [
+                ("shipments", b"shipment_1", b"not JSON"),
+                ("carriers", b"carrier_2", b'{"name": 2}'),
+                ("carriers", b"unknown", None),
+            ]
+    return mixed_in(numbered(pipeline, range(1500)), changes)
+
+
+def recount_shipments(records: Sequence[Record]) -> Expected:
+    """The last values of both tables, and what they are joined to, in whatever order the records came."""
+    expected = Expected()
+    kinds: dict[str, dict[str, type]] = {
+        "shipments": {"carrier": str, "weight": float},
+        "carriers": {"name": str, "phone": str},
+    }
+    tables: dict[str, dict[bytes, bytes]] = {"shipments": {}, "carriers": {}}
+    for record in records:
+        try:
+            if record.value is None:
+                tables[record.topic].pop(record.key or b"", None)
+            else:
+                fields(record.value, **kinds[record.topic])
+                tables[record.topic][record.key or b""] = record.value
+        except ValueError:
+            expected.dead.append(record)
+    results = {}
+    for key, value in tables["shipments"].items():
+        shipment = json.loads(value)
+        carrier = tables["carriers"].get(str(shipment.get("carrier")).encode(), b"{}")
+        results[key] = tracked(shipment, json.loads(carrier))
+    expected.last = {f"shipment-tracker-{name}-changelog": last for name, last in tables.items()}
+    expected.last |= {"shipment-tracker-tracked-changelog": results, "tracked-shipments": results}
+    return expected
+
+
 # -- two streams in one aggregate
 
 
@@ -1251,6 +1329,7 @@ CASES = {
     "unpaid_orders": Case(web_orders, recount_unpaid, declare_unpaid),
     "fraud": Case(card_payments, recount_fraud, declare_fraud),
     "profiles": Case(accounts, recount_profiles, declare_profiles),
+    "shipments": Case(shipped, recount_shipments, declare_shipments),
     "scores": Case(transfers, recount_scores, declare_scores),
     "activity": Case(clicks_and_checkouts, recount_activity, declare_activity),
     "words": Case(text_lines, recount_words, declare_words),

@@ -45,6 +45,9 @@ JOINED_WITHIN = {
 }
 
 
+FOREIGN_KEY = "if(n = 7, null, s)"
+"""The key of the other table in a value of this one. The library's twin is :func:`_foreign_key`."""
+
 JOINED_TABLES = {"join": "join", "left": "left_join", "outer": "outer_join"}
 """By the first part of a word the method that joins two tables. The word may say ``_stored``."""
 
@@ -193,6 +196,10 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             join = stream.left_join if word == "left_join_soon" else stream.outer_join
             value = {"n": "10 * coalesce(n, 0) + coalesce(other.n, 0)", "s": "concat_ws('', s, '-', other.s)"}
             return join(other, value, within=JOINED_WITHIN[word], name=name)
+        case word, [table, other] if word.startswith("foreign_"):
+            value = {"n": "10 * coalesce(n, 0) + coalesce(table.n, 0)", "s": "concat_ws('', s, '-', table.s)"}
+            join = table.left_join if "left" in word else table.join
+            return join(other, value, foreign_key=FOREIGN_KEY, store=name if word.endswith("stored") else None)
         case word, [table, other] if word.endswith(("_tables", "_tables_stored")):
             value = {"n": "10 * coalesce(n, 0) + coalesce(table.n, 0)", "s": "concat_ws('', s, '-', table.s)"}
             join = getattr(table, JOINED_TABLES[word.partition("_")[0]])
@@ -368,6 +375,11 @@ def _met(one: Any, other: Any) -> bytes | None:
     return written({"n": n, "s": s})
 
 
+def _foreign_key(value: Any) -> bytes | None:
+    found = read(value) or {}
+    return None if found.get("n") == 7 else text_or_none(found.get("s"))
+
+
 def _met_or_not(one: Any, other: Any) -> bytes | None:
     """The record of a left or outer join of two streams, of which either side may be missing."""
     left, right = read(one) or {}, read(other) or {}
@@ -499,6 +511,11 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
                 return stream.join(other, _function("ValueJoiner", "apply", _met), windows, options)
             join = stream.leftJoin if word == "left_join_soon" else stream.outerJoin
             return join(other, _function("ValueJoiner", "apply", _met_or_not), windows, options)
+        case word, [table, other] if word.startswith("foreign_"):
+            join = table.leftJoin if "left" in word else table.join
+            extractor = Callback("java.util.function.Function", apply=_foreign_key)
+            stored = [library.stored(name)] if word.endswith("stored") else []
+            return join(other, extractor, _function("ValueJoiner", "apply", _met_or_not), *stored)
         case word, [table, other] if word.endswith(("_tables", "_tables_stored")):
             method = JOINED_TABLES[word.partition("_")[0]]
             join = {"join": table.join, "left_join": table.leftJoin, "outer_join": table.outerJoin}[method]

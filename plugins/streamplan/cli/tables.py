@@ -52,7 +52,7 @@ def read_key(key: bytes, spec: TopicSpec) -> str:
         key: The key in bytes.
         spec: The changelog topic.
     """
-    if spec.prefix_bytes:
+    if spec.prefix_bytes or spec.primary_key_type is not None:
         return spec.key_text(key)
     text = spec.application_key_text(key)
     session = parse_stored_session(key) if spec.window_bytes == STORED_SESSION_BYTES else None

@@ -17,6 +17,7 @@ from streamplan.model.operations import (
     Count,
     FlatMap,
     FlatMapFunction,
+    ForeignTableJoin,
     Join,
     KeySelect,
     Map,
@@ -25,7 +26,10 @@ from streamplan.model.operations import (
     MapValuesFunction,
     Operation,
     Process,
+    ResponseJoin,
     StreamJoin,
+    SubscriptionJoin,
+    SubscriptionSend,
     TableJoin,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source
@@ -33,6 +37,9 @@ from streamplan.model.topology import Topology
 
 KEY = "key"
 """The name of the record's key among the columns."""
+
+PRIMARY_KEY = "primary_key"
+"""The name of the key of this table among the columns of a topic of subscriptions, whose key is the foreign key."""
 
 _STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -81,6 +88,17 @@ def column_lineage(topology: Topology) -> Mapping[str, Origins]:
                     after[node.name] = {KEY: _key_of_both(this, other), **_columns(value, seen)}
                     if isinstance(join, TableJoin) and join.store is not None:
                         stored[join.store] = after[node.name]
+                case Processor(operation=ResponseJoin(store=store, value=value)):
+                    # The response has the columns of the other table, which its topic is known to have.
+                    seen = {**stored.get(store, {}), **{f"table.{name}": of for name, of in before.items()}}
+                    after[node.name] = {KEY: stored.get(store, {}).get(KEY, frozenset()), **_columns(value, seen)}
+                case Processor(operation=SubscriptionSend(foreign_key=foreign_key)):
+                    after[node.name] = {KEY: _of(foreign_key, before), PRIMARY_KEY: before.get(KEY, frozenset())}
+                case Processor(operation=SubscriptionJoin(store=store)):
+                    other = {name: of for name, of in stored.get(store, {}).items() if name != KEY}
+                    after[node.name] = {KEY: before.get(PRIMARY_KEY, frozenset()), **other}
+                case Processor(operation=ForeignTableJoin()):
+                    after[node.name] = {name: of for name, of in before.items() if name != KEY}
                 case Processor(operation=Process(store=store, state=state, fields=fields)):
                     every = frozenset(
                         column for origins in before.values() for column in origins

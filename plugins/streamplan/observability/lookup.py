@@ -18,6 +18,7 @@ from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import STRING_KEYS, TopicRole, TopicSpec
 from streamplan.serdes.primitive import key_serde_of_type
 from streamplan.serdes.schema_source import SchemaSource
+from streamplan.serdes.subscriptions import combined_key
 from streamplan.serdes.value_text import text_of_value
 
 SEARCHED_RECORDS = 10_000
@@ -185,13 +186,16 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
             continue
         offsets = cluster.offsets(spec.name)
         placed = bytes(spec.prefix_bytes) + raw + bytes(spec.window_bytes)
+        if spec.primary_key_type is not None:  # all subscriptions to the key
+            placed = combined_key(raw, b"")
         partition = application.partition_of(spec, placed, len(offsets))
         last: dict[bytes, Record] = {}
         ranges = {partition: (offsets[partition].log_start, offsets[partition].last_stable)}
         for batch in cluster.read(spec.name, ranges):
             for record in records_of(batch):
                 stored = record.key or b""
-                if spec.application_key(stored) == raw and len(stored) == len(placed):
+                any_length = spec.primary_key_type is not None
+                if spec.application_key(stored) == raw and (any_length or len(stored) == len(placed)):
                     last[stored] = record
         found += [
             StoredValue(

@@ -195,5 +195,10 @@ def subscribers_of(responder: Subtopology, topology: Topology) -> list[Subtopolo
     return [each for each in topology.subtopologies if each.subscribers and sent & set(each.sink_topics)]
 
 
+def responder_of(subscriber: Subtopology, topology: Topology) -> Subtopology | None:
+    """Return the sub-topology that responds to the subscriptions of another one; None where that sends none."""
+    return next((each for each in topology.subtopologies if subscriber in subscribers_of(each, topology)), None)
+
+
 def _topics_before(name: str, subtopology: Subtopology) -> set[str]:
     return {source.topic for source in subtopology.sources if source.name in subtopology.predecessors[name]}

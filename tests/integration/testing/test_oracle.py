@@ -22,13 +22,15 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
+from streamplan.serdes.subscriptions import Response
+from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
 from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
 from streamplan.spark.planning.table_join_state import TableJoinState
 from streamplan.spark.planning.table_table_join import joins_of
 from streamplan.spark.session import generate_code
 from streamplan.testing import SessionKey, TopologyTestDriver, WindowedKey, memory_query
 
-from tests.support.join_task import FIELDS, Task, Variable
+from tests.support.join_task import FIELDS, Task, Variable, Variables
 from tests.support.join_task import Arrived as ArrivedForJoin
 from tests.support.kafka_streams import properties
 from tests.support.process_task import Arrived, ProcessTask
@@ -696,6 +698,149 @@ def test_joined_tables_change_as_in_the_library(jvm: Any, text: str, seed: int) 
     finally:
         library.close()
     assert passed > 0
+
+
+# -- joins of tables by a foreign key
+
+JOINED_BY_FOREIGN_KEY = [
+    "table u; table t; foreign_inner 0; to_stream; to joined",
+    "table t; table u; @0 foreign_left 1; to_stream; to joined",
+    "table t; table u; @0 foreign_inner_stored 1; to_stream; to joined; @1 to_stream; to copied",
+    "table u; table t; foreign_left_stored 0; to_stream; to joined; @1 to_stream; to copied",
+]
+"""Inner and left joins, without and with a store. ``t`` is this table, and ``u`` the other one."""
+
+_BETWEEN = "-KTABLE-FK-JOIN-SUBSCRIPTION-"
+
+
+def referring_records(seed: int, count: int) -> list[Piped]:
+    """Updates of both tables: changed foreign keys, some of them null, deletions, late and equal times."""
+    chosen = random.Random(seed)
+    records, now = [], BEGIN
+    for _ in range(count):
+        now += chosen.choice([0, 0, 1, 1000])
+        at = now - chosen.choice([0, 0, 0, 1, 5000])
+        fields = {"n": chosen.randrange(8), "s": chosen.choice(TEXTS)}
+        fields = {name: field for name, field in fields.items() if chosen.random() < 0.9}
+        value = chosen.choices([json.dumps(fields).encode(), None], [6, 3])[0]
+        is_this = chosen.random() < 0.6
+        key = chosen.choice(KEYS[:3] if is_this else TEXTS)
+        records.append(Piped("t" if is_this else "u", key, value, at))
+    return records
+
+
+class ForeignKeyJoin:
+    """Both states of a join by a foreign key, without Spark, for one key after the other."""
+
+    def __init__(self, *, left: bool, stored: bool) -> None:
+        fields = StructType([StructField("n", LongType()), StructField("s", StringType())])
+        self._subscriber = SubscriberState(fields, ("f0", "f1"), left=left, stores_result=stored, restored=False)
+        self._responder = ResponderState(restored=False)
+        self._variables = defaultdict[tuple[bool, bytes | None], Variables](Variables)
+
+    def process(self, record: Piped) -> dict[str, list[tuple[Any, Any, int]]]:
+        """What is written, by the end of the topic's name or, for the joined table, under ``joined``."""
+        self._written = defaultdict[str, list[tuple[Any, Any, int]]](list)
+        assert record.key is not None
+        if record.topic == "u":
+            self._respond(record.key.encode(), THIS, record.value, record.at)
+            return self._written
+        fields = fields_of(record.value)
+        text = None if fields["n"] == 7 else fields["s"]
+        more = {"refers": None if text is None else text.encode(), "f0": fields, "f1": None}
+        for made in self._run(True, record.key.encode(), THIS, record.value, record.at, more):
+            to = None if made.to is None else bytes(made.to)
+            self._written["REGISTRATION"].append((to, bytes(made.sent), made.at))
+        for key, value, at in [*self._written["REGISTRATION"]]:
+            self._respond(key, OTHER, value, at)
+        return self._written
+
+    def _respond(self, key: bytes | None, source: int, value: bytes | None, at: int) -> None:
+        responses = []
+        for made in self._run(False, key, source, value, at, {"f0": None}):
+            if made.made == "stored":
+                self._written["STATE-STORE"].append((made.to, made.sent, made.at))
+            else:
+                responses.append((made.to, made.sent[:-4], made.at))
+                assert made.sent[-4:] == bytes(4), "the partition of this table"
+        self._written["RESPONSE"] += responses
+        for key, sent, at in responses:
+            other = fields_of(Response.parse(sent).value)
+            for made in self._run(True, key, OTHER, sent, at, {"refers": None, "f0": None, "f1": other}):
+                self._written["joined"].append((key, joined_fields(made.joined, made.f1), made.at))
+
+    def _run(
+        self, of_this: bool, key: bytes | None, source: int, value: bytes | None, at: int, more: dict[str, Any]
+    ) -> list[Row]:
+        state = self._subscriber if of_this else self._responder
+        state.init(self._variables[of_this, key])  # type: ignore[arg-type]
+        place = {"partition_time": at, "topic": "", "offset": 0, "order": [], "value": value}
+        row = Row(
+            partition=0, key=key, source=source, at=at, rejected=False, deleted=value is None, record=place, **more
+        )
+        return [made for made in state.handleInputRows((0, key), iter([row]), None) if made.made is not None]
+
+
+def fields_of(value: bytes | None) -> dict[str, Any]:
+    return {"n": None, "s": None, **json.loads(value or b"{}")}
+
+
+def joined_fields(this: Any, other: Any) -> dict[str, Any] | None:
+    if this is None:
+        return None
+    texts = [found["s"] or "" for found in (this, other or fields_of(None))]
+    return {"n": 10 * (this["n"] or 0) + ((other or {}).get("n") or 0), "s": "-".join(texts)}
+
+
+@pytest.mark.parametrize("seed", seeds(1, 200))
+@pytest.mark.parametrize("text", JOINED_BY_FOREIGN_KEY)
+def test_a_join_by_a_foreign_key_sends_and_stores_the_bytes_of_the_library(jvm: Any, text: str, seed: int) -> None:
+    """Record by record, with the order of all that one record gives. The states alone, without Spark."""
+    steps = program(text)
+    join, library, passed = ForeignKeyJoin(left="left" in text, stored="stored" in text), LibraryDriver(jvm, steps), 0
+    try:
+        for number, record in enumerate(referring_records(seed, 80)):
+            library.pipe(record)
+            its, mine = library.raw_outputs(), join.process(record)
+            for kind in ("REGISTRATION", "STATE-STORE", "RESPONSE"):
+                (found,) = [one for topic, one in its.items() if f"{_BETWEEN}{kind}" in topic] or [[]]
+                assert mine[kind] == found, f"record {number}: {record} in {text}"
+            found = [(key, value_of(value), at) for key, value, at in its.get("joined", [])]
+            assert mine["joined"] == found, f"record {number}: {record} in {text}"
+            passed += len(found)
+    finally:
+        library.close()
+    assert passed > 0
+
+
+@pytest.mark.parametrize("seed", seeds(1, 20))
+@pytest.mark.parametrize("text", [JOINED_BY_FOREIGN_KEY[2], *soak(JOINED_BY_FOREIGN_KEY)])
+def test_tables_are_joined_by_a_foreign_key_as_in_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """All topics, those between the two sides in bytes."""
+    steps = program(text)
+    pipeline, written = ours(steps, APPLICATION, 1), 0
+    topics = [spec.name for spec in pipeline.internal_topics() if not spec.name.endswith("-dead-letter")]
+    with both(spark, jvm, steps) as (driver, library):
+        for number, record in enumerate(referring_records(seed, 12)):
+            pipe(driver, record)
+            library.pipe(record)
+            its = library.raw_outputs()
+            for topic in [*topics, *pipeline.topology.sink_topics]:
+                read = (lambda value: value) if _BETWEEN in topic else value_of
+                found = [(key, read(value), at) for key, value, at in its.get(topic, [])]
+                mine = [
+                    (
+                        one.key.encode() if isinstance(one.key, str) else one.key,
+                        without_nulls(one.value),
+                        ms(one.timestamp),
+                    )
+                    for one in driver.output(topic)
+                ]
+                assert mine == found, f"record {number}: {record}, {topic} in {text}"
+                written += len(found)
+    assert written > 0
 
 
 # -- where they differ, as docs/language.md says

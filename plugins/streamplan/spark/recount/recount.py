@@ -10,8 +10,9 @@ only the tables and the dead letters are compared. What a join of two streams wr
 late. Its outputs are not compared, and its dead letters are. Sessions are compared for each key whose records all came
 in time (:mod:`streamplan.spark.recount.sessions`). Final results are compared record by record, where the sub-topology
 reads one topic (:mod:`streamplan.spark.recount.final_results`). Of a join of tables the last joined value of each key
-is compared, which is that of the last values of both, whatever the order of their topics. A Python class with state
-processes all records of a topic once more, where they are not too many for the memory of a worker.
+is compared, which is that of the last values of both, whatever the order of their topics. So it is of a join by a
+foreign key (:mod:`streamplan.spark.recount.foreign_keys`). A Python class with state processes all records of a topic
+once more, where they are not too many for the memory of a worker.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ from streamplan.model.topics import words
 from streamplan.model.windows import TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets
 from streamplan.serdes.serde import Serde
+from streamplan.spark.pacing import responder_of
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
+from streamplan.spark.planning.foreign_key_join import carrying_source, table_source
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
@@ -68,6 +71,7 @@ from streamplan.spark.planning.table_table_join import (
 from streamplan.spark.planning.task_windows import with_times_of_updates
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.recount.final_results import closed_windows, recounted_windows
+from streamplan.spark.recount.foreign_keys import bind_recounted_side, keys_under_way, sends
 from streamplan.spark.recount.last_values import TimeToLive, Windowing, compare_store, compare_updates
 from streamplan.spark.recount.records import compare_records
 from streamplan.spark.recount.sessions import late_keys, recounted_sessions, without_late_keys
@@ -197,6 +201,8 @@ def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tupl
     Where each output was made of one record, what is there of the input can be compared. An aggregate is made of all.
     """
     topics, group = pipeline.source_topics(subtopology), pipeline.topology.application_id
+    if (responder := responder_of(subtopology, pipeline.topology)) is not None:  # what it recounts begins with tables
+        topics = tuple(table_source(each).topic for each in (subtopology, responder))
     observed = cluster.topics(topics)
     policies = {topic: words(observed[topic].configs.get("cleanup.policy", "")) for topic in topics}
     firsts = _Firsts(
@@ -216,6 +222,10 @@ def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tupl
     _, outputs = number_outputs(pipeline, subtopology)
     written = list(dict.fromkeys(output.topic for output in outputs))
     dead_letters = pipeline.topology.dead_letter_topic
+    if (responder := responder_of(subtopology, pipeline.topology)) is not None:
+        _, responses = number_outputs(pipeline, responder)
+        written = list(dict.fromkeys((*written, *(output.topic for output in responses))))
+        topics = tuple(dict.fromkeys((*pipeline.source_topics(subtopology), *pipeline.source_topics(responder))))
     return await_consistent_cut(cluster, group, topics, [*written, dead_letters], Deadline()), firsts
 
 
@@ -229,6 +239,8 @@ class _Demanded:
         exact: Whether no store holds a double, whose sum depends on the order of its summands.
         joined: What joins of tables gave, of which several rows are made; None without such joins. It is persistent.
         ttl: Which values of a Python class's store are compared; None for all.
+        under_way: The keys of this table of a join by a foreign key that are not compared; None without such a join.
+            It is persistent.
     """
 
     rows: DataFrame
@@ -236,6 +248,7 @@ class _Demanded:
     exact: bool
     joined: DataFrame | None
     ttl: TimeToLive | None
+    under_way: DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -283,7 +296,7 @@ class _Recount:
                 found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
             expected.unpersist()
-            for held in (demanded.late, demanded.joined):
+            for held in (demanded.late, demanded.joined, demanded.under_way):
                 if held is not None:
                     held.unpersist()
             letters.unpersist()
@@ -319,6 +332,8 @@ class _Recount:
                 return "what a dead letter gives that is processed again depends on when that was done"
         if random := _not_deterministic(nodes):
             return f"{random} need not return the same for the same record"
+        if any(isinstance(node, Processor) and sends(node.operation) for node in nodes):
+            return "what a join by a foreign key sends depends on when the records of both tables came"
         if self._not_processed and any(node in subtopology.processes for node in nodes):
             return self._not_processed
         if subtopology.stream_joins and any(_is_of_stream_join(node) for node in nodes):
@@ -361,8 +376,20 @@ class _Recount:
                 found.compared(subject, keys, keys)
             if output.partition_by is PartitionBy.SESSION_KEY or any(node in sessions for node in writers):
                 written = without_late_keys(written, late)
+        joined = [node for node in upstream if node in self.subtopology.foreign_key_joins]
+        if joined and expected.under_way is not None and (keys := expected.under_way.count()):
+            if any(isinstance(node, Processor) and isinstance(node.operation, SETS_KEY) for node in upstream):
+                found.not_compared(output.topic, f"of {keys:,} keys a change is under way")
+                return
+            found.compared(f"{output.topic}: keys that are not compared, since a change is under way", keys, keys)
+            written = written.with_records(written.records.join(expected.under_way, "key", "left_anti"))
+            demanded = demanded.join(expected.under_way, "key", "left_anti")
         if output.partition_by is PartitionBy.TASK:
             whole = not self.firsts.deleted
+            if self.subtopology.responders:  # the subscriptions are deleted when they are processed
+                whole = not self.firsts.deleted.keys() & {
+                    self.pipeline.topology.decorate(node.topic) for node in upstream if isinstance(node, Source)
+                }
             windowing = expected.ttl or _windowing(writers[0], demanded)
             compare_store(written, demanded, found, windowing=windowing, whole_input=whole)
             return
@@ -371,6 +398,7 @@ class _Recount:
             return
         aggregations = [node for node in upstream if node in self.subtopology.aggregations]
         aggregations += self._last_table_joins(upstream)
+        aggregations += joined
         compacted = any(self._is_compacted(node) for node in upstream if isinstance(node, Source))
         if not aggregations and not compacted and not written.compacted:
             compare_records(written, demanded, found)
@@ -497,7 +525,9 @@ class _Recount:
         subtopology, topology = self.subtopology, self.pipeline.topology
         planner = OperatorPlanner(subtopology, numbers)
         frames = {}
-        for source in subtopology.sources:
+        responder = responder_of(subtopology, topology)
+        sources = (table_source(subtopology), table_source(responder)) if responder else subtopology.sources
+        for source in sources:
             topic = topology.decorate(source.topic)
             ends = self.cut.positions[topic]
             raw = self.read(topic, ends, self.firsts.of(topic, ends))
@@ -510,6 +540,8 @@ class _Recount:
             joined = join_table_updates(subtopology, frames).persist()
             last = last_joined_tables(joined, subtopology, frames)
             planner.bind_joined_tables(records_of_sources(joined, frames), last, subtopology.table_joins)
+        elif subtopology.foreign_key_sides:
+            bind_recounted_side(planner, subtopology, frames, frames[sources[1].name] if responder else None)
         else:
             planner.bind_all(frames)
         nodes, late, exact = subtopology.aggregations, None, True
@@ -534,7 +566,19 @@ class _Recount:
                 planner.bind(name, store_result(node, with_times_of_updates(stored)))
         ttl = self._processed(planner) if subtopology.processes else None
         planner.plan(subtopology.nodes)
-        return _Demanded(reduce(DataFrame.unionByName, planner.take_output_rows().rows), late, exact, joined, ttl)
+        rows = reduce(DataFrame.unionByName, planner.take_output_rows().rows)
+        return _Demanded(rows, late, exact, joined, ttl, self._under_way(responder) if responder else None)
+
+    def _under_way(self, responder: Subtopology) -> DataFrame:
+        """Return the keys of which a subscription or a response is not processed."""
+        subscriptions, responses = (
+            self._unprocessed(self.pipeline.topology.decorate(carrying_source(each).topic))
+            for each in (responder, self.subtopology)
+        )
+        return keys_under_way(subscriptions, responses).persist()
+
+    def _unprocessed(self, topic: str) -> DataFrame:
+        return self.read(topic, self.cut.ends[topic], self.cut.positions[topic])
 
     def _processed(self, planner: OperatorPlanner) -> TimeToLive | None:
         """Let a Python class process all records once more; return which values of its store are gone."""
@@ -584,7 +628,7 @@ class _Recount:
                 is_gone = (F.col("topic") == source) & (F.col("partition") == partition) & (F.col("offset") < at)
                 written = written.where(~is_gone)
         note = ""
-        if self.subtopology.table_joins:
+        if self.subtopology.table_joins or self.subtopology.foreign_key_sides:
             # What an update of a joined table became, which another one followed, is not recounted.
             demanded = demanded.where("topic is not null")
             written = written.join(demanded.distinct(), place, "left_semi")

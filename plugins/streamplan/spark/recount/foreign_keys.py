@@ -1,0 +1,132 @@
+"""Recounts a join of tables by a foreign key: the joined values of the last values of both tables.
+
+What the two sides send each other depends on the moments at which the records of both tables came, and so do the joined
+values between. The last ones do not. A key is left out while a subscription or a response of it is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from streamplan.model.operations import (
+    SENDS,
+    Operation,
+    ResponseJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
+)
+from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.serdes.subscriptions import HASH_BYTES, Instruction
+from streamplan.spark.planning.foreign_key_join import (
+    carrying_source,
+    foreign_keys,
+    joined_values,
+    table_source,
+    without_subscriptions,
+)
+from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.output_rows import dead_letter_rows
+from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
+
+_BEGIN = f"if(substring(value, 1, 1) >= X'80', 3, {3 + HASH_BYTES})"
+"""Where the primary key begins in a subscription, counted from 1."""
+
+PRIMARY_KEY = F.expr(f"substring(value, {_BEGIN}, octet_length(value) - {_BEGIN} - 3)")
+"""The primary key of the subscription in the column ``value``."""
+
+_DELETES = "substring(value, 2, 1) in ({})".format(", ".join(f"X'{each:02X}'" for each in Instruction if each.deletes))
+
+
+def bind_recounted_side(
+    planner: OperatorPlanner, subtopology: Subtopology, frames: Mapping[str, RecordFrame], other: RecordFrame | None
+) -> None:
+    """Let a planner go on with what the records of one side of a join by a foreign key demand.
+
+    Args:
+        planner: Of the sub-topology.
+        subtopology: With one side of such a join.
+        frames: The records of its table and, on the side of the other table, all subscriptions that were sent.
+        other: On the side of this table the records of the other one.
+    """
+    table = table_source(subtopology)
+    records = rejecting_binary_keys(frames[table.name])
+    for node in subtopology.subscribers:
+        assert isinstance(node.operation, SubscriptionSend)
+        records, _ = foreign_keys(records, node.operation)
+    planner.write(dead_letter_rows(records.rejected()))
+    planner.bind(table.name, records.accepted())
+    for node in subtopology.processors:
+        match node.operation:
+            case SubscriptionReceive():
+                stored = _last_subscriptions(frames[carrying_source(subtopology).name], node.operation)
+                planner.bind(node.name, stored)
+                planner.write_sent(node, stored)
+            case ResponseJoin():
+                assert other is not None, f"{node.name} is recounted without the other table"
+                planner.bind(node.name, _last_results(subtopology, node, frames[table.name], other))
+            case operation if isinstance(operation, SENDS):
+                planner.bind(node.name, without_subscriptions(frames[table.name], operation))
+
+
+def sends(operation: Operation) -> bool:
+    """Return whether an operation writes what the other side of a join by a foreign key reads."""
+    return isinstance(operation, SENDS)
+
+
+def keys_under_way(subscriptions: DataFrame, responses: DataFrame) -> DataFrame:
+    """Return the keys of this table of which something is under way.
+
+    Args:
+        subscriptions: The records of the registration topic that are not processed.
+        responses: Those of the response topic.
+
+    Returns:
+        The column ``key``, in bytes.
+    """
+    return subscriptions.select(PRIMARY_KEY.alias("key")).unionByName(responses.select("key")).distinct()
+
+
+def _last_subscriptions(frame: RecordFrame, operation: SubscriptionReceive) -> RecordFrame:
+    """The last subscription of each foreign key and primary key, as the store has it."""
+    rows = frame.data.select(frame.key.alias("foreign_key"), F.col("record.value").alias("value"), "record").where(
+        "foreign_key is not null"
+    )
+    length = F.unhex(F.lpad(F.hex(F.octet_length("foreign_key")), 8, "0"))
+    rows = rows.withColumn("to", F.concat(length, F.col("foreign_key"), PRIMARY_KEY))
+    rows = rows.withColumn("sent", F.when(~F.expr(_DELETES), F.col("value")))
+    data = _last(rows, F.col("to")).select("to", "sent", "record")
+    known = without_subscriptions(frame, operation)
+    return RecordFrame(data, value_is_raw=True, no_rejects=True, format=known.format, key_serde=frame.key_serde)
+
+
+def _last_results(subtopology: Subtopology, node: Processor, this: RecordFrame, other: RecordFrame) -> RecordFrame:
+    """The joined value of each key, null where there is none. Its time is null, since it depends on the order."""
+    (subscriber,) = subtopology.subscribers
+    assert isinstance(subscriber.operation, SubscriptionSend)
+    assert isinstance(node.operation, ResponseJoin)
+    records, foreign_key = foreign_keys(rejecting_binary_keys(this), subscriber.operation)
+    left = records.data.withColumn("_foreign_key", foreign_key).where("record.reason is null")
+    left = _last(left, records.key)
+    found = rejecting_binary_keys(other).accepted()
+    right = _last(found.data, found.key).where("record.value is not null")
+    table = F.struct(*(F.col(f"`{name}`") for name in found.fields)).alias("table")
+    rows = left.join(right.select(found.key.alias("_foreign_key"), table), "_foreign_key", "left")
+    is_there = F.col("record.value").isNotNull()
+    if not node.operation.left:
+        is_there &= F.col("table").isNotNull()
+    record = F.col("record")
+    for name, of_column in {"topic": "string", "offset": "bigint", "timestamp": "timestamp"}.items():
+        record = record.withField(name, F.lit(None).cast(of_column))
+    fields = [F.col(f"`{name}`") for name in records.fields]
+    seen = rows.select(*fields, "table", record.alias("record"), is_there.alias("_is_there"))
+    return joined_values(seen, node, this)
+
+
+def _last(rows: DataFrame, key: Column) -> DataFrame:
+    """The last row of each key of each partition."""
+    by_key = Window.partitionBy("record.partition", "_by").orderBy(F.desc("record.offset"))
+    numbered = rows.withColumn("_by", key).withColumn("_number", F.row_number().over(by_key))
+    return numbered.where("_number = 1").drop("_by", "_number")
