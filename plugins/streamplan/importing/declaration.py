@@ -120,6 +120,8 @@ class _Writer:
                 self._process(operation)
             case "table_join":
                 self._table_join(operation)
+            case "foreign_key_join":
+                self._foreign_key_join(operation)
             case _:
                 self._processor(operation)
 
@@ -384,6 +386,21 @@ class _Writer:
         options: Options = {"store": literal(node.stores[0])} if node.stores else {}
         options |= self._named(node, "join of tables")
         self.number += 2
+        self.tables.add(node.name)
+        self._call(Call(node.name, this, "join", (Result(other), fields), options, _variable(node.name, "join")))
+
+    def _foreign_key_join(self, operation: Operation) -> None:
+        node, [this, other] = operation.node, operation.on
+        self.ask.note(node.name, "whether it is join() or left_join(): both have the same nodes")
+        fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
+        options: Options = {
+            "foreign_key": self.ask.text(node.name, "the key of the other table that {} joins", "count")
+        }
+        options |= {"store": literal(node.stores[0])} if node.stores else {}
+        self.number += len(operation.numbers) - (1 if node.stores else 2)
+        if self._drawn("KTABLE-FK-JOIN-OUTPUT-") != node.name:
+            options["name"] = literal(node.name.removesuffix("-result"))
+        self.number += 0 if node.stores else 1
         self.tables.add(node.name)
         self._call(Call(node.name, this, "join", (Result(other), fields), options, _variable(node.name, "join")))
 

@@ -11,6 +11,7 @@ from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.importing.examples import infer_schema
 from streamplan.importing.nodes import nodes_of, repartition_topics
+from streamplan.importing.recognition import foreign_key_joins
 from streamplan.model.description import DescribedSubtopology
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES
@@ -56,7 +57,10 @@ def observe_facts(cluster: Cluster, application_id: str, subtopologies: Sequence
     Raises:
         BrokersUnavailable: Kafka does not answer.
     """
-    internal = {topic.topic for topic in repartition_topics(nodes_of(subtopologies)).values()}
+    nodes = nodes_of(subtopologies)
+    internal = {topic.topic for topic in repartition_topics(nodes).values()}
+    between = {name for _, join in foreign_key_joins(nodes) for name in join.nodes}
+    internal |= {topic for name in between for topic in nodes[name].topics}
     running = [part for part in subtopologies if not part.is_global]
     sources = dict.fromkeys(topic for part in running for source in part.sources for topic in source.topics)
     names = {

@@ -87,9 +87,11 @@ class _Operations:
                 yield self._stream_join(node)
             elif word == "table_join":
                 yield self._table_join(node)
+            elif word == "foreign_key_join":
+                yield self._foreign_key_join(node)
             elif word == "cogroup":
                 yield self._cogroup(node)
-            elif word in ("in_stream_join", "in_table_join", "in_cogroup"):
+            elif word in ("in_stream_join", "in_table_join", "in_foreign_key_join", "in_cogroup"):
                 continue
             else:
                 if is_grouped := word == "select_key" and self._is_group_by(node):
@@ -148,6 +150,11 @@ class _Operations:
         join = self.found.table_joins[node.name]
         numbers = tuple(number_of(one.name) for one in (node, join.this, join.other))
         return Operation("table_join", node, (join.this.before[0], join.other.before[0]), numbers)
+
+    def _foreign_key_join(self, node: Node) -> Operation:
+        join = self.found.foreign_key_joins[node.name]
+        numbers = (*map(number_of, join.drawn), *(() if node.stores else (None,)))  # of a store that is not shown
+        return Operation("foreign_key_join", node, (join.this, join.other), numbers)
 
     def _cogroup(self, node: Node) -> Operation:
         sides = self.found.cogroups[node.name]

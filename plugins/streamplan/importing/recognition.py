@@ -6,6 +6,7 @@ its state stores say what it can be.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,10 +30,12 @@ _WORDS = {
     "KTABLE-TOSTREAM-": "to_stream",
 }
 
+_REGISTRATION = re.compile(r"KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-\d{10}-topic|.+-subscription-registration-topic")
+
 AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
 _BY_KEY = (*AGGREGATES, "in_cogroup")
-_TABLES = ("table", "table_join", "cogroup", *AGGREGATES)
+_TABLES = ("table", "table_join", "foreign_key_join", "cogroup", *AGGREGATES)
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
 
@@ -65,6 +68,23 @@ class DescribedTableJoin:
     other: Node
 
 
+@dataclass(frozen=True)
+class DescribedForeignKeyJoin:
+    """The nodes of a join of two tables by a foreign key.
+
+    Attributes:
+        this: The name of the last node of this table.
+        other: The name of the last node of the other table.
+        drawn: The names for which the library draws numbers, in their order: topics, processors, a store.
+        nodes: The names of all its nodes but the last one.
+    """
+
+    this: str
+    other: str
+    drawn: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
 class Recognition:
     """What the nodes of a description are.
 
@@ -77,11 +97,13 @@ class Recognition:
         writers: By state store the name of the node that fills it; empty where it cannot be told.
         stream_joins: The joins of two streams, by the names of their last processors.
         table_joins: The joins of two tables, by the names of their last processors.
+        foreign_key_joins: Those by a foreign key, by the names of their last processors.
         cogroups: The processors of the streams that are folded into one store, by the name of the last processor.
         words: By node the method of the language that makes it. ``unknown`` is a processor whose operation cannot be
             told, ``stand_in`` one whose operation the language does not have; ``split`` and ``branch`` belong to
-            ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, ``in_table_join`` to a ``table_join``, and
-            ``in_cogroup`` to a ``cogroup``. The source of a repartition topic is ``repartition``, and sinks are ``to``.
+            ``KStream.split()``, ``in_stream_join`` to a ``stream_join``, ``in_table_join`` to a ``table_join``,
+            ``in_foreign_key_join`` to a ``foreign_key_join``, and ``in_cogroup`` to a ``cogroup``. The source of a
+            repartition topic is ``repartition``, and sinks are ``to``.
         uses: By the name of a repartition topic's source what declares the topic: ``group``, ``join`` or
             ``repartition``.
     """
@@ -92,12 +114,15 @@ class Recognition:
         self.around = {name for topic in self.repartitions.values() for name in (topic.null_key_filter, topic.sink)}
         self.table_joins = dict(_table_joins(nodes))
         self._in_table_joins = {side.name for join in self.table_joins.values() for side in (join.this, join.other)}
+        self.foreign_key_joins = dict(foreign_key_joins(nodes))
+        self._in_foreign_key_joins = {name for join in self.foreign_key_joins.values() for name in join.nodes}
         self.cogroups = dict(_cogroups(nodes))
         self._in_cogroups = {side.name: last for last, sides in self.cogroups.items() for side in sides}
         stores = dict.fromkeys(store for node in nodes.values() for store in node.stores)
         self.writers = {store: self._writer(store) for store in stores}
         self.numbers = {number_of(name) for name in (*nodes, *stores)}
-        self.stream_joins = dict(_stream_joins(nodes))
+        stream_joins = dict(_stream_joins(nodes)).items()
+        self.stream_joins = {name: join for name, join in stream_joins if name not in self._in_foreign_key_joins}
         self._in_stream_joins = {
             node.name for join in self.stream_joins.values() for node in (*join.windowed, *join.sides)
         }
@@ -110,6 +135,10 @@ class Recognition:
 
     def _word_of(self, node: Node) -> str:
         """The word of a node. The words of the nodes before it are known."""
+        if node.name in self.foreign_key_joins:
+            return "foreign_key_join"
+        if node.name in self._in_foreign_key_joins:
+            return "in_foreign_key_join"
         if node.name in self.repartitions:
             return "repartition"
         if node.is_sink or node.name in self.around:
@@ -305,6 +334,36 @@ def _table_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedTabl
                     by_kind[kind] = side
         if len(node.before) == 2 and len(by_kind) == 2:
             yield node.name, DescribedTableJoin(**by_kind)
+
+
+def foreign_key_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, DescribedForeignKeyJoin]]:
+    """Yield the joins of two tables by a foreign key. Their names do not say whether they are left joins.
+
+    Args:
+        nodes: The nodes of a description by their names.
+    """
+    sinks = {node.topics: node for node in nodes.values() if node.is_sink and node.topics}
+    for source in nodes.values():
+        if source.before or not source.topics or not _REGISTRATION.fullmatch(source.topics[0]):
+            continue
+        sink = sinks.get(source.topics)
+        receive = nodes[source.after[0]]
+        look_up = nodes[receive.after[0]]
+        response_sink = nodes[look_up.after[0]]
+        change = next(nodes[name] for name in response_sink.before if name != look_up.name)
+        response = next(node for node in nodes.values() if not node.before and node.topics == response_sink.topics)
+        resolver = nodes[response.after[0]]
+        result = nodes[resolver.after[0]]
+        if sink is None:
+            continue
+        send = nodes[sink.before[0]]
+        topics = [each.topics[0].removesuffix("-topic") for each in (source, response)]
+        between = (send, sink, source, receive, look_up, change, response_sink, response, resolver)
+        sent, received, responded = between[:3], between[3:6], between[6:]
+        drawn = [topics[0], *(each.name for each in sent), receive.stores[0], *(each.name for each in received)]
+        drawn += [topics[1], *(each.name for each in responded), result.name]
+        nodes_between = tuple(each.name for each in between)
+        yield result.name, DescribedForeignKeyJoin(send.before[0], change.before[0], tuple(drawn), nodes_between)
 
 
 def _cogroups(nodes: Mapping[str, Node]) -> Iterator[tuple[str, tuple[Node, ...]]]:
