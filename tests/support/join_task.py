@@ -62,7 +62,7 @@ class Map:
         return self.content[key]
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
-        self.content[key] = tuple(list(part) for part in value)
+        self.content[key] = tuple(list(part) if isinstance(part, list | tuple) else part for part in value)
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
         self.content.pop(key, None)

@@ -9,6 +9,7 @@ Each step looks at Kafka first and does what is left to do, so that a run that d
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ QUIET_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
 
 _TRIGGER_INTERVAL_MS = 500
+
+_SUBSCRIPTIONS = re.compile(r"-(KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-\d{10}|subscription-registration)-topic$")
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -248,6 +251,14 @@ class Upgrader:
 
     def _stage(self) -> Stage:
         old, new = self._old, self._new
+        if subscriptions := [topic for topic, _ in old.committed if _SUBSCRIPTIONS.search(topic)]:
+            raise Refused(
+                f"application {old.application_id}, which {self.pipeline.name} is to take over from",
+                expected="no join of tables by a foreign key",
+                observed=subscriptions[0],
+                remedy="Its two sub-topologies read what each other writes, so that there is no moment at which both "
+                "are done. Declare the new application without upgrade_from, with other sink topics, and let both run.",
+            )
         if new.committed and not new.is_beside:
             if old.committed and not old.is_beside:
                 raise Refused(

@@ -1364,7 +1364,7 @@ class KTable(_Declared):
         graph.copartition_groups += [other.sources | {registration}, self.sources | {response}]
         sources = self.sources | {response}
         fields = None if self.fields is None or other.fields is None else tuple(column for column, _ in columns)
-        return KTable(graph, node, fields, self.key, sources, None, store or "")
+        return KTable(graph, node, fields, self.key, sources, None, store or "", joined_from=(store or self.store,))
 
     def to_stream(self, *, name: str | None = None) -> KStream:
         """The updates of the table as a stream.

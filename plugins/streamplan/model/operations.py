@@ -467,9 +467,13 @@ class ForeignKeyResult:
     """Passes the updates of a table that was joined by a foreign key.
 
     Attributes:
+        value: As for :class:`ResponseJoin`. With another one the store holds other values.
+        left: As for :class:`ResponseJoin`.
         store: The state store of the result; None for a result without one.
     """
 
+    value: Columns
+    left: bool
     store: str | None
 
 

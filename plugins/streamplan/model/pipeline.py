@@ -520,7 +520,7 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
     stores = set(subtopology.table_stores.values())
     joined = {store for node in table_joins for side in subtopology.sides_of(node) for store in side.connected_stores}
     for node in (*alone, *subtopology.joins):
-        if isinstance(node.operation, TableJoin):
+        if isinstance(node.operation, TableJoin) and not subtopology.foreign_key_sides:
             if any(side not in table_joins and side.store not in stores for side in subtopology.sides_of(node)):
                 yield Diagnostic(
                     node.location,
@@ -546,6 +546,8 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
             operation = type(node.operation).__name__.lower()
             if isinstance(node.operation, StreamJoin):
                 operation = "a join of two streams"
+            elif isinstance(node.operation, TableJoin):
+                operation = "a join of two tables"
             elif node in subtopology.final_aggregations:
                 operation = f"{operation.removeprefix('final')} of final results"
             elif node in subtopology.session_aggregations:
@@ -570,28 +572,21 @@ def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
 
 
 def _foreign_key_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
-    """The joins by a foreign key that do not have both of their sub-topologies for themselves.
-
-    Each side of such a join is a stateful operator of its own.
-    """
-    sides = subtopology.foreign_key_sides
-    others = (
-        *(subtopology.aggregations or subtopology.joins or subtopology.stream_joins),
-        *(subtopology.table_joins or subtopology.processes),
-    )
-    for node in sides:
-        if others or node is not sides[0]:
-            yield Diagnostic(
-                node.location,
-                "a join by a foreign key shares its sub-topology with another stateful operation, "
-                "and a streaming query has one stateful operator",
-                "Put repartition() before the other one, or write the joined table to a compacted topic with "
-                "to_stream().to('…') and join Topology.table('…')",
-            )
+    """The joins by a foreign key that share a sub-topology: each side is a stateful operator of its own."""
+    for node in subtopology.foreign_key_sides[1:]:
+        yield Diagnostic(
+            node.location,
+            "a join by a foreign key shares its sub-topology with another one, "
+            "and a streaming query has one stateful operator",
+            "Write the table that both join, or the result of the first one, to a compacted topic with "
+            "to_stream().to('…'), and join Topology.table('…')",
+        )
 
 
 def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
     """Whether a stateful operation stands beside another one with which it cannot share Spark's operator."""
+    if subtopology.foreign_key_sides:
+        return True
     joins, stream_joins, processes = subtopology.joins, subtopology.stream_joins, subtopology.processes
     match node.operation:
         case Process():

@@ -320,9 +320,10 @@ class StreamsGraph:
             if name is None:
                 return self.generate_name(prefix)
             self.next_name(prefix)
-            self._check_name(f"{name}-{suffix}")
             return f"{name}-{suffix}"
 
+        if name is not None:
+            self._check_name(f"{name}-subscription-registration-processor")  # the longest one
         registration = f"{named('subscription-registration', f'{join}SUBSCRIPTION-REGISTRATION-')}-topic"
         send = named("subscription-registration-processor", f"{join}SUBSCRIPTION-REGISTRATION-")
         registration_sink = named("subscription-registration-sink", "KTABLE-SINK-")
@@ -371,7 +372,7 @@ class StreamsGraph:
         written = sink(response_sink, response, looked_up, changed)
         responded = source(response_source, response, this_keys, responses, written)
         resolved = processor(resolver, ResponseJoin(this_store, value, left), responded)
-        return processor(result, ForeignKeyResult(store), resolved), registration_source, response_source
+        return processor(result, ForeignKeyResult(value, left, store), resolved), registration_source, response_source
 
     def cogroup(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.operations import SubscriptionReceive
 from streamplan.model.topology import Topology
 
 REPARTITION = "-repartition"
@@ -55,6 +56,13 @@ def _warnings(topology: Topology) -> Iterator[Diagnostic]:
     ]
     for node in stores:
         store = str(node.store)
+        if isinstance(node.operation, SubscriptionReceive):
+            subject = f"the store {store!r} of a join by a foreign key, and its two topics, have no names of their own"
+            hint = (
+                "Give the join a name: name='…'. Where it is deployed already, this makes other topics: reset it then"
+            )
+            yield Diagnostic(node.location, f"{subject}, {_CONSEQUENCE}", hint)
+            continue
         subject = f"the store {store!r}{' and its repartition topic have' if store in repartitioned else ' has'}"
         yield Diagnostic(node.location, f"{subject} no name of its own, {_CONSEQUENCE}", _hint("store='…'", store))
     named_after_stores = {node.store for node in stores}

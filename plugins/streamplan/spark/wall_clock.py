@@ -18,7 +18,7 @@ from typing import Protocol
 from streamplan.checks.framework.cluster import Offsets
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topology import Topology
-from streamplan.spark.pacing import subscribers_of, upstream_of
+from streamplan.spark.pacing import responder_of, upstream_of
 
 _STEP_SHARE = 10
 _LEAST_STEP_MS, _GREATEST_STEP_MS = 1_000, 60_000
@@ -144,7 +144,9 @@ def stages_of(subtopology: Subtopology, topology: Topology) -> list[Subtopology]
             add(topology.subtopologies[number])
         if each not in stages:
             stages.append(each)
-        stages.extend(subscribers_of(each, topology))  # which go on with the responses
+            if (responder := responder_of(each, topology)) is not None:
+                add(responder)
+                stages.append(each)  # which goes on with the responses
 
     add(subtopology)
     return stages

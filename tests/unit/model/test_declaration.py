@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -1005,6 +1006,116 @@ def test_joins_of_tables_share_a_sub_topology(topology: Topology, users: KTable,
     assert [len(group.sources) for group in topology.subtopologies] == [3, 1]
     assert specs[topology.changelog_topic("located")].configs == CHANGELOG_CONFIGS
     assert column_lineage(topology)["all"]["Name"] == {Column("users", "Name")}
+
+
+# -- joins of two tables by a foreign key
+
+
+def by_city(users: KTable, addresses: KTable, **options: Any) -> KTable:
+    return users.join(addresses, LOCATED, foreign_key="City", **options)
+
+
+@pytest.mark.parametrize(
+    ("join", "message"),
+    [
+        (lambda users, addresses: users.join(addresses, LOCATED, foreign_key="Town"), "the value has no field 'Town'"),
+        (
+            lambda users, addresses: users.left_join(addresses, LOCATED, foreign_key="concat(City, record.offset)"),
+            "left_join: the foreign key sees record.key, and nothing else of record",
+        ),
+        (
+            lambda users, addresses: users.join(addresses, {"a": "record.timestamp"}, foreign_key="City"),
+            "join, a: a join of tables sees record.key, and nothing else of record",
+        ),
+        (lambda users, addresses: by_city(users, users), "join: both tables come from KSTREAM-SOURCE-"),
+        (lambda users, addresses: by_city(users, addresses.to_stream()), "join: with a KStream"),
+        (lambda users, addresses: by_city(users, addresses, name="n" * 230), "has 266 characters"),
+    ],
+)
+def test_a_faulty_join_by_a_foreign_key_is_refused(
+    topology: Topology, users: KTable, addresses: KTable, join: Callable[[KTable, KTable], Any], message: str
+) -> None:
+    join(users, addresses)
+    assert message in str(topology.faults[0])
+
+
+def test_a_table_that_was_computed_is_not_joined_by_a_foreign_key(
+    topology: Topology, users: KTable, addresses: KTable, grouped: KGroupedStream
+) -> None:
+    users.join(grouped.count(), {"Name": "Name"}, foreign_key="City")
+    assert "the other table being the result of an aggregate or of another join" in str(only(topology))
+
+
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        (lambda joined, users, others: joined.to_stream().group_by_key().count(), "count shares its sub-topology"),
+        (lambda joined, users, others: users.to_stream().group_by_key().count(), "count shares its sub-topology"),
+        (
+            lambda joined, users, others: users.join(others, {"Name": "Name"}, foreign_key="Name"),
+            "a join by a foreign key shares its sub-topology with another one",
+        ),
+        (lambda joined, users, others: others.join(users, {"Other": "Other"}), "a join of two tables shares"),
+    ],
+)
+def test_other_state_beside_a_join_by_a_foreign_key_is_refused(
+    topology: Topology,
+    users: KTable,
+    addresses: KTable,
+    beside: Callable[[KTable, KTable, KTable], Any],
+    message: str,
+) -> None:
+    beside(by_city(users, addresses), users, topology.table("others", value=Json("Other string")))
+    with pytest.raises(Refused, match=message):
+        pipeline(topology)
+
+
+def test_a_join_by_a_foreign_key_is_a_circle_of_topics_and_none_of_records(
+    topology: Topology, users: KTable, addresses: KTable
+) -> None:
+    by_city(users, addresses, name="located").to_stream().repartition().group_by_key().count(store="counts")
+    counts = {"users": 2, "addresses": 3}
+    built = replace(pipeline(topology), topic_partitions=counts)
+    partitions = {spec.name: spec.partitions for spec in built.topics()}
+    assert partitions[topology.decorate("located-subscription-registration-topic")] == 3
+    assert partitions[topology.decorate("located-subscription-response-topic")] == 2
+
+
+def test_records_that_go_round_through_a_join_by_a_foreign_key_are_refused(
+    topology: Topology, users: KTable, addresses: KTable
+) -> None:
+    by_city(users, addresses).to_stream().to("addresses")
+    with pytest.raises(Refused, match="a cycle: what is read from 'addresses' is written back into it"):
+        pipeline(topology)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"upgrade_from": "old"}, {"repartition_from": {"users": "old-users"}}],
+    ids=lambda option: next(iter(option)),
+)
+def test_partitions_and_applications_are_not_changed_under_a_join_by_a_foreign_key(
+    topology: Topology, users: KTable, addresses: KTable, option: dict[str, Any]
+) -> None:
+    by_city(users, addresses)
+    built = pipeline(topology)
+    with pytest.raises(Refused, match=f"{next(iter(option))}, and the topology joins tables by a foreign key"):
+        replace(built, **option)
+
+
+def test_the_origins_of_a_join_by_a_foreign_key_are_both_tables(
+    topology: Topology, users: KTable, addresses: KTable
+) -> None:
+    by_city(users, addresses, name="located").to_stream().to("all")
+    pipeline(topology)
+    lineage = column_lineage(topology)
+    assert lineage["all"] == {
+        "key": {Column("users", "key")},
+        "Name": {Column("users", "Name")},
+        "Street": {Column("addresses", "Street")},
+    }
+    subscriptions = lineage[topology.decorate("located-subscription-registration-topic")]
+    assert subscriptions == {"key": {Column("users", "City")}, "primary_key": {Column("users", "key")}}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streamplan.checks.framework.cluster import Offsets
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
+from streamplan.spark.aggregator import in_flow_order, in_order_of_runs
 from streamplan.spark.wall_clock import IdleTasks, ProcessedInput, stages_of
 
 SECOND = 1000
@@ -94,6 +95,16 @@ def test_the_stages_are_the_sub_topologies_on_the_way() -> None:
     keyed.group_by("b", name="last").count(store="last-count")
     stages = [stages_of(each, topology) for each in topology.subtopologies]
     assert [[stage.id for stage in way] for way in stages] == [[0], [0, 1], [2], [2, 3], [4], [4, 5], [4, 5, 6]]
+
+
+def test_a_join_by_a_foreign_key_is_passed_before_and_behind_the_sub_topology_that_responds() -> None:
+    topology, values = Topology("app"), Json("a string, b string")
+    tables = [topology.table(name, value=values) for name in ("one", "other")]
+    joined = tables[0].join(tables[1], {"a": "table.a"}, foreign_key="b").to_stream()
+    joined.group_by("a", name="by-a").count(store="counts")
+    assert [stage.id for stage in stages_of(topology.subtopologies[2], topology)] == [0, 1, 0, 2]
+    assert [group.id for group in in_flow_order(topology)] == [0, 1, 2]
+    assert [group.id for group in in_order_of_runs(topology)] == [0, 1, 0, 2]
 
 
 def test_it_is_known_when_the_next_task_is_due() -> None:
