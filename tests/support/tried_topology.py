@@ -36,7 +36,10 @@ EPOCH = (int(time.time()) // 60 - 120) * MINUTE
 
 
 class Tried:
-    """A topology with topics of its own. Topic names in it are given their prefix by :meth:`named`."""
+    """A topology with topics of its own. Topic names in it are given their prefix by :meth:`named`.
+
+    ``counts``  the partition counts of topics that have another one than :data:`PARTITIONS`
+    """
 
     def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, *, restoring: bool) -> None:
         self.restoring = restoring
@@ -44,6 +47,7 @@ class Tried:
         self.bootstrap_servers, self.checkpoints, self.spark = bootstrap_servers, checkpoints, spark
         self.topology = Topology(self.name)
         self.lines: list[str] = []
+        self.counts: dict[str, int] = {}
         self._pipeline: Pipeline | None = None
 
     def declare_anew(self) -> Topology:
@@ -57,7 +61,7 @@ class Tried:
     @property
     def pipeline(self) -> Pipeline:
         if self._pipeline is None:
-            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), PARTITIONS)
+            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), PARTITIONS) | self.counts
             self._pipeline = Pipeline(self.name, self.topology, "", topics, TestData((), lambda n: ("", b"", b""), "n"))
         return self._pipeline
 

@@ -18,7 +18,7 @@ from streamplan.model.start_moment import FORMS, StartMoment
 from streamplan.model.topics import STRING_KEYS, TopicRole, TopicSpec
 from streamplan.serdes.primitive import key_serde_of_type
 from streamplan.serdes.schema_source import SchemaSource
-from streamplan.serdes.subscriptions import combined_key
+from streamplan.serdes.subscriptions import Response, Subscription, combined_key, sent_in
 from streamplan.serdes.value_text import text_of_value
 
 SEARCHED_RECORDS = 10_000
@@ -202,7 +202,7 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
                 spec.name,
                 partition,
                 spec.key_text(stored),
-                texts.of(record.value),
+                texts.of_topic(spec.name, record.value),
                 record.offset,
                 _time(record.timestamp),
             )
@@ -280,6 +280,15 @@ class _Texts:
     def __init__(self, schemas: SchemaSource) -> None:
         self._schemas: SchemaSource | None = schemas
 
+    def of_topic(self, topic: str, value: bytes | None) -> str | None:
+        """A value of a topic, which may be one of a join by a foreign key."""
+        match None if value is None else sent_in(topic, value):
+            case Subscription(instruction=instruction, primary_key=key, partition=partition):
+                return f"{instruction.name} of {as_text(key)} in partition {partition}"
+            case Response(value=other):
+                return f"response: {self.of(other)}"
+        return self.of(value)
+
     def of(self, value: bytes | None) -> str | None:
         # A great count begins as a value with a schema does, with a zero.
         if value is not None and len(value) != _LONG_BYTES and self._schemas is not None:
@@ -294,7 +303,7 @@ class _Texts:
 def _shown(spec: TopicSpec, record: Record, texts: _Texts) -> TopicRecord:
     key = key_as_text(spec, record.key)
     headers = list(_texts(record.headers))
-    value = texts.of(record.value)
+    value = texts.of_topic(spec.name, record.value)
     return TopicRecord(record.partition, record.offset, _time(record.timestamp), key, value, headers)
 
 

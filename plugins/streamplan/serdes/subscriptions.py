@@ -6,6 +6,7 @@ Kafka Streams 4.3. tests/integration/testing/test_oracle.py compares with the li
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ from streamplan.serdes.serde import MAX_BYTES, Serde, Undecodable, Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_TOPIC = re.compile(
+    r"-(?:KTABLE-FK-JOIN-SUBSCRIPTION-|subscription-)"
+    r"(REGISTRATION|RESPONSE|STATE-STORE|registration|response|store)(?:-\d{10})?-(?:topic|changelog)$"
+)
 
 LENGTH_BYTES = 4
 """The bytes of a number in these formats: the length of a foreign key, and a partition."""
@@ -114,6 +120,21 @@ class Response(NamedTuple):
             raise ValueError("the value is no response of version 0")
         begin = 1 if data[0] & _HASH_IS_NULL else 1 + HASH_BYTES
         return cls(None if begin == 1 else bytes(data[1:begin]), bytes(data[begin:]) or None)
+
+
+def sent_in(topic: str, data: bytes) -> Subscription | Response | None:
+    """Return what a record of a topic has; None for a topic of no join by a foreign key, or for another value.
+
+    Args:
+        topic: The name of a topic.
+        data: The value of the record.
+    """
+    found = _TOPIC.search(topic)
+    kind = Subscription if found is None or found[1].lower() != "response" else Response
+    try:
+        return None if found is None else kind.parse(data)
+    except ValueError:
+        return None
 
 
 def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:
@@ -293,14 +314,10 @@ class Responses(_Carried):
         return self.value.unrestricted().decode(response.value)
 
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
-        """Read the values of many records."""
+        """Read the values of many records. A response without a value has none."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         from streamplan.serdes.arrow import binary_array
 
-        data = binary_array(values)
-        without_hash = pc.equal(pc.binary_slice(data, 0, 1), pa.scalar(bytes((_HASH_IS_NULL,)), data.type))
-        value = pc.if_else(without_hash, pc.binary_slice(data, 1), pc.binary_slice(data, 1 + HASH_BYTES))
-        is_there = pc.greater(pc.binary_length(value), 0)
-        return self.value.unrestricted().decode_column(pc.if_else(is_there, value, pa.scalar(None, value.type)))
+        data = [Response.parse(each).value for each in binary_array(values).to_pylist()]
+        return self.value.unrestricted().decode_column(pa.array(data, pa.binary()))

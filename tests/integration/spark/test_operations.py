@@ -19,6 +19,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.serdes.subscriptions import parse_combined_key
 from streamplan.spark.state import restore
 
 from tests.support.tried_topology import EPOCH, SALE, Tried, sale
@@ -659,6 +660,53 @@ def test_an_update_of_either_table_gives_a_joined_value(tried: Tried) -> None:
         ("owners", "owner is not of type string"),
         ("owners", "the key is not UTF-8"),
     ]
+
+
+def test_a_value_is_joined_by_its_foreign_key_and_kept_up_to_date_from_either_table(tried: Tried) -> None:
+    """The tables have unlike partition counts. The last micro-batch of either sub-topology runs again."""
+    topology, named = tried.topology, tried.named
+    tried.counts = {named("carriers"): 3}
+    carriers = topology.table(named("carriers"), value=Json("name string"), store="carriers")
+    shipments = topology.table(named("shipments"), value=Json("carrier string, weight int"), store="shipments")
+    tracked = {"weight": "weight", "name": "table.name"}
+    joined = shipments.join(carriers, tracked, foreign_key="carrier", store="tracked", name="tracking")
+    joined.to_stream().to(named("tracked"))
+    tried.create_topics()
+    tried.produce("shipments", [(f"s{n}", {"carrier": f"c{n % 2}", "weight": n}, n) for n in range(6)])
+    tried.produce("shipments", [("none", {"weight": 7}, 7), ("bad", {"weight": "7"}, 7), (b"\xff", {"weight": 8}, 7)])
+    tried.produce("carriers", [("c0", {"name": "Ann"}, 10), ("gone", None, 10)])
+    tried.drain()
+    assert tried.store("tracked") == {f"s{n}": {"weight": n, "name": "Ann"} for n in (0, 2, 4)}
+    tried.produce("carriers", [("c0", {"name": "Bob"}, 20), ("c1", {"name": "Eve"}, 21)])
+    tried.produce("shipments", [("s0", {"carrier": "c1", "weight": 0}, 30), ("s2", None, 31)])
+    tried.drain()
+    tried.run_last_again(0)
+    tried.run_last_again(1)
+    tried.produce("carriers", [("c1", None, 40)])
+    tried.produce(
+        "shipments", [("none", {"carrier": "c0", "weight": 7}, 41), ("s1", {"carrier": None, "weight": 1}, 42)]
+    )
+    tried.drain()
+    last = {"s0": None, "s1": None, "s2": None, "s3": None, "s5": None, "s4": {"weight": 4, "name": "Bob"}}
+    last["none"] = {"weight": 7, "name": "Bob"}
+    assert tried.store("tracked") == last
+    updates: dict[str, list[tuple[Any, int]]] = {}
+    for m in tried.read(named("tracked")):
+        assert m.partition() == partition_for_key(m.key(), 2)
+        value = json.loads(m.value()) if m.value() else None
+        updates.setdefault(m.key().decode(), []).append((value, (m.timestamp()[1] - EPOCH) // 1000))
+    assert updates["s4"] == [({"weight": 4, "name": "Ann"}, 10), ({"weight": 4, "name": "Bob"}, 20)]
+    assert updates["s3"] == [({"weight": 3, "name": "Eve"}, 21), (None, 40)]
+    assert updates["none"] == [({"weight": 7, "name": "Bob"}, 41)]
+    stored = {m.key(): m for m in tried.read(topology.changelog_topic("tracking-subscription-store"))}
+    there = {parse_combined_key(key): m.partition() for key, m in stored.items() if m.value() is not None}
+    referring = {"c0": ("s4", "none"), "c1": ("s0", "s3", "s5")}
+    assert there == {
+        (carrier.encode(), shipment.encode()): partition_for_key(carrier.encode(), 3)
+        for carrier, those in referring.items()
+        for shipment in those
+    }
+    assert tried.dead_letters() == [("shipments", "the key is not UTF-8"), ("shipments", "weight is not of type int")]
 
 
 @restored
