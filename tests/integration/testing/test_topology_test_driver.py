@@ -327,3 +327,20 @@ def test_windows_close_by_the_wall_clock_where_a_task_is_idle(drive: Drive) -> N
     driver.advance("1 hour")
     assert closed() == []
     assert len(driver.store("counts")) == 2
+
+
+def test_a_response_goes_back_to_the_partition_that_has_the_key(drive: Drive) -> None:
+    """Its producer has chosen another partition than that of the key, and the result is computed all the same."""
+    (pipeline,) = (each for each in PIPELINES if each.name == "shipments")
+    driver, number = drive(pipeline), 1 - partition_for_key(b"s", 2)
+    driver.pipe("carriers", {"name": "Ann"}, key="c", at="12:00")
+    driver.pipe("shipments", {"carrier": "c", "weight": 1.5}, key="s", at="12:01", partition=number)
+    [response] = driver.output("tracking-subscription-response-topic")
+    assert (response.key, response.partition) == ("s", number)
+    [tracked] = driver.output("tracked-shipments")
+    assert (tracked.key, tracked.value) == ("s", {"carrier": "c", "weight": 1.5, "name": "Ann"})
+    with driver.micro_batch():
+        driver.pipe("carriers", {"name": "Bob", "phone": "1"}, key="c", at="12:02")
+        driver.pipe("shipments", None, key="s", at="12:03", partition=number)
+    assert [record.value for record in driver.output("tracked-shipments")] == [None]
+    assert dict(driver.store("tracked")) == dict(driver.store("tracking-subscription-store")) == {}

@@ -30,7 +30,7 @@ def test_a_subscription_has_version_instruction_hash_key_and_partition() -> None
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x00\x03" + HASH + b"key", b"\x01\x09" + HASH + b"key\0\0\0\0"])
 def test_other_bytes_are_no_subscription(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no subscription of version 1|is not a valid Instruction"):
+    with pytest.raises(ValueError, match=r"no subscription of version 1|is not a valid Instruction"):
         Subscription.parse(data)
     assert Subscriptions().decode_column([data, ASKED.written()]).rejected.keys() == {0}
 
