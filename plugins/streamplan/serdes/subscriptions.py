@@ -302,15 +302,17 @@ class Responses(_Carried):
         self.value.prepare_to_read()
 
     def decode(self, data: bytes | None) -> dict[str, Any]:
-        """Read one value.
+        """Read one value. Without one of the other table all fields are None.
 
         Raises:
-            Undecodable: The bytes are no response, or the other table has no value, or one that cannot be read.
+            Undecodable: The bytes are no response, or the value cannot be read.
         """
         try:
             response = Response.parse(data or b"")
         except ValueError as error:
             raise Undecodable(str(error)) from error
+        if response.value is None:
+            return dict.fromkeys(self.fields)
         return self.value.unrestricted().decode(response.value)
 
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
@@ -320,4 +322,6 @@ class Responses(_Carried):
         from streamplan.serdes.arrow import binary_array
 
         data = [Response.parse(each).value for each in binary_array(values).to_pylist()]
-        return self.value.unrestricted().decode_column(pa.array(data, pa.binary()))
+        decoded = self.value.unrestricted().decode_column(pa.array(data, pa.binary()))
+        rejected = {row: reason for row, reason in decoded.rejected.items() if data[row] is not None}
+        return DecodedColumn(decoded.fields, rejected)
