@@ -34,7 +34,7 @@ from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 _BEGIN = f"if(substring(value, 1, 1) >= X'80', 3, {3 + HASH_BYTES})"
 """Where the primary key begins in a subscription, counted from 1."""
 
-PRIMARY_KEY = F.expr(f"substring(value, {_BEGIN}, octet_length(value) - {_BEGIN} - 3)")
+_PRIMARY_KEY = f"substring(value, {_BEGIN}, octet_length(value) - {_BEGIN} - 3)"
 """The primary key of the subscription in the column ``value``."""
 
 _DELETES = "substring(value, 2, 1) in ({})".format(", ".join(f"X'{each:02X}'" for each in Instruction if each.deletes))
@@ -86,7 +86,7 @@ def keys_under_way(subscriptions: DataFrame, responses: DataFrame) -> DataFrame:
     Returns:
         The column ``key``, in bytes.
     """
-    return subscriptions.select(PRIMARY_KEY.alias("key")).unionByName(responses.select("key")).distinct()
+    return subscriptions.select(F.expr(_PRIMARY_KEY).alias("key")).unionByName(responses.select("key")).distinct()
 
 
 def _last_subscriptions(frame: RecordFrame, operation: SubscriptionReceive) -> RecordFrame:
@@ -95,7 +95,7 @@ def _last_subscriptions(frame: RecordFrame, operation: SubscriptionReceive) -> R
         "foreign_key is not null"
     )
     length = F.unhex(F.lpad(F.hex(F.octet_length("foreign_key")), 8, "0"))
-    rows = rows.withColumn("to", F.concat(length, F.col("foreign_key"), PRIMARY_KEY))
+    rows = rows.withColumn("to", F.concat(length, F.col("foreign_key"), F.expr(_PRIMARY_KEY)))
     rows = rows.withColumn("sent", F.when(~F.expr(_DELETES), F.col("value")))
     data = _last(rows, F.col("to")).select("to", "sent", "record")
     known = without_subscriptions(frame, operation)

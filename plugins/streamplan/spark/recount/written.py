@@ -79,7 +79,8 @@ class WrittenTopic:
 
     def key_text(self, key: bytes | None) -> str:
         """Return what people see of a key."""
-        return text_of(key) if key is None or self.spec.key_type == STRING_KEYS else self.spec.key_text(bytes(key))
+        is_text = self.spec.key_type == STRING_KEYS and self.spec.primary_key_type is None
+        return text_of(key) if key is None or is_text else self.spec.key_text(bytes(key))
 
     @property
     def rows(self) -> DataFrame:
