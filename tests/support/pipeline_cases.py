@@ -331,10 +331,10 @@ def declare_shipments(library: Library) -> None:
     def join(shipment: Any, carrier: Any) -> bytes:
         return tracked(json.loads(bytes(shipment)), json.loads(bytes(carrier or b"{}")))
 
-    shipped = library.consumed(carrier=str, weight=float)
-    shipments = library.builder.table("shipments", shipped, library.stored("shipments"))
     named = library.consumed(name=str, phone=str)
     carriers = library.builder.table("carriers", named, library.stored("carriers"))
+    shipped = library.consumed(carrier=str, weight=float)
+    shipments = library.builder.table("shipments", shipped, library.stored("shipments"))
     joined = library.option("TableJoined", "as", "tracking")
     extractor = Callback("java.util.function.Function", apply=carrier_of)
     joiner = Callback(f"{STREAMS}.kstream.ValueJoiner", apply=join)

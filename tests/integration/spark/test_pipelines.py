@@ -290,7 +290,9 @@ def changelogs(run: Run) -> list[str]:
 
 
 def repartition_topics(run: Run) -> list[str]:
-    return [spec.name for spec in run.pipeline.topics() if spec.role == "repartition"]
+    """Without those of a join by a foreign key, to which the library sends less: its cache holds updates back."""
+    topics = [spec.name for spec in run.pipeline.topics() if spec.role == "repartition"]
+    return [name for name in topics if name.endswith("-repartition")]
 
 
 def test_the_library_runs_the_same_topology(ran: Run) -> None:
@@ -299,7 +301,10 @@ def test_the_library_runs_the_same_topology(ran: Run) -> None:
 
 
 def test_the_last_value_of_each_key_is_the_recounted_one(ran: Run) -> None:
-    assert set(ran.expected.last) == {*changelogs(ran), *ran.pipeline.topology.sink_topics} - set(ran.expected.every)
+    """A subscription has a hash, and so is compared with the library's alone."""
+    subscriptions = {spec.name for spec in ran.pipeline.topics() if spec.primary_key_type is not None}
+    written = {*changelogs(ran), *ran.pipeline.topology.sink_topics} - subscriptions
+    assert set(ran.expected.last) == written - set(ran.expected.every)
     for topic, expected in ran.expected.last.items():
         assert {key: value for key, (_, value, _) in last_values(ran.ours[topic]).items()} == expected
 
