@@ -31,6 +31,7 @@ from streamplan.registry import pipeline_named
 from streamplan.reports.check_context import read_state_store
 from streamplan.reports.results import read_latest
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
+from streamplan.serdes.subscriptions import Subscription, sent_in
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ def _print_stores(pipeline: Pipeline, cluster: KafkaCluster, console: Console) -
                 key = read_key(record.key or b"", spec)
                 if record.value is None:
                     values.pop(key, None)
+                elif isinstance(sent := sent_in(topic, record.value), Subscription):
+                    values[key] = str(sent)
                 else:
                     values[key] = read_value(record.value, count=isinstance(node.operation, Count))
         console.print(store_table(node.store or "", values))

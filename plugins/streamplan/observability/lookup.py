@@ -283,8 +283,8 @@ class _Texts:
     def of_topic(self, topic: str, value: bytes | None) -> str | None:
         """A value of a topic, which may be one of a join by a foreign key."""
         match None if value is None else sent_in(topic, value):
-            case Subscription(instruction=instruction, primary_key=key, partition=partition):
-                return f"{instruction.name} of {as_text(key)} in partition {partition}"
+            case Subscription() as subscription:
+                return str(subscription)
             case Response(value=other):
                 return f"response: {self.of(other)}"
         return self.of(value)

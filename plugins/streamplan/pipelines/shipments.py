@@ -37,6 +37,6 @@ PIPELINE = Pipeline(
     name="shipments",
     topology=topology,
     description="Joins the table of shipments with the table of the carriers that they name.",
-    topic_partitions={"shipments": 2, "carriers": 1},
+    topic_partitions={"shipments": 2, "carriers": 3},
     test_data=TestData(("shipments", "carriers"), record=record, number="n"),
 )

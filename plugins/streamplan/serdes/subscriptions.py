@@ -68,6 +68,11 @@ class Subscription(NamedTuple):
     primary_key: bytes
     partition: int
 
+    def __str__(self) -> str:
+        """What people see of it."""
+        key = self.primary_key.decode("utf-8", "backslashreplace")
+        return f"{self.instruction.name} of {key} in partition {self.partition}"
+
     def written(self) -> bytes:
         """Return the value of the record."""
         first = _SUBSCRIPTION_VERSION | (_HASH_IS_NULL if self.hash is None else 0)

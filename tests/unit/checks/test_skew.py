@@ -286,6 +286,7 @@ REKEYED = {
     "pageviews": b'"country": ',
     "trending": b'"product": ',
     "activity": b'"customer": ',
+    "shipments": b'"carrier": ',
 }
 """Where the new key stands in the value."""
 
