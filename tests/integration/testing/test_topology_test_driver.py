@@ -334,11 +334,13 @@ def test_a_response_goes_back_to_the_partition_that_has_the_key(drive: Drive) ->
     (pipeline,) = (each for each in PIPELINES if each.name == "shipments")
     driver, number = drive(pipeline), 1 - partition_for_key(b"s", 2)
     driver.pipe("carriers", {"name": "Ann"}, key="c", at="12:00")
-    driver.pipe("shipments", {"carrier": "c", "weight": 1.5}, key="s", at="12:01", partition=number)
+    sent = {"key": "s", "at": "12:01", "partition": number, "headers": [("of", "s")]}
+    driver.pipe("shipments", {"carrier": "c", "weight": 1.5}, **sent)
     [response] = driver.output("tracking-subscription-response-topic")
     assert (response.key, response.partition) == ("s", number)
     [tracked] = driver.output("tracked-shipments")
     assert (tracked.key, tracked.value) == ("s", {"carrier": "c", "weight": 1.5, "name": "Ann"})
+    assert tracked.headers == response.headers == (("of", b"s"),)
     with driver.micro_batch():
         driver.pipe("carriers", {"name": "Bob", "phone": "1"}, key="c", at="12:02")
         driver.pipe("shipments", None, key="s", at="12:03", partition=number)
