@@ -38,7 +38,7 @@ EPOCH = (int(time.time()) // 60 - 120) * MINUTE
 class Tried:
     """A topology with topics of its own. Topic names in it are given their prefix by :meth:`named`.
 
-    ``counts``  the partition counts of topics that have another one than :data:`PARTITIONS`
+    ``partition_counts``  the partition counts of topics that have another one than :data:`PARTITIONS`
     """
 
     def __init__(self, bootstrap_servers: str, checkpoints: Path, spark: SparkSession, *, restoring: bool) -> None:
@@ -47,7 +47,7 @@ class Tried:
         self.bootstrap_servers, self.checkpoints, self.spark = bootstrap_servers, checkpoints, spark
         self.topology = Topology(self.name)
         self.lines: list[str] = []
-        self.counts: dict[str, int] = {}
+        self.partition_counts: dict[str, int] = {}
         self._pipeline: Pipeline | None = None
 
     def declare_anew(self) -> Topology:
@@ -61,8 +61,9 @@ class Tried:
     @property
     def pipeline(self) -> Pipeline:
         if self._pipeline is None:
-            topics = dict.fromkeys((*self.topology.source_topics, *self.topology.sink_topics), PARTITIONS) | self.counts
-            self._pipeline = Pipeline(self.name, self.topology, "", topics, TestData((), lambda n: ("", b"", b""), "n"))
+            topics = (*self.topology.source_topics, *self.topology.sink_topics)
+            counts = {**dict.fromkeys(topics, PARTITIONS), **self.partition_counts}
+            self._pipeline = Pipeline(self.name, self.topology, "", counts, TestData((), lambda n: ("", b"", b""), "n"))
         return self._pipeline
 
     def create_topics(self, config: Mapping[str, Mapping[str, str]] | None = None) -> None:

@@ -665,7 +665,7 @@ def test_an_update_of_either_table_gives_a_joined_value(tried: Tried) -> None:
 def test_a_value_is_joined_by_its_foreign_key_and_kept_up_to_date_from_either_table(tried: Tried) -> None:
     """The tables have unlike partition counts. The last micro-batch of either sub-topology runs again."""
     topology, named = tried.topology, tried.named
-    tried.counts = {named("carriers"): 3}
+    tried.partition_counts = {named("carriers"): 3}
     carriers = topology.table(named("carriers"), value=Json("name string"), store="carriers")
     shipments = topology.table(named("shipments"), value=Json("carrier string, weight int"), store="shipments")
     tracked = {"weight": "weight", "name": "table.name"}

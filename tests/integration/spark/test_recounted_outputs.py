@@ -281,6 +281,27 @@ def test_equal_records_are_equal(passing: ByHand) -> None:
     assert row.expected == 4
 
 
+def test_few_records_are_recounted_in_few_partitions(passing: ByHand) -> None:
+    """Spark's default is 200, each with a task, and a recount has dozens of jobs."""
+    passing.write(passing.sink, A, B, C, D)
+    spark, name = passing.spark, "spark.sql.shuffle.partitions"
+    context, before = spark.sparkContext, spark.conf.get(name)
+    spark.conf.set(name, "200")
+    context.setJobGroup(passing.sink, "a recount")
+    try:
+        assert passing.wrong() == ""
+        assert spark.conf.get(name) == "200"
+    finally:
+        spark.conf.set(name, str(before))
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(passing.sink)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    tasks = [stage.numTasks for stage in stages if stage is not None]
+    assert len(tasks) > 3
+    assert max(tasks) < 20
+
+
 def test_what_is_left_of_a_source_is_compared(passing: ByHand) -> None:
     """Its retention has deleted A and B. What was made of them is not compared; the rest is."""
     passing.write(passing.sink, A, B, C)

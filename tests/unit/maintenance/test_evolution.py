@@ -160,6 +160,28 @@ def test_another_field_of_a_stream_makes_another_store(tmp_path: Path) -> None:
     assert "Cogroup(columns=[[orders=count(*)], [total=sum(amount), most=max(amount)]]) is declared" in refused.reason
 
 
+def tracked(foreign_key: str, value: str = "table.name", *, left: bool = False) -> Pipeline:
+    topology = Topology(APP)
+    carriers = topology.table("carriers", value=Json("name string"), store="carriers")
+    shipments = topology.table("shipments", value=Json("carrier string, former string"), store="shipments")
+    join = shipments.left_join if left else shipments.join
+    join(carriers, {"name": value}, foreign_key=foreign_key, name="tracking", store="tracked").to_stream().to("tracked")
+    return Pipeline("shop", topology, "", topic_partitions={"carriers": 3, "shipments": 2})
+
+
+@pytest.mark.parametrize("changed", [tracked("former"), tracked("carrier", left=True)])
+def test_another_foreign_key_or_kind_of_join_makes_another_store(tmp_path: Path, changed: Pipeline) -> None:
+    shop = Shop(tracked("carrier"), tmp_path)
+    same = verdicts(shop.plan(tracked("carrier")))
+    assert {name: verdict for name, verdict in same.items() if name.startswith("store")} == {
+        "store carriers": "kept",
+        "store tracking-subscription-store": "kept",
+        "store shipments": "kept",
+        "store tracked": "kept",
+    }
+    assert verdicts(shop.plan(changed))["store tracking-subscription-store"] == "refused"
+
+
 def test_another_window_is_refused_by_the_deployment_too(tmp_path: Path) -> None:
     plan = Shop(declared(named), tmp_path).plan(declared(windowed))
     assert verdicts(plan)["store totals"] == "refused"

@@ -85,6 +85,9 @@ _PROCESSED = 200_000
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 
+_RECORDS_OF_PARTITION = 100_000
+"""A shuffle has a partition for so many records."""
+
 _Read: TypeAlias = Callable[..., DataFrame]
 """Reads the committed records of a topic up to the given offset of each partition, and from others where given."""
 
@@ -130,7 +133,9 @@ def recount(
             continue
         found.rows += [Observation(remark, 0, 0) for remark in firsts.remarks()]
         recounted = _Recount(pipeline, subtopology, cluster, schemas, read, cut, firsts, sinks or SinkOffsets())
-        with _partitions_of_state(spark, pipeline, subtopology):
+        records = sum(end for positions in cut.positions.values() for end in positions.values())
+        has_state = bool(subtopology.joins or subtopology.table_joins or subtopology.processes)
+        with _shuffle_partitions(spark, pipeline.partitions(subtopology), records, has_state=has_state):
             recounted.compare(found)
     if found.doubts and all(row.agrees for row in found.rows):
         raise CouldNotLook(
@@ -141,15 +146,22 @@ def recount(
 
 
 @contextmanager
-def _partitions_of_state(spark: SparkSession, pipeline: Pipeline, subtopology: Subtopology) -> Iterator[None]:
-    """Give ``transformWithState`` as many partitions as there are stream tasks or cores.
+def _shuffle_partitions(spark: SparkSession, least: int, records: int, *, has_state: bool) -> Iterator[None]:
+    """Give shuffles as many partitions as there are stream tasks or cores, and more where there are many records.
 
-    Each of its partitions starts a state store and a Python process, also one without a key. Spark's default is 200.
+    Spark has 200 by default. It joins small ones in most plans, but not in all that read persisted data.
+
+    Args:
+        spark: The session.
+        least: The number of stream tasks.
+        records: The number of records that are recounted.
+        has_state: Whether there is a ``transformWithState``. Each of its partitions starts a state store and a Python
+            process, also one without a key.
     """
     name = "spark.sql.shuffle.partitions"
     before = str(spark.conf.get(name))
-    if subtopology.joins or subtopology.table_joins or subtopology.processes:
-        spark.conf.set(name, max(pipeline.partitions(subtopology), spark.sparkContext.defaultParallelism))
+    least = max(least, spark.sparkContext.defaultParallelism)
+    spark.conf.set(name, least if has_state else max(least, min(int(before), records // _RECORDS_OF_PARTITION)))
     try:
         yield
     finally:
