@@ -5,6 +5,7 @@ The formats belong to the modules that write and read them. This module knows pa
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterable
@@ -36,6 +37,33 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o666) -> 
         raise
 
 
+def append_bounded(path: Path, text: str, limit: int) -> None:
+    """Append lines to a file. One that is beyond ``limit`` bytes becomes the older file first, and a new one begins.
+
+    The lines of processes that write at the same time do not mix, and none is lost.
+
+    Args:
+        path: The file; its directory exists.
+        text: Whole lines.
+        limit: In bytes.
+    """
+    while True:
+        with path.open("a", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            found = os.fstat(file.fileno())
+            if not path.exists() or not os.path.samestat(found, path.stat()):
+                continue  # another process has renamed it since it was opened
+            if found.st_size <= limit:
+                file.write(text)
+                return
+            path.replace(older_file(path))
+
+
+def older_file(path: Path) -> Path:
+    """Return the file that :func:`append_bounded` has renamed: ``history.1.jsonl`` for ``history.jsonl``."""
+    return path.with_suffix(f".1{path.suffix}")
+
+
 @dataclass(frozen=True)
 class ReportPaths:
     """The paths of one pipeline's files below the directory of reports.
@@ -61,11 +89,6 @@ class ReportPaths:
     def history(self) -> Path:
         """One line for each result of each check."""
         return self.directory / "history.jsonl"
-
-    @property
-    def older_history(self) -> Path:
-        """The lines before those of :attr:`history`, once there were many."""
-        return self.directory / "history.1.jsonl"
 
     @property
     def verified_store(self) -> Path:

@@ -294,14 +294,11 @@ def accounts(pipeline: Pipeline, partition_of: PartitionOf) -> list[Record]:
     return mixed_in(numbered(pipeline, range(2500)), changes)
 
 
-def recount_profiles(records: Sequence[Record]) -> Expected:
-    """The last values of both tables, and what they are joined to, in whatever order the records came."""
-    expected = Expected()
-    kinds: dict[str, dict[str, type]] = {
-        "accounts": {"name": str, "plan": str},
-        "addresses": {"street": str, "city": str},
-    }
-    tables: dict[str, dict[bytes, bytes]] = {"accounts": {}, "addresses": {}}
+def last_values(
+    records: Sequence[Record], kinds: Mapping[str, Mapping[str, type]], expected: Expected
+) -> dict[str, dict[bytes, bytes]]:
+    """The last value of each key of tables, whose fields have these types. What cannot be read is a dead letter."""
+    tables: dict[str, dict[bytes, bytes]] = {topic: {} for topic in kinds}
     for record in records:
         try:
             if record.value is None:
@@ -311,6 +308,17 @@ def recount_profiles(records: Sequence[Record]) -> Expected:
                 tables[record.topic][record.key or b""] = record.value
         except ValueError:
             expected.dead.append(record)
+    return tables
+
+
+def recount_profiles(records: Sequence[Record]) -> Expected:
+    """The last values of both tables, and what they are joined to, in whatever order the records came."""
+    expected = Expected()
+    kinds: dict[str, dict[str, type]] = {
+        "accounts": {"name": str, "plan": str},
+        "addresses": {"street": str, "city": str},
+    }
+    tables = last_values(records, kinds, expected)
     profiles = {}
     for key, account in tables["accounts"].items():
         if key in tables["addresses"]:
@@ -378,16 +386,7 @@ def recount_shipments(records: Sequence[Record]) -> Expected:
         "shipments": {"carrier": str, "weight": float},
         "carriers": {"name": str, "phone": str},
     }
-    tables: dict[str, dict[bytes, bytes]] = {"shipments": {}, "carriers": {}}
-    for record in records:
-        try:
-            if record.value is None:
-                tables[record.topic].pop(record.key or b"", None)
-            else:
-                fields(record.value, **kinds[record.topic])
-                tables[record.topic][record.key or b""] = record.value
-        except ValueError:
-            expected.dead.append(record)
+    tables = last_values(records, kinds, expected)
     results = {}
     for key, value in tables["shipments"].items():
         shipment = json.loads(value)

@@ -6,12 +6,12 @@ its state stores say what it can be.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of, repartition_topics
+from streamplan.serdes.subscriptions import REGISTRATION_TOPIC
 
 _WORDS = {
     "KSTREAM-FILTER-": "filter",
@@ -29,8 +29,6 @@ _WORDS = {
     "KTABLE-SOURCE-": "table",
     "KTABLE-TOSTREAM-": "to_stream",
 }
-
-_REGISTRATION = re.compile(r"KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-\d{10}-topic|.+-subscription-registration-topic")
 
 AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
@@ -344,7 +342,7 @@ def foreign_key_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, Describe
     """
     sinks = {node.topics: node for node in nodes.values() if node.is_sink and node.topics}
     for source in nodes.values():
-        if source.before or not source.topics or not _REGISTRATION.fullmatch(source.topics[0]):
+        if source.before or not source.topics or not REGISTRATION_TOPIC.fullmatch(source.topics[0]):
             continue
         sink = sinks.get(source.topics)
         receive = nodes[source.after[0]]

@@ -9,7 +9,6 @@ Each step looks at Kafka first and does what is left to do, so that a run that d
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from streamplan.model.topics import TopicRole, words
 from streamplan.model.topology import Topology
 from streamplan.reports.results import state_files
 from streamplan.reports.sink_offsets import record_switch
+from streamplan.serdes.subscriptions import REGISTRATION_TOPIC
 from streamplan.settings import Settings
 from streamplan.spark.state import checkpoint_files as checkpoints
 
@@ -51,8 +51,6 @@ QUIET_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
 
 _TRIGGER_INTERVAL_MS = 500
-
-_SUBSCRIPTIONS = re.compile(r"-(KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-\d{10}|subscription-registration)-topic$")
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -251,7 +249,9 @@ class Upgrader:
 
     def _stage(self) -> Stage:
         old, new = self._old, self._new
-        if subscriptions := [topic for topic, _ in old.committed if _SUBSCRIPTIONS.search(topic)]:
+        prefix = f"{old.application_id}-"
+        read = [topic for topic, _ in old.committed]
+        if subscriptions := [topic for topic in read if REGISTRATION_TOPIC.fullmatch(topic.removeprefix(prefix))]:
             raise Refused(
                 f"application {old.application_id}, which {self.pipeline.name} is to take over from",
                 expected="no join of tables by a foreign key",

@@ -1280,13 +1280,7 @@ class KTable(_Declared):
             )
             return replace(self, fields=None)
         self._refuse_unlike_keys(other, operation, "other table")
-        columns = self._joined(other, value, operation, "table")
-        for column, expression in columns:
-            if _OTHER_THAN_KEY.search(_TEXT.sub("", expression)):
-                graph.fault(
-                    f"{operation}, {column}: a join of tables sees record.key, and nothing else of record",
-                    "Its value is a function of both values and the key: an update of either gives it anew",
-                )
+        columns = self._joined_values(other, value, operation)
         sources = self.sources | other.sources
         graph.copartition_groups.append(sources)
         stores = []
@@ -1307,6 +1301,17 @@ class KTable(_Declared):
         joined_from = (store,) if store is not None else tuple(dict.fromkeys(stores[0] + stores[1]))
         key = self.key if self.key.name is not None else other.key
         return KTable(graph, node, fields, key, sources, None, store or "", joined_from=joined_from)
+
+    def _joined_values(self, other: KTable, value: Mapping[str, str] | None, operation: str) -> Columns:
+        """Return the fields of a join of tables, which see nothing of the record but its key."""
+        columns = self._joined(other, value, operation, "table")
+        for column, expression in columns:
+            if _OTHER_THAN_KEY.search(_TEXT.sub("", expression)):
+                self.graph.fault(
+                    f"{operation}, {column}: a join of tables sees record.key, and nothing else of record",
+                    "Its value is a function of both values and the key: an update of either gives it anew",
+                )
+        return columns
 
     def _join_by_foreign_key(
         self,
@@ -1336,13 +1341,7 @@ class KTable(_Declared):
                 "Write it to a compacted topic with to_stream().to('…') and join Topology.table('…')",
             )
             return replace(self, fields=None)
-        columns = self._joined(other, value, operation, "table")
-        for column, expression in columns:
-            if _OTHER_THAN_KEY.search(_TEXT.sub("", expression)):
-                graph.fault(
-                    f"{operation}, {column}: a join of tables sees record.key, and nothing else of record",
-                    "Its value is a function of both values and the key: an update of either gives it anew",
-                )
+        columns = self._joined_values(other, value, operation)
         self._field(foreign_key, f"{operation}, foreign_key")
         if _OTHER_THAN_KEY.search(_TEXT.sub("", foreign_key)):
             graph.fault(

@@ -7,7 +7,6 @@ history goes to ``history.1.jsonl``, which replaces an older one.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ from typing import Any
 
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
-from streamplan.files import ReportPaths, write_atomically
+from streamplan.files import ReportPaths, append_bounded, older_file, write_atomically
 
 MOST_RESULTS = 100_000
 """More of the last results are never asked for: those of three months, with eight checks in ten minutes."""
@@ -42,21 +41,7 @@ def write_result(reports: Path, result: CheckResult, *, limit: int = HISTORY_BYT
     paths = ReportPaths(reports, result.pipeline)
     write_atomically(paths.check_result(result.check), json.dumps(asdict(result), indent=1))
     wrong = tuple(row for row in result.observations if not row.agrees)
-    line = json.dumps(asdict(replace(result, observations=wrong))) + "\n"
-    # A single write in append mode: the lines of checks that end at the same time do not mix.
-    history = os.open(paths.history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(history, fcntl.LOCK_EX)
-        os.write(history, line.encode())
-        if os.fstat(history).st_size > limit and _is_at(history, paths.history):
-            paths.history.replace(paths.older_history)
-    finally:
-        os.close(history)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether ``path`` still names the open file. A check that ended at the same time may have renamed it."""
-    return path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
+    append_bounded(paths.history, json.dumps(asdict(replace(result, observations=wrong))) + "\n", limit)
 
 
 def read_latest(reports: Path, pipeline: str) -> dict[str, CheckResult]:
@@ -79,7 +64,7 @@ def read_history(
     """
     found: list[CheckResult] = []
     paths = ReportPaths(reports, pipeline)
-    for line in chain(_newest_lines(paths.history), _newest_lines(paths.older_history)):
+    for line in chain(_newest_lines(paths.history), _newest_lines(older_file(paths.history))):
         if check is not None and f'"check": "{check}"' not in line:
             continue  # most lines are those of other checks, and need not be decoded
         result = _decode(json.loads(line))

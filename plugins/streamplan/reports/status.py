@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from streamplan.files import write_atomically
+from streamplan.files import append_bounded, older_file, write_atomically
 from streamplan.model.status import (
     AggregatorState,
     AggregatorStatus,
@@ -62,17 +62,14 @@ def migrations_file(status: Path) -> Path:
 def append_migrations(status: Path, migrations: Sequence[TaskMigration], *, limit: int = MIGRATIONS_BYTES) -> None:
     """Add migrations to the file beside the status file ``status``.
 
-    A file beyond ``limit`` bytes is renamed to ``tasks.1.jsonl``, which replaces an older one, and a new file begins.
+    A file beyond ``limit`` bytes becomes ``tasks.1.jsonl``, which replaces an older one, and a new file begins.
 
     Raises:
         OSError: The file cannot be written.
     """
     path = migrations_file(status)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > limit:
-        path.replace(path.with_suffix(".1.jsonl"))
-    with path.open("a") as history:
-        history.write("".join(json.dumps(asdict(migration)) + "\n" for migration in migrations))
+    append_bounded(path, "".join(json.dumps(asdict(migration)) + "\n" for migration in migrations), limit)
 
 
 def read_migrations(status: Path, *, last: int) -> list[TaskMigration]:
@@ -82,7 +79,7 @@ def read_migrations(status: Path, *, last: int) -> list[TaskMigration]:
     """
     path = migrations_file(status)
     lines: list[str] = []
-    for file in (path, path.with_suffix(".1.jsonl")):
+    for file in (path, older_file(path)):
         if file.exists() and len(lines) < last:
             lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")] + lines
     return [TaskMigration(**json.loads(line)) for line in lines[-last:]] if last > 0 else []

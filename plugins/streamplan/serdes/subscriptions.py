@@ -26,6 +26,11 @@ _TOPIC = re.compile(
     r"(REGISTRATION|RESPONSE|STATE-STORE|registration|response|store)(?:-\d{10})?-(?:topic|changelog)$"
 )
 
+REGISTRATION_TOPIC = re.compile(
+    r"KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-\d{10}-topic|.+-subscription-registration-topic"
+)
+"""The names of registration topics, without the application id."""
+
 LENGTH_BYTES = 4
 """The bytes of a number in these formats: the length of a foreign key, and a partition."""
 
@@ -206,7 +211,7 @@ class _Carried:
 
     @property
     def max_bytes(self) -> int:
-        """That of all internal topics."""
+        """The bound of all internal topics, in bytes."""
         return MAX_BYTES
 
     def prepare_to_write(self) -> None:
@@ -286,7 +291,7 @@ class Responses(_Carried):
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """Those of the other table's values."""
+        """The fields of the other table's values."""
         return self.value.fields
 
     @property

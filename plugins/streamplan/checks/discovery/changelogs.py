@@ -27,6 +27,7 @@ from streamplan.model.windows import (
     window_start_ms,
     without_suffix,
 )
+from streamplan.serdes.subscriptions import parse_combined_key
 
 KEY_VALUE_POLICY = "compact"
 WINDOWED_POLICY = "compact,delete"
@@ -163,7 +164,7 @@ def _after_time_and_side(stored: bytes) -> bytes:
 
 
 def _foreign_key(stored: bytes) -> bytes:
-    return stored[4 : 4 + int.from_bytes(stored[:4], "big")]
+    return parse_combined_key(stored)[0]
 
 
 PLAIN = KeySchema()
