@@ -24,11 +24,21 @@ FIT_PYTHONS = ((3, 11), (3, 12), (3, 13))
 INSTALL_SECONDS = 1800
 HOME = os.environ.get("STREAMPLAN_HOME") or os.path.join(PROJECT, ".streamplan")
 LOG = os.path.join(HOME, "logs", "bootstrap.log")
+LAST_LINES = 10
 BEGUN = time.time()
 
 
 class Failed(Exception):
-    """A step failed. The message is one line for a person."""
+    """A step failed. The message says to a person what to do."""
+
+
+class StepFailed(Failed):
+    """A command failed whose output is in the log. The message ends with the last lines of that output."""
+
+    def __init__(self, what):
+        with open(LOG, errors="replace") as log:
+            last = [line.rstrip() for line in log if line.strip()][-LAST_LINES:]
+        super().__init__("\n".join([f"{what} failed. The last lines of {LOG} are:", *(f"  {line}" for line in last)]))
 
 
 def report(line):
@@ -106,7 +116,7 @@ def make_environment():
         python = os.path.realpath(python)  # a link in the broken environment would be deleted with it
         shutil.rmtree(VENV, ignore_errors=True)
         if not run([python, "-m", "venv", VENV]):
-            raise Failed(f"`{python} -m venv .venv` failed: see {LOG}.")
+            raise StepFailed(f"`{python} -m venv .venv`")
     elif stamp() is not None:
         os.unlink(STAMP)
     count = 0
@@ -120,7 +130,7 @@ def make_environment():
     if not (run([*pip, "--only-binary", "uv", "uv"]) and run(uv + requirements, uv_environment())):
         report("uv cannot install them here: using pip, which takes a minute or two.")
         if not run(pip + requirements):
-            raise Failed(f"Installing the packages failed: see {LOG}.")
+            raise StepFailed("Installing the packages")
     with open(STAMP, "w") as file:
         file.write(digest())
 

@@ -383,6 +383,7 @@ def big_endian_times(*seconds: int) -> bytes:
     return b"".join((EPOCH + 1000 * second).to_bytes(8, "big") for second in seconds)
 
 
+@pytest.mark.soak
 def test_final_results_are_passed_once(tried: Tried) -> None:
     """A window closes with the micro-batch after its last record, and one that closes is not opened by a late record.
 
