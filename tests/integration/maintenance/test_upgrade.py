@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
@@ -355,6 +355,15 @@ def test_what_cannot_be_upgraded_is_refused(shop: Shop, begun: Pipeline) -> None
     another = Pipeline(shop.name, topology, "", {shop.orders: 2, shop.paid: 2}, upgrade_from=shop.new)
     with pytest.raises(Refused, match="Name that one in upgrade_from"):
         shop.upgrader(another).observe()
+
+    # Two of its sub-topologies read what each other writes.
+    joined = f"{shop.name}-joined"
+    registration = f"{joined}-by-carrier-subscription-registration-topic"
+    admin = AdminClient({"bootstrap.servers": shop.bootstrap_servers})
+    admin.create_topics([NewTopic(registration, 1)])[registration].result(60)
+    set_positions(shop.brokers, joined, {(registration, 0): 0}, metadata=PositionMetadata(generation).text)
+    with pytest.raises(Refused, match=f"no join of tables by a foreign key, observed {registration}"):
+        shop.upgrader(shop.declare(changed=True, upgrade_from=joined)).observe()
 
 
 def test_a_stop_keeps_an_application_beside(shop: Shop, begun: Pipeline) -> None:
