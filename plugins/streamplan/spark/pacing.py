@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from streamplan.model.processor_topology import Subtopology
@@ -30,15 +30,13 @@ _PERIOD = 1.3
 class _QueryPace:
     """What is known of one query.
 
-    ``commits``  its micro-batches so far that have written records
-    ``read``     by upstream sub-topology its commits when the current micro-batch began
+    ``read``     by topic the commits with records in it when the current micro-batch began
     ``handled``  the same of the last micro-batch that was committed
     """
 
     begun_at: float = 0.0
-    commits: int = 0
-    read: Mapping[int, int] = field(default_factory=dict)
-    handled: Mapping[int, int] = field(default_factory=dict)
+    read: Mapping[str, int] = field(default_factory=dict)
+    handled: Mapping[str, int] = field(default_factory=dict)
 
 
 class Pacing:
@@ -51,7 +49,8 @@ class Pacing:
 
     def __init__(self, topology: Topology, interval_ms: int) -> None:
         self._interval = interval_ms / 1000
-        self._upstream = {each.id: upstream_of(each, topology) for each in topology.subtopologies}
+        self._handed_over = {each.id: _handed_over(each, topology) for each in topology.subtopologies}
+        self._commits = dict.fromkeys((topic for topics in self._handed_over.values() for topic in topics), 0)
         self._reads_from_outside = {
             each.id: any(source.topic in topology.source_topics for source in each.sources)
             for each in topology.subtopologies
@@ -71,15 +70,15 @@ class Pacing:
         with self._changed:
             pace = self._paces[subtopology]
             pace.begun_at = time.monotonic()
-            pace.read = {upstream: self._paces[upstream].commits for upstream in self._upstream[subtopology]}
+            pace.read = {topic: self._commits[topic] for topic in self._handed_over[subtopology]}
 
-    def committed(self, subtopology: int, written: int) -> None:
-        """Note that the micro-batch is committed, and has written so many records."""
+    def committed(self, subtopology: int, topics: Collection[str]) -> None:
+        """Note that the micro-batch is committed, with records in these topics of Kafka."""
         with self._changed:
             pace = self._paces[subtopology]
             pace.handled = pace.read
-            if written:
-                pace.commits += 1
+            for topic in self._commits.keys() & set(topics):
+                self._commits[topic] += 1
             self._changed.notify_all()
 
     def rest(self, subtopology: int, batch: int, *, more: bool = False) -> None:
@@ -152,12 +151,20 @@ class Pacing:
     def _await_slot(self, subtopology: int, now: float) -> None:
         """Wait until those have handled it who read what was written, but not beyond the interval."""
         pace = self._paces[subtopology]
-        downstream = [self._paces[other] for other, read in self._upstream.items() if subtopology in read]
+        read_by_others = [
+            (topic, self._paces[other])
+            for other, topics in self._handed_over.items()
+            for topic, writer in topics.items()
+            if writer == subtopology
+        ]
         worked = now - pace.begun_at
         slot = pace.begun_at + max(_MIN_PERIOD_SECONDS, min(_PERIOD * worked, worked + self._interval))
         with self._changed:
             self._changed.wait_for(
-                lambda: self._ended or all(other.handled.get(subtopology, 0) >= pace.commits for other in downstream),
+                lambda: (
+                    self._ended
+                    or all(other.handled.get(topic, 0) >= self._commits[topic] for topic, other in read_by_others)
+                ),
                 self._interval,
             )
             self._changed.wait_for(lambda: self._ended, max(0.0, slot - time.monotonic()))
@@ -168,10 +175,9 @@ class Pacing:
         A long micro-batch of another one is committed in parts, of which nobody tells.
         """
         pace = self._paces[subtopology]
-        upstream = {number: self._paces[number] for number in self._upstream[subtopology]}
         with self._changed:
             self._changed.wait_for(
-                lambda: self._ended or any(each.commits > pace.read[number] for number, each in upstream.items()),
+                lambda: self._ended or any(self._commits[topic] > read for topic, read in pace.read.items()),
                 self._interval,
             )
 
@@ -181,11 +187,16 @@ def upstream_of(subtopology: Subtopology, topology: Topology) -> set[int]:
 
     A join by a foreign key reads the responses to its own subscriptions. Who responds comes after it.
     """
+    return set(_handed_over(subtopology, topology).values())
+
+
+def _handed_over(subtopology: Subtopology, topology: Topology) -> dict[str, int]:
+    """Return the topics in Kafka that a sub-topology reads and another one writes before it, with the writer's id."""
     return {
-        writer.id
+        topology.decorate(topic): writer.id
         for writer in topology.subtopologies
-        if set(writer.sink_topics) & set(subtopology.source_topics)
-        and subtopology not in subscribers_of(writer, topology)
+        if subtopology not in subscribers_of(writer, topology)
+        for topic in set(writer.sink_topics) & set(subtopology.source_topics)
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -182,6 +182,7 @@ class _Written:
     report: TaskReport
     dead_lettered: int
     bytes: int
+    topics: Collection[str]
 
 
 class _MicroBatchWriter:
@@ -240,7 +241,7 @@ class _MicroBatchWriter:
         dead_lettered = sum(task.dead_lettered for task in written)
         beside_spark = 0 if by_spark else records + dead_lettered
         self._report(MicroBatchReport(subtopology, number, records, dead_lettered, peeked or {}, tasks, beside_spark))
-        self._pacing.committed(subtopology, records)
+        self._pacing.committed(subtopology, {topic for task in written for topic in task.topics})
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
@@ -290,6 +291,7 @@ class _MicroBatchWriter:
                 TaskReport(row["partition"], row["instance"], row["host"], row["written"]),
                 row["dead_lettered"],
                 row["bytes"],
+                row["topics"],
             )
             for row in run.rows.collect()
         ]
@@ -384,6 +386,7 @@ def _written_in_driver(tasks: Sequence[TaskProgress]) -> list[_Written]:
             TaskReport(task.transaction.partition, instance.id, instance.host, task.written),
             task.dead_lettered,
             task.bytes,
+            task.topics,
         )
         for task in tasks
     ]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from streamplan.model.topology import Topology
 from streamplan.registry import pipeline_named
+from streamplan.serdes.json import Json
 from streamplan.spark.pacing import Pacing
 
 TOPOLOGY = pipeline_named("orders").topology
+REKEYED = "orders-aggregator-orders-products-quantities-repartition"
+TOTALS = "orders-aggregator-products-total-quantity-changelog"
 FIRST, SECOND = 0, 1
 NEVER_MS = 3_600_000
 
@@ -22,13 +26,13 @@ def _in_background(rest: Callable[[], None]) -> threading.Thread:
 def test_a_sub_topology_goes_on_when_the_one_before_has_committed() -> None:
     pacing = Pacing(TOPOLOGY, NEVER_MS)
     pacing.begin(SECOND)
-    pacing.committed(SECOND, 2)
+    pacing.committed(SECOND, {TOTALS})
     resting = _in_background(lambda: pacing.rest(SECOND, 0))
     pacing.begin(FIRST)
-    pacing.committed(FIRST, 0)  # there is nothing to read
+    pacing.committed(FIRST, {})  # there is nothing to read
     assert resting.is_alive()
     pacing.begin(FIRST)
-    pacing.committed(FIRST, 10)
+    pacing.committed(FIRST, {REKEYED})
     resting.join(60)
     assert not resting.is_alive()
 
@@ -37,8 +41,8 @@ def test_what_was_committed_during_a_micro_batch_is_not_waited_for() -> None:
     pacing = Pacing(TOPOLOGY, NEVER_MS)
     pacing.begin(SECOND)
     pacing.begin(FIRST)
-    pacing.committed(FIRST, 10)
-    pacing.committed(SECOND, 2)
+    pacing.committed(FIRST, {REKEYED})
+    pacing.committed(SECOND, {TOTALS})
     pacing.rest(SECOND, 0)
 
 
@@ -46,12 +50,12 @@ def test_the_first_sub_topology_waits_until_what_it_wrote_is_handled() -> None:
     pacing = Pacing(TOPOLOGY, NEVER_MS)
     pacing.begin(SECOND)
     pacing.begin(FIRST)
-    pacing.committed(FIRST, 10)
+    pacing.committed(FIRST, {REKEYED})
     resting = _in_background(lambda: pacing.rest(FIRST, 0))
-    pacing.committed(SECOND, 2)  # it began before and has not read these records
+    pacing.committed(SECOND, {TOTALS})  # it began before and has not read these records
     assert resting.is_alive()
     pacing.begin(SECOND)
-    pacing.committed(SECOND, 2)
+    pacing.committed(SECOND, {TOTALS})
     resting.join(60)
     assert not resting.is_alive()
 
@@ -59,14 +63,33 @@ def test_the_first_sub_topology_waits_until_what_it_wrote_is_handled() -> None:
 def test_a_sub_topology_that_has_written_nothing_waits_for_nobody() -> None:
     pacing = Pacing(TOPOLOGY, NEVER_MS)
     pacing.begin(FIRST)
-    pacing.committed(FIRST, 0)
+    pacing.committed(FIRST, {})
     pacing.rest(FIRST, 0)
+
+
+def test_nobody_waits_for_a_sub_topology_that_has_been_given_nothing() -> None:
+    """The records of the micro-batch went to other topics, so that Spark does not even call the query."""
+    topology = Topology("app")
+    sold = topology.stream("sold", value=Json("shop string, kind string"))
+    sold.to("copied")
+    sold.filter("shop is not null").group_by("shop", name="by-shop").count()
+    sold.group_by("kind", name="by-kind").count()
+    pacing = Pacing(topology, NEVER_MS)
+    for topics, readers in (({"copied"}, []), ({"copied", "app-by-kind-repartition"}, [2])):
+        pacing.begin(0)
+        pacing.committed(0, topics)
+        resting = _in_background(lambda: pacing.rest(0, 0))
+        for reader in readers:
+            pacing.begin(reader)
+            pacing.committed(reader, {})
+        resting.join(60)
+        assert not resting.is_alive()
 
 
 def test_the_first_sub_topology_does_not_wait_while_more_records_are_there() -> None:
     pacing = Pacing(TOPOLOGY, NEVER_MS)
     pacing.begin(FIRST)
-    pacing.committed(FIRST, 500_000)
+    pacing.committed(FIRST, {REKEYED})
     pacing.rest(FIRST, 0, more=True)
 
 
@@ -74,7 +97,7 @@ def test_nobody_waits_after_the_end() -> None:
     pacing = Pacing(TOPOLOGY, NEVER_MS)
     for number in (FIRST, SECOND):
         pacing.begin(number)
-        pacing.committed(number, 10)
+        pacing.committed(number, {REKEYED, TOTALS})
     resting = [_in_background(lambda number=number: pacing.rest(number, 0)) for number in (FIRST, SECOND)]  # type: ignore[misc]
     pacing.end()
     for thread in resting:
@@ -86,7 +109,7 @@ def test_without_an_interval_nobody_waits() -> None:
     pacing = Pacing(TOPOLOGY, 0)
     for number in (FIRST, SECOND):
         pacing.begin(number)
-        pacing.committed(number, 10)
+        pacing.committed(number, {REKEYED, TOTALS})
         pacing.rest(number, 0)
         assert pacing.rest_after(number, 0) == 0
 

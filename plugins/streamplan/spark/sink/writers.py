@@ -30,7 +30,9 @@ from streamplan.spark.timestamps import timestamp_faults
 if TYPE_CHECKING:
     from streamplan.spark.planning.compiled_plan import ArrowFunction
 
-WRITTEN_SCHEMA = "partition int, written long, dead_lettered long, bytes long, instance string, host string"
+WRITTEN_SCHEMA = (
+    "partition int, written long, dead_lettered long, bytes long, topics array<string>, instance string, host string"
+)
 """The row that a writer yields for each stream task: what was written, and the instance that did it."""
 
 MICRO_BATCH = "streamplan.micro-batch"
@@ -60,6 +62,7 @@ class TaskProgress:
     ``next_offsets``  by source topic the offset past the last record that came
     ``divisible``     whether each row was made of one record, so that a part of the micro-batch can be committed
     ``complete``      whether the row came that ends the partition
+    ``topics``        those with records of the micro-batch, apart from the dead-letter topic
     """
 
     transaction: TaskOutput
@@ -69,6 +72,7 @@ class TaskProgress:
     written: int = 0
     dead_lettered: int = 0
     bytes: int = 0
+    topics: set[str] = field(default_factory=set)
 
     def produce(self, rows: pa.RecordBatch, output: Output) -> None:
         """Produce rows to an output topic."""
@@ -84,6 +88,7 @@ class TaskProgress:
         )
         self.written += rows.num_rows
         self.bytes += size
+        self.topics.add(output.topic)
 
     def dead_letter(self, rows: pa.RecordBatch) -> None:
         """Produce rows to the dead-letter topic."""
@@ -320,10 +325,11 @@ class _Tasks:
                 pa.array([task.written for task in self.progress.values()], pa.int64()),
                 pa.array([task.dead_lettered for task in self.progress.values()], pa.int64()),
                 pa.array([task.bytes for task in self.progress.values()], pa.int64()),
+                pa.array([sorted(task.topics) for task in self.progress.values()], pa.list_(pa.string())),
                 pa.array([instance.id] * count, pa.string()),
                 pa.array([instance.host] * count, pa.string()),
             ],
-            names=["partition", "written", "dead_lettered", "bytes", "instance", "host"],
+            names=["partition", "written", "dead_lettered", "bytes", "topics", "instance", "host"],
         )
 
 
