@@ -34,7 +34,7 @@ from tests.support.kafka_streams import STREAMS, properties
 from tests.support.pipeline_cases import CASES, HOUR_MS, Expected
 from tests.support.records import read_committed
 from tests.support.schema_registry_server import SchemaRegistryServer, schema_registry
-from tests.support.streams_library import Callback, Library, PartitionOf, Record, java_with_callbacks
+from tests.support.streams_library import Callback, Library, PartitionOf, Record, forget, java_with_callbacks
 
 MAX_OFFSETS = 500
 """Of a micro-batch, so that there are several before the kill and after it."""
@@ -373,3 +373,64 @@ def test_outputs_are_those_of_kafka_streams(ran: Run) -> None:
             assert sorted(ours, key=lambda one: one[:2]) == sorted(theirs, key=lambda one: one[:2])
         else:
             assert last_values(ran.ours[topic]) == last_values(ran.library[topic])
+
+
+# -- begun by the library
+
+
+class Ours(Library):
+    """Declares the topology under our application id, and writes to our outputs."""
+
+    def output(self, topic: str) -> str:
+        return topic
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
+def test_what_kafka_streams_has_begun_is_finished(
+    pipeline: Pipeline,
+    jvm: Any,
+    bootstrap_servers: str,
+    tmp_path: Path,
+    spark_environment: Mapping[str, str],
+    spark_jars: Path,
+    new_registry: Callable[[], SchemaRegistryServer],
+) -> None:
+    """The application in Java has processed the first half of the records and has left its state in Kafka."""
+    case, topology = CASES[pipeline.name], pipeline.topology
+    records = case.records(pipeline.with_schemas(DeclaredSchemas.of(pipeline)), partitioner(jvm))
+    library = Ours(jvm, topology.application_id)
+    registry = new_registry()
+    environment = {**spark_environment, PROPERTIES_VARIABLE: json.dumps(dict(registry.properties))}
+    aggregator = Aggregator(bootstrap_servers, tmp_path, environment, spark_jars, pipeline=pipeline.name)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    outside = [*topology.source_topics, *topology.sink_topics]
+    try:
+        for serde in pipeline.with_schemas(SchemaRegistry(registry.properties)).source_serdes.values():
+            serde.prepare_to_write()
+        for future in admin.create_topics(
+            [NewTopic(name, pipeline.partition_counts[name], 2) for name in outside]
+        ).values():
+            future.result(120)
+        half = len(records) // 2
+        produce(bootstrap_servers, records[:half])
+        case.declare(library)
+        with at_work(library, library.builder.build(), bootstrap_servers, tmp_path / "library") as faults:
+            await_drained(library, pipeline, bootstrap_servers, faults)
+        apply_topics(Brokers(bootstrap_servers), pipeline)
+        produce(bootstrap_servers, records[half:])
+        assert aggregator.start("--available-now", "--max-offsets", str(2 * MAX_OFFSETS)).wait(600) == 0
+        expected = case.recount(records)
+        for topic, last in expected.last.items():
+            found = last_values(read_committed(bootstrap_servers, topic))
+            assert {key: value for key, (_, value, _) in found.items()} == last
+        for topic, every in expected.every.items():
+            results: dict[bytes, list[Any]] = {}
+            for message in read_committed(bootstrap_servers, topic):
+                results.setdefault(message.key(), []).append(case.read(message.value()))
+            assert results == every
+    finally:
+        aggregator.kill()
+        forget(topology.application_id, bootstrap_servers)
+        for future in admin.delete_topics(outside).values():
+            future.exception(120)
