@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topology import Topology
@@ -26,17 +27,21 @@ _PERIOD = 1.3
 """The period of a query that reads from outside, as a multiple of the time that it works: others need processors."""
 
 
+_Flow: TypeAlias = tuple[str, int]
+"""A topic in Kafka, and the id of a sub-topology that writes it. Another sub-topology reads it."""
+
+
 @dataclass
 class _QueryPace:
     """What is known of one query.
 
-    ``read``     by topic the commits with records in it when the current micro-batch began
+    ``read``     by flow the commits with records in it when the current micro-batch began
     ``handled``  the same of the last micro-batch that was committed
     """
 
     begun_at: float = 0.0
-    read: Mapping[str, int] = field(default_factory=dict)
-    handled: Mapping[str, int] = field(default_factory=dict)
+    read: Mapping[_Flow, int] = field(default_factory=dict)
+    handled: Mapping[_Flow, int] = field(default_factory=dict)
 
 
 class Pacing:
@@ -49,8 +54,8 @@ class Pacing:
 
     def __init__(self, topology: Topology, interval_ms: int) -> None:
         self._interval = interval_ms / 1000
-        self._handed_over = {each.id: _handed_over(each, topology) for each in topology.subtopologies}
-        self._commits = dict.fromkeys((topic for topics in self._handed_over.values() for topic in topics), 0)
+        self._flows = {each.id: _flows_into(each, topology) for each in topology.subtopologies}
+        self._commits = dict.fromkeys((flow for flows in self._flows.values() for flow in flows), 0)
         self._reads_from_outside = {
             each.id: any(source.topic in topology.source_topics for source in each.sources)
             for each in topology.subtopologies
@@ -70,15 +75,15 @@ class Pacing:
         with self._changed:
             pace = self._paces[subtopology]
             pace.begun_at = time.monotonic()
-            pace.read = {topic: self._commits[topic] for topic in self._handed_over[subtopology]}
+            pace.read = {flow: self._commits[flow] for flow in self._flows[subtopology]}
 
     def committed(self, subtopology: int, topics: Collection[str]) -> None:
         """Note that the micro-batch is committed, with records in these topics of Kafka."""
         with self._changed:
             pace = self._paces[subtopology]
             pace.handled = pace.read
-            for topic in self._commits.keys() & set(topics):
-                self._commits[topic] += 1
+            for flow in self._commits.keys() & {(topic, subtopology) for topic in topics}:
+                self._commits[flow] += 1
             self._changed.notify_all()
 
     def rest(self, subtopology: int, batch: int, *, more: bool = False) -> None:
@@ -152,10 +157,10 @@ class Pacing:
         """Wait until those have handled it who read what was written, but not beyond the interval."""
         pace = self._paces[subtopology]
         read_by_others = [
-            (topic, self._paces[other])
-            for other, topics in self._handed_over.items()
-            for topic, writer in topics.items()
-            if writer == subtopology
+            (flow, self._paces[other])
+            for other, flows in self._flows.items()
+            for flow in flows
+            if flow[1] == subtopology
         ]
         worked = now - pace.begun_at
         slot = pace.begun_at + max(_MIN_PERIOD_SECONDS, min(_PERIOD * worked, worked + self._interval))
@@ -163,7 +168,7 @@ class Pacing:
             self._changed.wait_for(
                 lambda: (
                     self._ended
-                    or all(other.handled.get(topic, 0) >= self._commits[topic] for topic, other in read_by_others)
+                    or all(other.handled.get(flow, 0) >= self._commits[flow] for flow, other in read_by_others)
                 ),
                 self._interval,
             )
@@ -177,7 +182,7 @@ class Pacing:
         pace = self._paces[subtopology]
         with self._changed:
             self._changed.wait_for(
-                lambda: self._ended or any(self._commits[topic] > read for topic, read in pace.read.items()),
+                lambda: self._ended or any(self._commits[flow] > read for flow, read in pace.read.items()),
                 self._interval,
             )
 
@@ -187,13 +192,13 @@ def upstream_of(subtopology: Subtopology, topology: Topology) -> set[int]:
 
     A join by a foreign key reads the responses to its own subscriptions. Who responds comes after it.
     """
-    return set(_handed_over(subtopology, topology).values())
+    return {writer for _, writer in _flows_into(subtopology, topology)}
 
 
-def _handed_over(subtopology: Subtopology, topology: Topology) -> dict[str, int]:
-    """Return the topics in Kafka that a sub-topology reads and another one writes before it, with the writer's id."""
+def _flows_into(subtopology: Subtopology, topology: Topology) -> set[_Flow]:
+    """Return what a sub-topology reads and others write before it. Several may write one topic."""
     return {
-        topology.decorate(topic): writer.id
+        (topology.decorate(topic), writer.id)
         for writer in topology.subtopologies
         if subtopology not in subscribers_of(writer, topology)
         for topic in set(writer.sink_topics) & set(subtopology.source_topics)

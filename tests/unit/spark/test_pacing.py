@@ -8,7 +8,7 @@ from collections.abc import Callable
 from streamplan.model.topology import Topology
 from streamplan.registry import pipeline_named
 from streamplan.serdes.json import Json
-from streamplan.spark.pacing import Pacing
+from streamplan.spark.pacing import Pacing, upstream_of
 
 TOPOLOGY = pipeline_named("orders").topology
 REKEYED = "orders-aggregator-orders-products-quantities-repartition"
@@ -84,6 +84,27 @@ def test_nobody_waits_for_a_sub_topology_that_has_been_given_nothing() -> None:
             pacing.committed(reader, {})
         resting.join(60)
         assert not resting.is_alive()
+
+
+def test_two_sub_topologies_write_what_a_third_one_reads() -> None:
+    """Either is waited for, and each waits for its own records."""
+    topology = Topology("app")
+    for name in ("sold", "returned"):
+        topology.stream(name, value=Json("shop string")).to("both")
+    topology.stream("both", value=Json("shop string")).to("copied")
+    writers = [each.id for each in topology.subtopologies if "both" in each.sink_topics]
+    (reader,) = (each.id for each in topology.subtopologies if "both" in each.source_topics)
+    assert upstream_of(topology.subtopologies[reader], topology) == {*writers}
+    pacing = Pacing(topology, NEVER_MS)
+    for writer in writers:
+        pacing.begin(writer)
+        pacing.committed(writer, {"both"})
+        pacing.begin(reader)
+        pacing.committed(reader, {"copied"})
+    resting = [_in_background(lambda writer=writer: pacing.rest(writer, 0)) for writer in writers]  # type: ignore[misc]
+    for thread in resting:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_the_first_sub_topology_does_not_wait_while_more_records_are_there() -> None:
