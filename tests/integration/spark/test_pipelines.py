@@ -285,6 +285,14 @@ def last_values(messages: Iterable[Message]) -> dict[bytes, tuple[int, bytes, in
     return {key: found for key, found in last.items() if found[1] is not None}
 
 
+def results_of(messages: Iterable[Message], read: Callable[[bytes], Any]) -> dict[bytes, list[Any]]:
+    """All values of each key, in their order."""
+    found: dict[bytes, list[Any]] = {}
+    for message in messages:
+        found.setdefault(message.key(), []).append(read(message.value()))
+    return found
+
+
 def changelogs(run: Run) -> list[str]:
     return [spec.name for spec in run.pipeline.topics() if spec.role == "changelog"]
 
@@ -295,87 +303,7 @@ def repartition_topics(run: Run) -> list[str]:
     return [name for name in topics if name.endswith("-repartition")]
 
 
-def test_the_library_runs_the_same_topology(ran: Run) -> None:
-    ours, theirs = ran.descriptions
-    assert ours == theirs
-
-
-def test_the_last_value_of_each_key_is_the_recounted_one(ran: Run) -> None:
-    """A subscription has a hash, and so is compared with the library's alone."""
-    subscriptions = {spec.name for spec in ran.pipeline.topics() if spec.primary_key_type is not None}
-    written = {*changelogs(ran), *ran.pipeline.topology.sink_topics} - subscriptions
-    assert set(ran.expected.last) == written - set(ran.expected.every)
-    for topic, expected in ran.expected.last.items():
-        assert {key: value for key, (_, value, _) in last_values(ran.ours[topic]).items()} == expected
-
-
-def test_every_record_is_repartitioned_once_into_the_partition_of_its_key(ran: Run) -> None:
-    for topic in repartition_topics(ran):
-        partitions = ran.pipeline.partition_counts[topic]
-        placed = {key: ran.partition_of(key, partitions) for key, _ in ran.expected.passed}
-        expected = Counter((placed[key], key, one.value, one.timestamp) for key, one in ran.expected.passed)
-        assert Counter((m.partition(), m.key(), m.value(), m.timestamp()[1]) for m in ran.ours[topic]) == expected
-
-
-def test_every_result_is_written_once_and_in_order(ran: Run) -> None:
-    for topic, expected in ran.expected.every.items():
-        found: dict[bytes, list[Any]] = {}
-        for message in ran.ours[topic]:
-            assert message.partition() == ran.partition_of(message.key(), ran.pipeline.partition_counts[topic])
-            found.setdefault(message.key(), []).append(ran.read(message.value()))
-        assert found == expected
-
-
-def test_what_cannot_be_processed_is_a_dead_letter_once(ran: Run) -> None:
-    letters = ran.ours[ran.pipeline.topology.dead_letter_topic]
-    origins = [dict(letter.headers())["streamplan.source.topic"].decode() for letter in letters]
-    found = [
-        Record(topic, m.key(), m.value() or None, m.timestamp()[1]) for topic, m in zip(origins, letters, strict=True)
-    ]
-    assert Counter(found) == Counter(one._replace(value=one.value or None) for one in ran.expected.dead)
-
-
-def test_no_count_ever_falls_or_stands_still(ran: Run) -> None:
-    if ran.pipeline.name in COUNTING:
-        (changelog,) = changelogs(ran)
-        seen: dict[bytes, list[int]] = {}
-        for message in ran.ours[changelog]:
-            seen.setdefault(message.key(), []).append(int.from_bytes(message.value(), "big"))
-        assert all(found == sorted(set(found)) for found in seen.values())
-        assert len(ran.ours[changelog]) > len(seen)  # there were several micro-batches
-
-
-def test_changelogs_end_as_those_of_kafka_streams(ran: Run) -> None:
-    for spec in ran.pipeline.topics():
-        if spec.role == "changelog":
-            ours, theirs = (last_values(messages[spec.name]) for messages in (ran.ours, ran.library))
-            if spec.configs["cleanup.policy"] == "delete":  # the library numbers all records of a task
-                ours, theirs = ({key[:-4]: found for key, found in side.items()} for side in (ours, theirs))
-            assert ours == theirs
-
-
-def test_repartition_topics_hold_what_those_of_kafka_streams_hold(ran: Run) -> None:
-    for topic in repartition_topics(ran):
-        ours, theirs = (
-            Counter((m.partition(), m.key(), m.value(), m.timestamp()[1]) for m in messages)
-            for messages in (ran.ours[topic], ran.library[topic])
-        )
-        assert ours == theirs
-
-
-def test_outputs_are_those_of_kafka_streams(ran: Run) -> None:
-    for topic in ran.pipeline.topology.sink_topics:
-        if topic in ran.expected.every:
-            ours, theirs = (
-                [(m.partition(), m.timestamp()[1], m.key(), ran.read(m.value())) for m in messages]
-                for messages in (ran.ours[topic], ran.library[topic])
-            )
-            assert sorted(ours, key=lambda one: one[:2]) == sorted(theirs, key=lambda one: one[:2])
-        else:
-            assert last_values(ran.ours[topic]) == last_values(ran.library[topic])
-
-
-# -- begun by the library
+# -- begun by the library: before all tests with a run, whose topics have the same names
 
 
 class Ours(Library):
@@ -431,12 +359,90 @@ def test_what_kafka_streams_has_begun_is_finished(
                 found, last = ({key[:-4]: value for key, value in side.items()} for side in (found, last))
             assert found == last
         for topic, every in expected.every.items():
-            results: dict[bytes, list[Any]] = {}
-            for message in read_committed(bootstrap_servers, topic):
-                results.setdefault(message.key(), []).append(case.read(message.value()))
-            assert results == every
+            assert results_of(read_committed(bootstrap_servers, topic), case.read) == every
     finally:
         aggregator.kill()
         forget(topology.application_id, bootstrap_servers)
         for future in admin.delete_topics(outside).values():
             future.exception(120)
+
+
+# -- of a run
+
+
+def test_the_library_runs_the_same_topology(ran: Run) -> None:
+    ours, theirs = ran.descriptions
+    assert ours == theirs
+
+
+def test_the_last_value_of_each_key_is_the_recounted_one(ran: Run) -> None:
+    """A subscription has a hash, and so is compared with the library's alone."""
+    subscriptions = {spec.name for spec in ran.pipeline.topics() if spec.primary_key_type is not None}
+    written = {*changelogs(ran), *ran.pipeline.topology.sink_topics} - subscriptions
+    assert set(ran.expected.last) == written - set(ran.expected.every)
+    for topic, expected in ran.expected.last.items():
+        assert {key: value for key, (_, value, _) in last_values(ran.ours[topic]).items()} == expected
+
+
+def test_every_record_is_repartitioned_once_into_the_partition_of_its_key(ran: Run) -> None:
+    for topic in repartition_topics(ran):
+        partitions = ran.pipeline.partition_counts[topic]
+        placed = {key: ran.partition_of(key, partitions) for key, _ in ran.expected.passed}
+        expected = Counter((placed[key], key, one.value, one.timestamp) for key, one in ran.expected.passed)
+        assert Counter((m.partition(), m.key(), m.value(), m.timestamp()[1]) for m in ran.ours[topic]) == expected
+
+
+def test_every_result_is_written_once_and_in_order(ran: Run) -> None:
+    for topic, expected in ran.expected.every.items():
+        for message in ran.ours[topic]:
+            assert message.partition() == ran.partition_of(message.key(), ran.pipeline.partition_counts[topic])
+        assert results_of(ran.ours[topic], ran.read) == expected
+
+
+def test_what_cannot_be_processed_is_a_dead_letter_once(ran: Run) -> None:
+    letters = ran.ours[ran.pipeline.topology.dead_letter_topic]
+    origins = [dict(letter.headers())["streamplan.source.topic"].decode() for letter in letters]
+    found = [
+        Record(topic, m.key(), m.value() or None, m.timestamp()[1]) for topic, m in zip(origins, letters, strict=True)
+    ]
+    assert Counter(found) == Counter(one._replace(value=one.value or None) for one in ran.expected.dead)
+
+
+def test_no_count_ever_falls_or_stands_still(ran: Run) -> None:
+    if ran.pipeline.name in COUNTING:
+        (changelog,) = changelogs(ran)
+        seen: dict[bytes, list[int]] = {}
+        for message in ran.ours[changelog]:
+            seen.setdefault(message.key(), []).append(int.from_bytes(message.value(), "big"))
+        assert all(found == sorted(set(found)) for found in seen.values())
+        assert len(ran.ours[changelog]) > len(seen)  # there were several micro-batches
+
+
+def test_changelogs_end_as_those_of_kafka_streams(ran: Run) -> None:
+    for spec in ran.pipeline.topics():
+        if spec.role == "changelog":
+            ours, theirs = (last_values(messages[spec.name]) for messages in (ran.ours, ran.library))
+            if spec.configs["cleanup.policy"] == "delete":  # the library numbers all records of a task
+                ours, theirs = ({key[:-4]: found for key, found in side.items()} for side in (ours, theirs))
+            assert ours == theirs
+
+
+def test_repartition_topics_hold_what_those_of_kafka_streams_hold(ran: Run) -> None:
+    for topic in repartition_topics(ran):
+        ours, theirs = (
+            Counter((m.partition(), m.key(), m.value(), m.timestamp()[1]) for m in messages)
+            for messages in (ran.ours[topic], ran.library[topic])
+        )
+        assert ours == theirs
+
+
+def test_outputs_are_those_of_kafka_streams(ran: Run) -> None:
+    for topic in ran.pipeline.topology.sink_topics:
+        if topic in ran.expected.every:
+            ours, theirs = (
+                [(m.partition(), m.timestamp()[1], m.key(), ran.read(m.value())) for m in messages]
+                for messages in (ran.ours[topic], ran.library[topic])
+            )
+            assert sorted(ours, key=lambda one: one[:2]) == sorted(theirs, key=lambda one: one[:2])
+        else:
+            assert last_values(ran.ours[topic]) == last_values(ran.library[topic])
