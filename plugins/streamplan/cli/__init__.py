@@ -55,7 +55,8 @@ examples:
     python -m streamplan import --application-id my-app --topology my-app.txt
 
 `python -m streamplan COMMAND --help` explains one command.
-STREAMPLAN_HOME names the directory of the deployment (default: .streamplan in the working directory).
+STREAMPLAN_HOME names the directory of the deployment. By default it is streamplan in AIRFLOW_HOME where that is set, and
+.streamplan in the working directory otherwise.
 """
 
 
