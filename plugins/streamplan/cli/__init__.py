@@ -44,7 +44,7 @@ examples:
     python -m streamplan status
     python -m streamplan tasks --pipeline orders
     python -m streamplan check orders
-  what stands between here and a first green run
+  what is missing for a first successful run
     python -m streamplan doctor --pipeline orders --bootstrap-servers kafka-1:9092
   look at a declaration; this needs neither Kafka nor Airflow
     python -m streamplan describe orders
@@ -55,8 +55,8 @@ examples:
     python -m streamplan import --application-id my-app --topology my-app.txt
 
 `python -m streamplan COMMAND --help` explains one command.
-STREAMPLAN_HOME names the directory of the deployment. By default it is streamplan in AIRFLOW_HOME where that is set, and
-.streamplan in the working directory otherwise.
+STREAMPLAN_HOME names the directory of the deployment. By default it is streamplan in AIRFLOW_HOME if that is set,
+and otherwise .streamplan in the working directory.
 """
 
 
