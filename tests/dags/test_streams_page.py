@@ -234,8 +234,11 @@ def shown(client: TestClient, width: int = 1280) -> Iterator[Page]:
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
-        ((), "nobody runs: no member is in the group"),
-        ((Member("streamplan:worker-1:4711:ab12cd34", "10.0.0.1", "id-1"),), "it does not move: is a process stopped"),
+        ((), "no aggregator runs: the group has no member"),
+        (
+            (Member("streamplan:worker-1:4711:ab12cd34", "10.0.0.1", "id-1"),),
+            "its position does not move: look whether a process is stopped",
+        ),
     ],
 )
 def test_the_page_says_why_a_task_is_behind(
@@ -264,6 +267,27 @@ def test_a_tile_names_the_check_that_failed_and_leads_to_it(client: TestClient) 
         expect(tile).to_contain_text("lag")
         tile.click()
         assert urlsplit(page.url).fragment == "checks"
+
+
+@in_a_browser
+@pytest.mark.parametrize("slow", ["topology.svg", "history"])
+def test_an_answer_that_comes_after_another_application_was_chosen_is_not_shown(client: TestClient, slow: str) -> None:
+    looked("lag", Outcome.FAILED, 0)
+    held: list[Route] = []
+    with shown(client) as page:
+        page.route(f"**/api/pipelines/orders/{slow}*", lambda route: held.append(route))
+        with page.expect_request(f"**/api/pipelines/orders/{slow}*"):
+            page.reload()
+        page.evaluate("chooseApplication('orders-aggregator', 'kafka_default')")
+        page.wait_for_selector("#diagram svg")
+        page.wait_for_selector("#task-rows tbody tr")
+        [late] = held
+        late.fulfill(
+            body='<svg xmlns="http://www.w3.org/2000/svg" id="late"></svg>' if slow == "topology.svg" else "[]"
+        )
+        page.evaluate("new Promise((done) => setTimeout(done, 1000))")
+        assert page.locator("#late").count() == 0
+        assert page.locator("#check-rows").inner_text() == "No check has run yet."
 
 
 @in_a_browser

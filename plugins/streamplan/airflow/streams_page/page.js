@@ -140,12 +140,12 @@ function showSummary(snapshot) {
 // Why a task is behind, as far as the brokers and the aggregator say it.
 function reason(task, snapshot) {
   const runs = task.instance === null ? "" : ` on ${task.instance}, ${task.host}`;
-  if (snapshot.members !== null && !snapshot.members.length) return "nobody runs: no member is in the group";
+  if (snapshot.members !== null && !snapshot.members.length) return "no aggregator runs: the group has no member";
   if (snapshot.silent) return "the aggregator is silent: it was killed, is stopped or hangs";
   if (task.lag === null) return "it has no position: it has never committed";
   if (task.records_per_second === null) return "…";
-  if (task.records_per_second) return `it is slower than its records come: it processes ${rate(task.records_per_second)}${runs}`;
-  return `it does not move${runs}: is a process stopped or does a micro-batch last long?`;
+  if (task.records_per_second) return `records come faster than it processes them: it processes ${rate(task.records_per_second)}${runs}`;
+  return `its position does not move${runs}: look whether a process is stopped, or a micro-batch lasts long`;
 }
 
 function showTasks(snapshot) {
@@ -194,7 +194,7 @@ function showMicroBatches(snapshot) {
 }
 
 function showTopics(snapshot) {
-  replace("topic-rows", table("An offset of a transaction marker counts, too.", [
+  replace("topic-rows", table("The offsets include those of transaction markers.", [
     ["Topic", (topic) => element("span", { class: "name" }, topic.name)],
     ["Role", (topic) => topic.role],
     ["Partitions", (topic) => (topic.partitions === null ? element("span", { class: "bad" }, "does not exist") : count(topic.partitions)), "number"],
@@ -254,7 +254,7 @@ function showVerifiedDays(days) {
     ["Verified", (each) => count(each.passed), "number"],
     ["Wrong", (each) => element("span", { class: each.failed ? "bad" : "" }, count(each.failed)), "number"],
     ["Could not look", (each) => count(each.could_not_look), "number"],
-    ["The last of the day", (each) => (each.last === null ? element("span", { class: "wait" }, "the check did not run")
+    ["Last result of the day", (each) => (each.last === null ? element("span", { class: "wait" }, "the check did not run")
       : element("span", {}, outcome(each.last), ` ${each.last.at.slice(11, 19)} — ${each.last.reason}`))],
   ], days)] : []));
 }
@@ -336,8 +336,8 @@ async function refresh() {
   const asked = base;
   try {
     const snapshot = await read(address());
-    if (asked !== base) return;
-    if (Date.now() - slowAt > SLOW_MS) await refreshSlow();
+    if (asked === base && Date.now() - slowAt > SLOW_MS) await refreshSlow();
+    if (asked !== base) return; // another application was chosen meanwhile
     tell(snapshot.problem);
     showSummary(snapshot);
     showChecks(snapshot);
@@ -356,15 +356,17 @@ async function refresh() {
 }
 
 async function refreshSlow() {
+  const asked = base;
   slowAt = Date.now();
+  const results = await read(address("/history"));
+  const days = asked === base && await read(address("/verified-days"));
+  const letters = asked === base && await read(address("/dead-letters")).catch((error) => error);
+  if (asked !== base) return;
   history = {};
-  for (const past of await read(address("/history"))) (history[past.check] ??= []).push(past);
-  showVerifiedDays(await read(address("/verified-days")));
-  try {
-    showDeadLetters(await read(address("/dead-letters")));
-  } catch (error) {
-    replace("dead-letter-rows", element("p", { class: "bad" }, error.message));
-  }
+  for (const past of results) (history[past.check] ??= []).push(past);
+  showVerifiedDays(days);
+  if (letters instanceof Error) replace("dead-letter-rows", element("p", { class: "bad" }, letters.message));
+  else showDeadLetters(letters);
 }
 
 function choosePipeline(name) {
@@ -401,13 +403,16 @@ async function choose(of, query) {
   for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "redrive-answer", "key-rows", "record-rows", "topic-view", "records-topic", "summary", "diagram", "verified", "verified-days"]) replace(id);
   window.history.replaceState(null, "", `?${new URLSearchParams(query)}`);
   byId("run-checks").hidden = !healthDag;
+  let diagram;
   try {
     const text = await (await ask(address("/topology.svg"))).text();
     const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
-    replace("diagram", document.importNode(svg, true));
+    diagram = document.importNode(svg, true);
   } catch (error) {
-    replace("diagram", element("p", { class: "bad" }, error.message));
+    diagram = element("p", { class: "bad" }, error.message);
   }
+  if (of !== base) return;
+  replace("diagram", diagram);
   await refresh();
 }
 
