@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -145,6 +146,8 @@ def spark_submit_configs(master: str) -> dict[str, str]:
     return {
         "spark.driver.extraJavaOptions": " ".join([options, *(shared if archive.exists() else ())]),
         "spark.executor.extraJavaOptions": options,
+        # Spark creates it when it looks for a function that it does not know, by default in the working directory.
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "spark-warehouse")),
         **REDACTION,
         **({"spark.python.daemon.module": _PYTHON_DAEMON} if master.partition("[")[0] == "local" else {}),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 from streamplan.errors import Refused
@@ -48,6 +50,7 @@ def test_all_faults_at_once_each_with_its_line(spark: SparkSession) -> None:
     ]
     for expected, line in zip([*said, "sum(amount)"], lines, strict=True):
         assert expected in line
+    assert not Path("spark-warehouse").exists()  # where Spark would look for a function that it does not know
 
 
 def test_behind_a_fault_nothing_else_is_blamed(spark: SparkSession) -> None:

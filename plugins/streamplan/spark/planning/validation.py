@@ -15,12 +15,14 @@ from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.plan import output_numbers
 from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
+from streamplan.spark.submit import spark_submit_configs
 
 
 def find_diagnostics(pipelines: Sequence[Pipeline]) -> list[Diagnostic]:
     """Find every fault in the pipelines' expressions, in a Spark session of its own on this machine."""
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    builder.config("spark.log.level", "ERROR").getOrCreate()
+    master = "local[1]"
+    configs = {**spark_submit_configs(master), "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    SparkSession.builder.master(master).config(map=dict(configs)).getOrCreate()
     spark = open_session("streamplan-validate")
     try:
         return [diagnostic for pipeline in pipelines for diagnostic in _plan(spark, pipeline)[1]]
