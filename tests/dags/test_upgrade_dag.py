@@ -31,6 +31,13 @@ def test_a_pipeline_has_it_where_it_names_the_application_that_runs() -> None:
     assert {*declare_dags(UPGRADED)} - {*declare_dags(PIPELINE)} == {"orders_upgrade"}
 
 
+def test_the_description_is_the_whole_first_sentence_also_where_an_application_id_has_a_dot() -> None:
+    dag = upgrade_dag(replace(PIPELINE, upgrade_from="orders.v1"))
+    assert dag.description == (
+        "Lets the application `orders-aggregator` of orders take over from `orders.v1`, totals compared."
+    )
+
+
 def test_nothing_is_switched_before_a_person_has_seen_what_was_built() -> None:
     dag = upgrade_dag(UPGRADED)
     edges = {(task.task_id, downstream) for task in dag.tasks for downstream in task.downstream_task_ids}

@@ -128,8 +128,8 @@ class RecountOperator(SparkJobOperator):
         application = running_application(pipeline_named(self.pipeline), cluster)
         if application.runs_until:
             raise AirflowSkipException(
-                f"{application.runs_until} has not taken over from {application.application_id} yet. It is recounted "
-                "when it has."
+                f"{application.runs_until} has not taken over from {application.application_id} yet. The recount runs "
+                "when it has taken over."
             )
         for check in scheduled_checks(application):
             if SparkJob.RECOUNT in check.spark_jobs(application):
@@ -140,7 +140,7 @@ class RecountOperator(SparkJobOperator):
             last = reusable_recount(output, application, cluster)
             if last is not None:
                 self.log.info(
-                    "The recount of %s still holds: no record came, went or was processed since then.", last.at
+                    "The recount of %s is still valid: since then no record was written, deleted or processed.", last.at
                 )
                 return
         sinks = ("--sinks", str(paths.sink_offsets))
@@ -312,7 +312,7 @@ class DataDocsOperator(BaseOperator):
         page = run_page(context, self.pipeline)
         results = results_on(reports, page)
         if not results:
-            raise AirflowSkipException("no check of this run has looked: there is nothing to show")
+            raise AirflowSkipException("No check of this run has a result, so there is no page to write.")
         write_data_docs(reports, page, results)
         self.log.info("%d checks are on the page %s", len(results), reports / page.path)
         return page.path
@@ -403,7 +403,7 @@ def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, mi
     minutes = check.every_minutes if minutes is None else minutes
     passed_at = passed_lately(check.name, pipeline, Settings.from_environment().reports, minutes=minutes)
     if _is_on_schedule(context) and passed_at is not None:
-        raise AirflowSkipException(f"{check.name} passed at {passed_at}: it is looked at every {minutes} min")
+        raise AirflowSkipException(f"{check.name} passed at {passed_at}. On a schedule it runs every {minutes} min.")
 
 
 def _is_on_schedule(context: Context) -> bool:

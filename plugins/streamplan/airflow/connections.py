@@ -23,7 +23,7 @@ def connection(name: str) -> Connection:
     except AirflowNotFoundException as error:
         raise Refused(
             f"connection {name}",
-            expected="defined",
+            expected="a connection with this id",
             observed="none",
             remedy=f"Add it under Admin, Connections, or as AIRFLOW_CONN_{name.upper()}.",
         ) from error

@@ -1,10 +1,11 @@
-"""The DAGs of a declared pipeline: one function for each of the seven, and one for all.
+"""The DAGs of a declared pipeline: one function for each, and one for all.
 
 The text of a DAG or a task is what people read in Airflow: the module is long because these pages are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -148,7 +149,7 @@ def pipeline_dag(pipeline: Pipeline, kind: str, doc: str, **arguments: Any) -> D
     return DAG(
         dag_id=f"{pipeline.name}_{kind}",
         dag_display_name=f"{pipeline.name}_{kind}",
-        description=" ".join(doc.split(".")[0].replace("**", "").split()) + ".",
+        description=" ".join(re.split(r"\.\s", doc, maxsplit=1)[0].replace("**", "").split()) + ".",
         doc_md="\n".join(line.strip() for line in doc.strip().splitlines()),
         catchup=False,
         tags=["streamplan", pipeline.name, kind],
@@ -182,7 +183,7 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
         Deploys **{pipeline.name}** and verifies it. {pipeline.description}
 
         1. `topics` creates what does not exist; when something is not as declared it refuses and lists all differences.
-        2. `aggregator` sees to it that one streaming aggregator runs.{_TEST_DATA if pipeline.test_data else ""}
+        2. `aggregator` makes sure that one streaming aggregator runs.{_TEST_DATA if pipeline.test_data else ""}
         3. `processed` waits until everything written so far is aggregated.
         4. {_VERIFICATION[bool(aggregations(pipeline))]}
 
@@ -265,7 +266,8 @@ def producer_dag(pipeline: Pipeline) -> DAG:
             retries=RESTARTS,
             retry_delay=timedelta(seconds=3),
             outlets=[records_asset(pipeline)],
-            doc_md="The supervised producer. Done when the topic holds all; an endless one when its run is stopped.",
+            doc_md="The supervised producer. It ends when the topic has all records of this run. A producer without end"
+            " runs until its DAG run is stopped.",
         )
         plan >> produce
     return dag
@@ -290,7 +292,7 @@ def aggregator_dag(pipeline: Pipeline) -> DAG:
             retries=RESTARTS,
             retry_delay=timedelta(seconds=3),
             inlets=[records_asset(pipeline)] if pipeline.test_data else [],
-            doc_md="Exit status 78 of the job is a refusal that a retry cannot mend: the task fails with its reason.",
+            doc_md="Exit status 78 of the job means that it refuses to run. A retry cannot help, so the task fails.",
         )
     return dag
 
@@ -503,7 +505,7 @@ def repartition_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             plan_task_id="plan",
             execution_timeout=REPARTITION_TIMEOUT,
-            doc_md="Cleared or run again it goes on from where it stopped.",
+            doc_md="If this task is cleared or run again, it continues where it stopped.",
         )
         plan >> _approval(f"More partitions for {application_id}?") >> apply
     return dag
@@ -542,7 +544,7 @@ def redrive_dag(pipeline: Pipeline) -> DAG:
                 type="array",
                 items={"type": "string", "pattern": "^[0-9]+@[0-9]+$"},
                 title="Dead letters",
-                description="Only these, each PARTITION@OFFSET in the dead-letter topic; none: all that are open.",
+                description="Only these dead letters, each as PARTITION@OFFSET. Without any: all that are open.",
             ),
         },
         max_active_runs=1,
@@ -559,7 +561,7 @@ def redrive_dag(pipeline: Pipeline) -> DAG:
             plan_task_id="plan",
             approval_task_id="approval",
             execution_timeout=REDRIVE_TIMEOUT,
-            doc_md="Refused when more would be processed again than was approved. Run again it goes on.",
+            doc_md="Refuses if more would be processed again than was approved. If it is run again, it continues.",
         )
         plan >> _approval(f"Re-drive dead letters of {application_id}?") >> apply
     return dag
@@ -596,8 +598,8 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
                 type=["null", "integer"],
                 minimum=1,
                 title="Records of a micro-batch",
-                description="Empty: as many as the aggregator takes. Fewer make fewer records late behind a "
-                "repartition topic, and the build slower.",
+                description="Empty: as many as the aggregator takes. With a smaller number, fewer records are late "
+                "behind a repartition topic, but the build is slower.",
             ),
         },
         max_active_runs=1,
@@ -607,14 +609,15 @@ def upgrade_dag(pipeline: Pipeline) -> DAG:
             pipeline=pipeline.name,
             step="build",
             execution_timeout=BUILD_TIMEOUT,
-            doc_md="Builds the new state beside the old application, and compares. Run again it goes on.",
+            doc_md="Builds the new state beside the old application, and compares the stores. If it is run again, it"
+            " continues.",
         )
         switch = UpgradeOperator(
             task_id="switch",
             pipeline=pipeline.name,
             step="switch",
             execution_timeout=SWITCH_TIMEOUT,
-            doc_md="Ends the old application. Refused where stores differ. Cleared or run again it goes on.",
+            doc_md="Ends the old application. Refuses if stores differ. If it is cleared or run again, it continues.",
         )
         aggregator = _aggregator_run(pipeline)
         build >> _approval(f"Let {application_id} take over from {old}?", "build") >> switch >> aggregator

@@ -128,7 +128,7 @@ def _make_app() -> FastAPI:
     def page(path: str, user: Any = Depends(get_user)) -> Any:  # noqa: B008  # FastAPI's way to ask for the user
         dag = DagDetails(id=f"{path.partition('/')[0]}_health")
         if not get_auth_manager().is_authorized_dag(method="GET", details=dag, user=user):
-            raise HTTPException(403, "Not allowed to see this pipeline")
+            raise HTTPException(403, f"You are not allowed to see the DAG {dag.id}.")
         file = page_file(Settings.from_environment().reports, path)
         if file is None:
             raise HTTPException(

@@ -38,7 +38,7 @@ def verification_deadline(pipeline: Pipeline, within: timedelta, callback: Async
     Args:
         pipeline: The pipeline.
         within: The greatest age of the last verification. It is longer than the time between two runs of the health
-            DAG, or every run that fails tells. Totals that Spark computes anew are verified once an hour.
+            DAG, or each failed run calls the callback. Totals that Spark computes anew are verified once an hour.
         callback: What to call in the triggerer: a notifier with ``async_notify``, or a function that is awaited. It is
             given ``context`` with ``dag_run``, ``deadline``, and ``verification``: ``pipeline``, ``verified_at`` (ISO
             8601; None where it never was) and ``within``, in seconds.
@@ -76,12 +76,12 @@ async def call_unless_verified(
             return f"not called: the totals of {pipeline} were verified at {verified_at}"
     told = _told_file(reports, pipeline, [within, path, arguments])
     if told.exists() and json.loads(told.read_text()) == verified_at:
-        return f"not called again: the totals of {pipeline} were last verified at {verified_at or 'no time'}"
+        return f"not called again: last verification of the totals of {pipeline}: {verified_at or 'never'}"
     verification = {"pipeline": pipeline, "verified_at": verified_at, "within": within}
     module, _, name = path.rpartition(".")
     await getattr(import_module(module), name)(**arguments, context={**context, "verification": verification})
     write_atomically(told, json.dumps(verified_at))
-    return f"called {path}: the totals of {pipeline} were last verified at {verified_at or 'no time'}"
+    return f"called {path}: last verification of the totals of {pipeline}: {verified_at or 'never'}"
 
 
 def _told_file(reports: Path, pipeline: str, alert: object) -> Path:

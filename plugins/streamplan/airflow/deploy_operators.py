@@ -76,7 +76,8 @@ class PlanProductionOperator(BaseOperator):
 
         first = next_number(pipeline_named(self.pipeline), brokers(self.pipeline))
         until = None if self.records is None else first + int(self.records)
-        self.log.info("Records %s to %s", f"{first:,}", "without end" if until is None else f"{until - 1:,}")
+        last = "on, without end" if until is None else f"to {until - 1:,}"
+        self.log.info("This run writes the records from number %s %s", f"{first:,}", last)
         return {"first": first, "until": until, "rate": int(self.rate or 0)}
 
 

@@ -47,7 +47,7 @@ class PurgeOperator(BaseOperator):
         from streamplan.maintenance.purge import purge
 
         if busy := active_runs(context, self.pipeline, ("deploy", "reset", "repartition")):
-            raise AirflowSkipException(f"{', '.join(busy)} is active: the next run purges")
+            raise AirflowSkipException(f"{', '.join(busy)} is active, so this run purges nothing. The next run purges.")
         purged = purge(pipeline_named(self.pipeline), brokers(self.pipeline), Settings.from_environment())
         if not purged.until:
             raise AirflowSkipException(purged.line)
@@ -70,10 +70,10 @@ class PlanResetOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return the plan: as text, and as the task ``apply`` reads it."""
-        from streamplan.maintenance.reset import observe_reset
+        from streamplan.maintenance.reset import plan_reset
 
         try:
-            plan = observe_reset(
+            plan = plan_reset(
                 pipeline_named(self.pipeline),
                 brokers(self.pipeline),
                 Settings.from_environment(),

@@ -75,6 +75,6 @@ def _stop(process: ProcessRef) -> None:
     try:
         remote_job(process.name, brokers(pipeline_of(process.name).name)).stop()
     except StreamplanError:
-        log.exception("%s could not be stopped. It runs in %s.", process.name, process.namespace)
+        log.exception("%s could not be stopped. Stop it where it runs: %s.", process.name, process.namespace)
         return
     processes.forget(process)

@@ -109,8 +109,8 @@ class SupervisedJobOperator(BaseOperator):
         process = processes.find(settings.run, self.job)
         if process is not None and process.is_elsewhere:
             self.log.warning(
-                "%s was started in another PID namespace (%s). If it still runs, it is fenced by the one that starts "
-                "here, and ends.",
+                "%s was started in another PID namespace (%s). If that process still runs, the one that starts "
+                "here fences it, and the old process ends.",
                 self.job,
                 process.namespace,
             )
@@ -259,7 +259,7 @@ class ProducerOperator(SupervisedJobOperator):
 
         until = self.until(context)
         if until is None:
-            return "it was to go on without end"
+            return "it must run until its DAG run is stopped"
         number = next_number(pipeline_named(self.pipeline), brokers(self.pipeline))
         return f"the topic ends before record {number:,} and was to end before {until:,}" if number < until else ""
 
@@ -281,7 +281,7 @@ class AggregatorOperator(SupervisedJobOperator):
 
     def unfinished(self, context: Context) -> str:
         """Say that an aggregator never ends by itself."""
-        return "it was to go on without end"
+        return "it must run until its DAG run is stopped"
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
         """Say to Airflow's OpenLineage provider what is read and written, and from which positions on."""
@@ -320,8 +320,8 @@ def spark_hook(
             f"deploy-mode of connection {conn_id}",
             expected="client",
             observed=mode,
-            remedy="The driver runs where the task runs: it gets the properties of the brokers in a file "
-            "and leaves its results in files. Spark's executors may run anywhere.",
+            remedy="Set deploy-mode to client in the connection, or remove it. The driver must run where the task "
+            "runs, because it reads and writes files there. Spark's executors may run anywhere.",
         )
     return SparkSubmitHook(
         conn_id=conn_id,

@@ -49,15 +49,15 @@ MOST_DIRTY_RATIO = 0.99
 """With a greater ratio a log grows to more than 100 times its live records before it is compacted."""
 
 _CONSEQUENCES = {
-    "cleanup.policy": "another policy loses what a restore needs, or keeps what nobody does; kafka-configs sets it",
-    "retention.ms": "windows that are still open can be deleted; kafka-configs sets it",
-    "retention.bytes": "windows that are still open can be deleted; kafka-configs sets it",
-    "min.compaction.lag.ms": "versions that can still be asked for are compacted; kafka-configs sets it",
+    "cleanup.policy": "this policy deletes what a restore needs, or keeps too much; set it with kafka-configs.sh",
+    "retention.ms": "windows that are still open can be deleted; set the config with kafka-configs.sh",
+    "retention.bytes": "windows that are still open can be deleted; set the config with kafka-configs.sh",
+    "min.compaction.lag.ms": "versions that can still be read are compacted; set the config with kafka-configs.sh",
 }
 
 _DEFEATED = (
-    "Kafka never compacts the topic: it grows, and restores read all of it. kafka-configs sets it, for the topic or"
-    " as the brokers' default {default}"
+    "Kafka never compacts the topic: it grows, and restores read all of it. Set the config with kafka-configs.sh, for"
+    " the topic or as the brokers' default {default}"
 )
 
 _STOPPED = "has the log cleaner stopped? The leader's log-cleaner.log tells; uncleanable-partitions-count should be 0"

@@ -91,9 +91,9 @@ def _alive(status: AggregatorStatus | None, now: float) -> Iterable[Observation]
 
 def _described(members: Sequence[Member] | None) -> str:
     if members is None:
-        return "its members cannot be seen, for its protocol is streams"
+        return "its members cannot be seen, because its protocol is streams"
     if not members:
-        return "no member: nobody runs"
+        return "no member, so no instance runs"
     return f"{len(members):,} member{'s' if len(members) > 1 else ''}, {some_of([str(member) for member in members])}"
 
 
@@ -151,7 +151,7 @@ def _rows(
             f"{item.name}: transactions",
             f"each ends {within}",
             f"one is open since offset {item.offsets.last_stable}, and what follows cannot be read",
-            "its producer is named by kafka-transactions.sh find-hanging",
+            "find its producer with kafka-transactions.sh find-hanging, and stop it",
         )
     bound = application.limits.lag_seconds
     if bound is not None:

@@ -99,7 +99,7 @@ def _declared(
     for config, expected in _configs(application, spec, replicas).items():
         value = topic.configs.get(config, "not set")
         agrees = same_value(value, expected)
-        remedy = "" if agrees else "kafka-configs sets it"
+        remedy = "" if agrees else "set the config with kafka-configs.sh"
         yield Observation(f"{spec.name}: {config}", expected, expected if agrees else value, remedy)
 
 

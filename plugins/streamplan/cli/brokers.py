@@ -32,7 +32,7 @@ def add_secure_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secure",
         action="store_true",
-        help="new brokers ask for a password or a certificate, encrypt, and permit by ACLs; they stay so",
+        help="secure new brokers: with a password or a certificate, encryption and ACLs; they stay secured later",
     )
 
 

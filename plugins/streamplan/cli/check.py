@@ -59,8 +59,9 @@ language. Its internal topics and the topics that it reads are found in Kafka. K
 _EPILOG = """\
 exit status:
   0  every check passed
-  1  one failed: something is wrong, and each wrong row is printed
-  2  one could not look, and none failed: brokers away, no such application, nothing there yet; or wrong usage
+  1  a check failed: each wrong row is printed
+  2  a check could not look, and no check failed: the brokers do not answer, the application does not exist or has no
+     records yet; or wrong usage
 
 examples:
   a declared pipeline, on the brokers of this machine
@@ -90,7 +91,7 @@ def register(commands: Subparsers) -> None:
     parser.add_argument("pipeline", metavar="PIPELINE", nargs="?", help="the name of a declared pipeline")
     add_broker_options(parser)
     names = ", ".join(check.name for check in CHECKS)
-    parser.add_argument("--only", metavar="NAME,…", help=f"run only these checks, of: {names}")
+    parser.add_argument("--only", metavar="NAME,…", help=f"run only these checks; their names are: {names}")
     parser.add_argument(
         "--full",
         action="store_true",
@@ -105,7 +106,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if bool(options.pipeline) == bool(options.application_id):
         parser.error("give either the name of a declared pipeline or --application-id")
     if options.pipeline and (needless := [words for name, words in OPTIONS.items() if getattr(options, name)]):
-        parser.error(f"{', '.join(needless)}: a pipeline declares that itself")
+        parser.error(f"leave out {', '.join(needless)}: a declared pipeline has these settings in its declaration")
     if (options.value or options.store) and not options.count:
         parser.error("--value and --store belong to --count")
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)

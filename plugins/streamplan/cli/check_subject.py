@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TOPIC",
-        help="a topic that it reads, where its consumer group has no position there; may be given several times",
+        help="a topic that it reads; needed if its consumer group has no position in it; may be given several times",
     )
     group.add_argument("--topology", type=Path, metavar="FILE", help="a file with the text of Topology.describe()")
     group.add_argument(
@@ -82,9 +82,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--value",
         metavar="SCHEMA",
-        help='the fields of its values: "Id string, Type int"; or, with a Schema Registry in the client properties, a '
-        "file of Avro, order.avsc, of JSON Schema, order.schema.json, or of Protobuf, order.proto, with the message "
-        "behind a colon where the file has several: order.proto:Order",
+        help='the fields of the values of that topic: "Id string, Type int"; or, with a Schema Registry in the client '
+        "properties, a file: of Avro (order.avsc), of JSON Schema (order.schema.json) or of Protobuf (order.proto); if "
+        "the file has several messages, add the name of one after a colon: order.proto:Order",
     )
     group.add_argument("--store", metavar="NAME", help="the store that holds the counts, if there are several stores")
 
@@ -191,7 +191,7 @@ def _function(argument: str) -> Partitioner:
             subject,
             expected="MODULE:FUNCTION",
             observed=str(error),
-            remedy="The directory that holds the module belongs into PYTHONPATH.",
+            remedy="Add the directory that holds the module to PYTHONPATH.",
         ) from error
     if not callable(function):
         raise Refused(subject, expected="a function", observed=f"{type(function).__name__}")

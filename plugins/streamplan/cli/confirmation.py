@@ -24,7 +24,7 @@ def is_confirmed(action: str, application_id: str, *, purpose: str, unchanged: s
             f"{action} of {application_id}",
             expected="a person at a terminal who agrees, or --yes",
             observed="neither",
-            remedy=unchanged,
+            remedy=f"{unchanged} Run this in a terminal, or give --yes.",
         )
     sys.stdout.write(f"Type {application_id} to {purpose}: ")
     sys.stdout.flush()

@@ -106,7 +106,10 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
         rest.wait_for_dag(f"{pipeline.name}_{suffix}", deadline_seconds=120)
     if errors := rest.import_errors():
         raise StreamplanError(
-            "DAG files that do not import", expected="none", observed="; ".join(f"{k}: {v}" for k, v in errors.items())
+            "import of the DAG files",
+            expected="no error",
+            observed="; ".join(f"{k}: {v}" for k, v in errors.items()),
+            remedy="Correct these files, and run this command again.",
         )
     for suffix in started:
         rest.unpause(f"{pipeline.name}_{suffix}")
@@ -132,7 +135,7 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
     console.print(f"Logs        {stack.settings.logs}", highlight=False, soft_wrap=True)
     console.print("The pipeline goes on running. `make down` stops everything.")
     green = state == "success" and all(result.outcome is Outcome.PASSED for result in results.values())
-    console.print("[green]Deployed and verified.[/]" if green else "[red]Not well.[/]")
+    console.print("[green]Deployed and verified.[/]" if green else "[red]The run or a check has not succeeded.[/]")
     return 0 if green else 1
 
 

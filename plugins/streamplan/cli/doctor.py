@@ -33,12 +33,12 @@ def register(commands: Subparsers) -> None:
         help="look at everything that a first run needs, and say what to do",
         description="Look at Python, Java, the connector, the brokers, what this client may do there, the topics of a "
         "pipeline, the executors of a Spark cluster and Airflow's settings: one line each, with what to do. It changes "
-        "nothing. Exit status 1 when something would let a run fail.",
+        "nothing. The exit status is 1 if something would make a run fail.",
         epilog="Example: python -m streamplan doctor --pipeline orders --bootstrap-servers kafka-1:9092 "
         "--spark-master spark://spark:7077",
     )
     parser.add_argument("--pipeline", metavar="NAME", help="look at the topics and the ACLs of this pipeline, too")
-    add_role_option(parser, "the part that this client is, for the ACLs")
+    add_role_option(parser, "compare what this client may do with the ACLs of this role")
     add_broker_options(
         parser,
         servers="Kafka brokers (default: those of Airflow's connection, with its client properties)",

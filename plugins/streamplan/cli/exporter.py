@@ -72,7 +72,12 @@ def _run(options: argparse.Namespace) -> int:
     ]
     samplers = [Sampler(each.find, each.name, cluster, reports) for each in applications]
     if not samplers:
-        raise Refused("pipelines", expected="at least one", observed="none is registered")
+        raise Refused(
+            "pipelines",
+            expected="at least one, or an --application-id",
+            observed="none is registered",
+            remedy="Give --application-id ID, or register a pipeline: `python -m streamplan list` says how.",
+        )
     port, stop_serving = serve(PrometheusCollector(lambda: _measure(samplers)), options.host, options.port)
     stop_sending = send_by_otlp(samplers, options.otlp, options.otlp_seconds) if options.otlp else None
     plain_console().print(f"Metrics are at http://{options.host}:{port}/metrics. Ctrl-C ends it.")

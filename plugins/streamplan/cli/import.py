@@ -66,7 +66,7 @@ def register(commands: Subparsers) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="the file to write (default: my_app.py for my-app); none that exists",
+        help="the file to write, which must not exist yet (default: my_app.py for my-app)",
     )
     parser.set_defaults(run=_run)
 
@@ -114,9 +114,9 @@ def _report(imported: ImportedApplication, given: Path, output: Path, *, asked: 
     if not asked:
         yield "No brokers were asked. With --bootstrap-servers they tell partition counts, fields and counts."
     if imported.missing:
-        yield f"\nNot told ({len(imported.missing)}):"
+        yield f"\nNot known from the description ({len(imported.missing)}):"
         yield from (f"  {line}" for line in align_columns([(each.node, each.what) for each in imported.missing]))
-    yield f"\nNext: replace each TODO in {output}, ask `streamplan validate`, and read docs/take-over.md."
+    yield f"\nNext: replace each TODO in {output}, run `streamplan validate`, and read docs/take-over.md."
 
 
 def _verdict(imported: ImportedApplication, given: Path) -> Iterator[str]:

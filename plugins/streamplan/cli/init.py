@@ -69,7 +69,12 @@ def register(commands: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "directory", metavar="DIRECTORY", nargs="?", type=Path, default=Path(), help="where to (default: here)"
+        "directory",
+        metavar="DIRECTORY",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        help="the directory to write into (default: the working directory)",
     )
     parser.set_defaults(run=_run)
 

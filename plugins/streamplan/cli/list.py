@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
                 ",".join(topology.source_topics),
                 ",".join(topology.sink_topics) or "-",
                 ",".join(stores) or "-",
-                str(len(pipeline.tasks())) if pipeline.is_resolved else "as the cluster has",
+                str(len(pipeline.tasks())) if pipeline.is_resolved else "known to the cluster",
             )
         )
     if len(rows) == 1:

@@ -40,10 +40,10 @@ committed positions, members) and in the checkpoints (STREAMPLAN_CHECKPOINTS). N
   new        it begins empty; the plan says from where
   created    the deployment creates this topic
   orphaned   the topic stays, and nothing reads or writes it any more
-  not known  only a checkpoint tells, and it is not on this machine
-  beside     an upgrade builds it beside the application that runs; no aggregator of it starts before
+  not known  only a checkpoint tells it, and this machine does not have that checkpoint
+  beside     an upgrade builds it beside the application that runs; its aggregator starts after the upgrade
   refused    the deployment or the start is refused, or would go on with wrong values
-Exit status: 0 nothing stands against it, 1 something is refused.
+Exit status: 0 if nothing is refused, 1 if something is refused.
 
 Example: python -m streamplan plan orders --against-cluster --bootstrap-servers kafka-1:9092
 """
@@ -209,7 +209,7 @@ def _assignment(assignment: Assignment, stateful: Collection[TaskId]) -> Text:
     if stateful:
         text.append("  * with state; the instances stand in the order of their process ids\n", "dim")
     if assignment.idle:
-        text.append(f"  Idle for want of stream tasks: {', '.join(assignment.idle)}\n", "yellow")
+        text.append(f"  Idle, because there are not enough stream tasks: {', '.join(assignment.idle)}\n", "yellow")
     return text
 
 
@@ -234,8 +234,8 @@ def _group_metadata(pipeline: Pipeline, instances: int) -> Text:
 def _load_shares(plan: LoadPlan) -> Text:
     text = Text().append(f"Load, {sum(plan.load.values()):,} in all\n", "bold")
     for heading, assignment in (
-        ("as Kafka Streams deals the tasks, by number", plan.by_count),
-        ("if dealt by load, the greatest first", plan.by_load),
+        ("as Kafka Streams assigns the tasks: by their number", plan.by_count),
+        ("if they were assigned by load, the greatest first", plan.by_load),
     ):
         text.append(f"  {heading}\n")
         rows = [

@@ -36,7 +36,7 @@ def register(commands: Subparsers) -> None:
     choice = parser.add_mutually_exclusive_group(required=True)
     choice.add_argument("--reason", metavar="TEXT", help="the open dead letters of this reason")
     choice.add_argument(
-        "--letter", metavar="PARTITION@OFFSET", action="append", help="a dead letter; give it once for each"
+        "--letter", metavar="PARTITION@OFFSET", action="append", help="a dead letter; may be given several times"
     )
     choice.add_argument("--all", action="store_true", help="all open dead letters")
     parser.add_argument("--dry-run", action="store_true", help="show the plan alone")

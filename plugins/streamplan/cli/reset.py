@@ -33,7 +33,7 @@ def register(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from streamplan.maintenance.reset import apply_reset, observe_reset
+    from streamplan.maintenance.reset import apply_reset, plan_reset
     from streamplan.maintenance.reset_plan import RESET_ALONE
     from streamplan.registry import pipeline_named
 
@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     pipeline = pipeline_named(options.pipeline)
     brokers = chosen_brokers(options)
     runs = active_runs(pipeline.name, settings, RESET_ALONE)
-    plan = observe_reset(pipeline, brokers, settings, report=console.print, runs=runs)
+    plan = plan_reset(pipeline, brokers, settings, report=console.print, runs=runs)
     console.print(plan.text.replace("`", ""))
     if plan.empty:
         return 0

@@ -75,7 +75,8 @@ def _run(options: argparse.Namespace) -> int:
         except StreamplanError as error:  # the aggregator's status is worth showing without what Kafka says
             parts = [Text(f"{pipeline.name}  {' '.join(str(error).split())}", "yellow")]
         if status is None:
-            parts.append(Text(f"Nothing is known of its instances: there is no {file} (STREAMPLAN_REPORTS).", "yellow"))
+            unknown = f"The instances are not known: there is no file {file}. STREAMPLAN_REPORTS names its directory."
+            parts.append(Text(unknown, "yellow"))
         migrations = [
             Text(f"{migration.at}  {_migration_line(migration)}  (aggregator pid {migration.pid})", "dim")
             for migration in read_migrations(file, last=options.history)

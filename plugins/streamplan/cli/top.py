@@ -97,7 +97,7 @@ def _tasks(snapshot: Snapshot) -> Table:
 
 
 def _micro_batches(aggregator: AggregatorStatus) -> Table:
-    right = ("records", "lasted", "its job", "state rows", "written", "dead-lettered")
+    right = ("records", "lasted", "Spark job", "state rows", "written", "dead-lettered")
     table = table_of("Last micro-batches", "sub-topology", "ended", *right, right=right)
     for number, each in aggregator.measures.items():
         batch = aggregator.batches.get(number)

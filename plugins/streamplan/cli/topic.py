@@ -35,7 +35,7 @@ def register(commands: Subparsers) -> None:
     parser.add_argument(
         "--containing", default="", metavar="TEXT", help="only records whose key or value contains TEXT"
     )
-    parser.add_argument("--last", type=int, default=20, metavar="N", help="so many of each partition (default: 20)")
+    parser.add_argument("--last", type=int, default=20, metavar="N", help="records of each partition (default: 20)")
     parser.set_defaults(run=_run)
 
 

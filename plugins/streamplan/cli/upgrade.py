@@ -43,8 +43,8 @@ def register(commands: Subparsers) -> None:
         "--max-offsets",
         type=int,
         metavar="N",
-        help="read at most so many records at a time (default: as an aggregator). Fewer make fewer records late behind "
-        "a repartition topic, and the build slower",
+        help="read at most so many records at a time (default: as an aggregator). With a smaller number, fewer records "
+        "are late behind a repartition topic, but the build is slower",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before the switch")
     add_broker_options(parser)
@@ -71,7 +71,8 @@ def _run(options: argparse.Namespace) -> int:
     with local_session(f"{plan.application_id}-upgrade", master=LOCAL_MASTER, jars=jars) as spark:
         if options.step != "switch":
             built = upgrader.build(spark, runs=active_runs(pipeline.name, settings, UPGRADED_ALONE))
-            console.print(built.text.replace("`", "") if built is not None else "")
+            if built is not None:
+                console.print(built.text.replace("`", ""))
         if options.step == "build":
             return 0
         if not options.yes and not is_confirmed(
@@ -81,5 +82,6 @@ def _run(options: argparse.Namespace) -> int:
             return 1
         runs = active_runs(pipeline.name, settings, UPGRADED_ALONE)
         compared = upgrader.switch(spark, accept_differences=options.accept_differences, runs=runs)
-        console.print(compared.text.replace("`", "") if compared is not None else "")
+        if compared is not None:
+            console.print(compared.text.replace("`", ""))
     return 0

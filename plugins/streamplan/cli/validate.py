@@ -78,7 +78,7 @@ def _compare_schemas(pipelines: Sequence[Pipeline], options: argparse.Namespace,
         return 0
     status = 0
     for pipeline in with_schemas:
-        console.print(f"{pipeline.name}, beside the Schema Registry at {SchemaRegistry.of(brokers).address}:")
+        console.print(f"{pipeline.name}, compared with the Schema Registry at {SchemaRegistry.of(brokers).address}:")
         for finding in compare_with_registry(pipeline, SchemaRegistry.of(brokers)):
             console.print(f"  {finding.sentence}", style="red" if finding.wrong else None)
             status = max(status, int(finding.wrong))

@@ -52,7 +52,7 @@ def ask_airflow(environment: Mapping[str, str], kafka_conn_id: str, spark_conn_i
         )
         return dict(json.loads(done.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
-        return problem("Airflow", f"no answer within {_SECONDS} s", "Does its metadata database answer?")
+        return problem("Airflow", f"no answer within {_SECONDS} s", "Look whether its metadata database answers.")
     except (IndexError, ValueError):
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return problem("Airflow", last, "Run `airflow version` in this environment.")
@@ -87,7 +87,10 @@ def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Findin
         )
     elif servers != brokers.servers:
         yield warning(
-            f"connection {kafka_conn_id}", f"its brokers are {servers or 'not named'}", f"This looked at {brokers}."
+            f"connection {kafka_conn_id}",
+            f"its brokers are {servers or 'not named'}",
+            f"This command looked at {brokers}. Without --bootstrap-servers and --command-config it looks at those of "
+            "the connection.",
         )
     else:
         yield ok(f"connection {kafka_conn_id}", servers)

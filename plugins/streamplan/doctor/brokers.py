@@ -90,7 +90,7 @@ def look_at_acls(pipeline: Pipeline, brokers: Brokers, roles: Sequence[Role]) ->
         elif len(known) < len(needed):
             yield not_looked(
                 subject,
-                f"{len(known)} of {len(needed)} entries are allowed, of the others the resources do not exist",
+                f"{len(known)} of {len(needed)} entries are allowed. The resources of the others do not exist",
                 f"Look again when {pipeline.name} is deployed.",
             )
         else:

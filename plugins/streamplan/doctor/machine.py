@@ -44,7 +44,8 @@ def look_at_python() -> Iterable[Finding]:
         try:
             yield ok(package, metadata.version(package))
         except metadata.PackageNotFoundError:
-            yield not_looked(package, "not installed", f"Install it where {needed_by} run: pip install {package}.")
+            remedy = f"It is needed by {needed_by}. Install it there: pip install {package}."
+            yield not_looked(package, "not installed", remedy)
 
 
 def look_at_java(environment: Mapping[str, str]) -> Iterable[Finding]:

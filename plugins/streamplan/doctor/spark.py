@@ -42,7 +42,8 @@ def look_at_spark(master: str, brokers: Brokers, settings: Settings) -> Iterable
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
     except (StreamplanError, RuntimeError, OSError) as error:
-        yield problem(f"Spark {master}", str(error).splitlines()[0], "Does the driver find Java, and the cluster?")
+        remedy = "Look whether the driver finds Java and reaches the cluster."
+        yield problem(f"Spark {master}", str(error).splitlines()[0], remedy)
         return
     try:
         rows = _ask_executors(spark, brokers, settings.checkpoints)
@@ -54,7 +55,8 @@ def look_at_spark(master: str, brokers: Brokers, settings: Settings) -> Iterable
             "(spark.driver.host, spark.driver.port)?",
         )
     except Exception as error:  # noqa: BLE001  whatever a Python worker dies of is what is looked for
-        yield problem(f"Python on the executors of {master}", _cause(error), "Each worker needs the driver's Python.")
+        remedy = "Install the driver's version of Python on each worker."
+        yield problem(f"Python on the executors of {master}", _cause(error), remedy)
     else:
         yield from compare_executors(master, rows, settings.checkpoints)
     finally:

@@ -132,8 +132,10 @@ class _Writer:
         if self.again is None or start is None or start <= self.number:
             return  # a name stands where the number is another
         skipped = f"number {self.number}" if start == self.number + 1 else f"numbers {self.number} to {start - 1}"
-        comment = f"No node has {skipped}: the application reads a topic again here, or has something without a node."
-        self.ask.note(skipped, "no node has it: a topic that is read again, or an operation that leaves no node")
+        comment = f"No node has {skipped}: the application reads a topic again, or has an operation without a node."
+        self.ask.note(
+            skipped, "no node has it: the application reads a topic again, or has an operation without a node"
+        )
         for _ in range(start - self.number):
             self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
             comment = ""
@@ -353,7 +355,9 @@ class _Writer:
     def _join(self, operation: Operation) -> None:
         node, [stream, table] = operation.node, operation.on
         if number_of(node.name) is None:
-            self.ask.note(node.name, "whether it is join() or left_join(): the application named it")
+            self.ask.note(
+                node.name, "whether it is join() or left_join(): its name, given by the user, does not tell it"
+            )
         self.number += 3 * (operation.repartition is not None)
         fields = self.ask.fields(node.name, "the value that {} gives", "table.count")
         options = self._named(node, operation.word)

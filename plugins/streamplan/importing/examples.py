@@ -56,7 +56,7 @@ def infer_schema(values: Iterable[bytes | None]) -> tuple[str, str]:
         if _is_decoded(present, f"{name} {field_type}"):
             told.append(f"{name} {field_type}")
         else:
-            left_out.append(f"{name} ({field_type}, and beyond it)")
+            left_out.append(f"{name} (not every value is a {field_type})")
     return ", ".join(told), f"left out {', '.join(left_out)}" if left_out else ""
 
 

@@ -33,7 +33,7 @@ def in_order_of_declaration(operations: Sequence[Operation]) -> list[Operation]:
         names = list(sorter.static_order())
     except CycleError as error:
         circle = ", ".join(error.args[1])
-        raise Refused("the topology", expected="no table that is made of itself", observed=circle) from error
+        raise Refused("the topology", expected="no table that depends on itself", observed=circle) from error
     sorted_operations = [makers[name] for name in names]
     latest = _latest_ends(sorted_operations)
     found = _arrange(sorted_operations, latest, in_time=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _FOR_STREAMS = "Put to_stream() before it: filter() and map_values() are for streams."
-_WITHOUT_STATE = "map_values(), map() and flat_map() may do, where it keeps no state."
+_WITHOUT_STATE = "If it keeps no state, use map_values(), map() or flat_map() instead."
 _TWO_TABLES = "Write one table to a topic, read the other one as a stream, and join the stream with the table."
 _A_TABLE = "Write its records to a compacted topic with to(), and read that with Topology.table()."
 _TWO_STREAMS = "a join of two streams in this form"
@@ -18,8 +18,8 @@ _OPERATIONS = {
     "KSTREAM-FLATTRANSFORM": ("a transformer", _WITHOUT_STATE),
     "KSTREAM-PROCESS": (
         "a processor of the Processor API in this form",
-        "process() calls a class with the state of each key in one store; map_values(), map() and flat_map() may do, "
-        "where it keeps no state.",
+        "process() calls a class with the state of each key in one store. If it keeps no state, use map_values(), "
+        "map() or flat_map() instead.",
     ),
     "KSTREAM-FOREACH-": ("foreach()", "Write the records to a topic with to(), and let a consumer of that act."),
     "KSTREAM-PRINTER-": ("print()", "peek() logs aggregates of the records."),
@@ -33,8 +33,8 @@ _OPERATIONS = {
     "KTABLE-FILTER-": ("filter() of a table", _FOR_STREAMS),
     "KTABLE-MAPVALUES-": ("mapValues() of a table", _FOR_STREAMS),
     "KTABLE-TRANSFORMVALUES-": ("transformValues() of a table", _WITHOUT_STATE),
-    "KTABLE-TOSTREAM-": ("what the operations of a table before it compute", ""),
-    "KTABLE-SUPPRESS-": ("suppress()", "Of windows emit_strategy(OnWindowClose()) passes the final results."),
+    "KTABLE-TOSTREAM-": ("the operations of the table before it", ""),
+    "KTABLE-SUPPRESS-": ("suppress()", "For windows, emit_strategy(OnWindowClose()) passes the final results."),
     "KTABLE-SELECT-": ("groupBy() of a table", "Behind to_stream() each update of a row is a record of its own."),
     "KTABLE-AGGREGATE-": ("the aggregate of a table", ""),
     "KTABLE-REDUCE-": ("the aggregate of a table", ""),

@@ -237,7 +237,7 @@ class KafkaCluster:
                     f"Kafka at {self._brokers}, asked for {listed}",
                     expected=f"records within {self.deadline_seconds:g} s",
                     observed="none",
-                    remedy="Has each partition a leader, and is no transaction left open?",
+                    remedy="Look whether each partition has a leader, and whether a transaction was left open.",
                 )
 
     def _consumer_of(self, group: str) -> Consumer:

@@ -48,7 +48,7 @@ def _of_source(topic: str, serde: SchemaSerde, registry: SchemaRegistry) -> Iter
         yield SchemaFinding(f"{topic}: the registry has no schema under the subject {subject}", False)
         return
     if latest.format != serde.schema_format:
-        yield SchemaFinding(f"{topic}: the schema of the subject {subject} is one of {latest.format}", True)
+        yield SchemaFinding(f"{topic}: the subject {subject} has a schema in the format {latest.format}", True)
         return
     try:
         found = serde.differences(latest)
@@ -65,7 +65,7 @@ def _of_source(topic: str, serde: SchemaSerde, registry: SchemaRegistry) -> Iter
             sentence = f"{topic}: {each.text}. Such a record goes to the dead-letter topic"
         yield SchemaFinding(sentence, each.always)
     if undeclared:
-        yield SchemaFinding(f"{topic}: written and not declared: {', '.join(undeclared)}", False)
+        yield SchemaFinding(f"{topic}: fields that are written and not declared: {', '.join(undeclared)}", False)
 
 
 def _of_sink(topic: str, serde: SchemaSerde, registry: SchemaRegistry) -> SchemaFinding:
@@ -78,8 +78,8 @@ def _of_sink(topic: str, serde: SchemaSerde, registry: SchemaRegistry) -> Schema
             "false",
             True,
         )
-    which = "the first one" if latest is None else "another one than the latest"
+    which = "has no schema yet" if latest is None else "has another schema as its latest"
     return SchemaFinding(
-        f"{topic}: the declared schema is {which} of the subject {subject}. The aggregator registers it when it starts",
+        f"{topic}: the subject {subject} {which}. The aggregator registers the declared schema when it starts",
         False,
     )

@@ -110,7 +110,9 @@ class RemoteAggregator:
         raise StreamplanError(
             f"application {self._group}",
             expected=f"stopped within {STOP_SECONDS:g} s",
-            observed=f"{', '.join(instances)} in its consumer group" if instances else "no position that could say so",
+            observed=f"{', '.join(instances)} in its consumer group"
+            if instances
+            else "no position that holds the request",
             remedy="End its process on its host. It commits nothing after a request to stop."
             if is_asked
             else "If its first aggregator is being started on another host, end that process there.",

@@ -279,8 +279,8 @@ class _Session:
     def _not_registered(self, subject: str) -> Refused:
         return Refused(
             f"subject {subject} of the Schema Registry at {self._address}",
-            expected="the declared schema, registered",
-            observed="it is not",
+            expected="the declared schema",
+            observed="the subject does not have this schema",
             remedy="Register it, or set auto.register.schemas=true where schema.registry.url stands, and start the "
             "aggregator again.",
         )
@@ -337,7 +337,7 @@ class _Session:
             if status in (401, 403):
                 remedy = f"Correct the credentials, such as basic.auth.user.info, {_WHERE}."
             elif status == 404:
-                remedy = f"Correct {URL} {_WHERE}: a Schema Registry answers otherwise."
+                remedy = f"Correct {URL} {_WHERE}. This answer is not that of a Schema Registry."
             raise self._unavailable(observed, remedy) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OAuthTokenError) as error:
             observed = f"{type(error).__name__}: {error}"
@@ -366,7 +366,9 @@ class _Session:
         except SchemaRegistryUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, SchemaRegistryError) and cause.http_status_code in _REFUSES:
-                remedy = "Change the schema so that the subject's rule of compatibility allows it, or that rule."
+                remedy = (
+                    "Change the schema so that the compatibility rule of the subject allows it, or change that rule."
+                )
                 if cause.http_status_code == _INVALID:
                     remedy = f"Does the registry read {schema_format}{_FORM.get(schema_format, '')}? See its log."
                 raise Refused(

@@ -174,9 +174,9 @@ class TaskOwnership:
                 _pause()
         raise StreamplanError(
             f"{self._application_id} could not be claimed",
-            expected="no other aggregator of it that is being started",
-            observed=f"one {_MAX_ATTEMPTS} times",
-            remedy="Start one of them, and not both.",
+            expected="no other aggregator of this application that starts at the same time",
+            observed=f"another one started at each of {_MAX_ATTEMPTS} attempts",
+            remedy="Start only one aggregator.",
         )
 
     def _await_no_foreign_member(self) -> None:
@@ -289,17 +289,17 @@ class TaskOwnership:
         if self.beside and latest is not None and not latest.is_beside:
             raise Refused(
                 f"application {self._application_id}",
-                expected="beside another application, whose place it takes later",
-                observed=f"{latest}, which writes the outputs",
-                remedy="It has taken over already.",
+                expected="that it stands beside another application until it takes over",
+                observed=f"that it writes the outputs already: {latest}",
+                remedy="It has taken over, so there is nothing to build.",
             )
         if not self.beside and (latest.is_beside if latest is not None else upgrade_from is not None):
             raise Refused(
                 f"application {self._application_id}",
-                expected="the application that writes the outputs",
-                observed=f"it stands beside {upgrade_from or 'another application'}, which does",
+                expected="that it writes the outputs",
+                observed=f"that it stands beside {upgrade_from or 'another application'}, which writes them",
                 remedy=f"Run {self.pipeline.name}_upgrade: it builds the state, and lets this application take over. "
-                "Where the other one is to go on, start that as it was declared.",
+                "If the other application must go on, start the other one as it was declared.",
             )
 
     def _claim(self, producer: Producer, has_checkpoint: Mapping[int, bool]) -> ClaimedTasks:
@@ -493,9 +493,9 @@ def _commit_generation(
             _pause()
     raise StreamplanError(
         f"{tasks.application_id} could not be {action}",
-        expected="no aggregator of it that is being started",
-        observed=f"one {_MAX_ATTEMPTS} times",
-        remedy="Stop what starts it, and do this again.",
+        expected="no aggregator of this application that starts at the same time",
+        observed=f"one started at each of {_MAX_ATTEMPTS} attempts",
+        remedy="Stop what starts the aggregator, and do this again.",
     )
 
 
@@ -520,9 +520,17 @@ def _lock_positions(producer: Producer, consumer: Consumer, tasks: StreamTasks, 
     return _committed(tasks, brokers, consumer)
 
 
+def claim_transactional_id(application_id: str) -> str:
+    """Return the transactional id of claims. A process that opens it fences another one that claims at the same time.
+
+    Args:
+        application_id: The application whose stream tasks are claimed.
+    """
+    return f"{application_id}-claim"
+
+
 def _claim_producer(tasks: StreamTasks, brokers: Brokers) -> AbstractContextManager[Producer]:
-    """Open the producer of claims. It fences that of another process which claims at the same time."""
-    return transactional_producer(brokers, f"{tasks.application_id}-claim")
+    return transactional_producer(brokers, claim_transactional_id(tasks.application_id))
 
 
 def _pause() -> None:

@@ -100,7 +100,7 @@ def next_number(pipeline: Pipeline, brokers: Brokers) -> int:
     if missing := sorted(set(topics) - observe_topics(brokers, topics, with_configs=False).keys()):
         raise Refused(
             f"topic {', '.join(missing)}",
-            expected=f"at {brokers}",
+            expected=f"to exist at {brokers}",
             observed="no such topic",
             remedy=f"The task topics of {pipeline.name}_deploy creates it.",
         )
@@ -157,7 +157,7 @@ def produce(
         serdes[topic].prepare_to_write()
     with transactional_producer(
         brokers,
-        _transactional_id(pipeline),
+        pipeline.producer_transactional_id,
         partitioner=LIBRDKAFKA_PARTITIONER,
         linger_ms=20,
         compression_type="lz4",
@@ -188,12 +188,8 @@ def fence_producer(pipeline: Pipeline, brokers: Brokers) -> None:
     Raises:
         BrokersUnavailable: The brokers did not answer.
     """
-    with transactional_producer(brokers, _transactional_id(pipeline)):
+    with transactional_producer(brokers, pipeline.producer_transactional_id):
         pass
-
-
-def _transactional_id(pipeline: Pipeline) -> str:
-    return f"{pipeline.topology.application_id}-producer"
 
 
 def _serdes(pipeline: Pipeline, brokers: Brokers) -> Mapping[str, Serde]:

@@ -23,7 +23,7 @@ from streamplan.model.topics import (
     resolve_configs,
     resolve_new_configs,
     resolve_replication_factor,
-    staging_topic,
+    temporary_topic,
 )
 
 AGREEMENT_SECONDS = 30.0
@@ -138,18 +138,18 @@ def apply_topics(
 def refuse_unfinished_repartition(
     brokers: Brokers, pipeline: Pipeline, *, deadline_seconds: float = ANSWER_SECONDS
 ) -> None:
-    """Refuse to create topics while a repartition is under way: their records are in staging topics.
+    """Refuse to create topics while a repartition is under way: their records are in temporary topics.
 
     Raises:
-        Refused: A staging topic of the pipeline exists.
+        Refused: A temporary topic of the pipeline exists.
         BrokersUnavailable: The brokers did not answer.
     """
-    names = [staging_topic(spec).name for spec in pipeline.internal_topics()]
-    if staging := observe_topics(brokers, names, with_configs=False, deadline_seconds=deadline_seconds):
+    names = [temporary_topic(spec).name for spec in pipeline.internal_topics()]
+    if temporary := observe_topics(brokers, names, with_configs=False, deadline_seconds=deadline_seconds):
         raise Refused(
             f"the topics of {pipeline.name} are being moved to another number of partitions",
             expected="no move under way",
-            observed=f"{', '.join(sorted(staging))}, which hold records meanwhile",
+            observed=f"{', '.join(sorted(temporary))}, which hold records meanwhile",
             remedy=f"Run {pipeline.name}_repartition: it goes on from where it stopped. Nothing was created.",
         )
 
@@ -224,7 +224,7 @@ def format_plan(plan: TopicPlan) -> str:
 
 def _format_spec(spec: TopicSpec, replication_factor: int) -> str:
     if not spec.owned:
-        return f"{spec.name} ({spec.role}, {spec.partitions} partitions): of others, left as its owner has it"
+        return f"{spec.name} ({spec.role}, {spec.partitions} partitions): others own it, and it is not changed"
     configs = ", ".join(f"{name}={value}" for name, value in resolve_configs(spec, replication_factor).items())
     return f"{spec.name} ({spec.role}, {spec.partitions} partitions): {configs}"
 

@@ -177,7 +177,7 @@ class Stack:
                 raise StreamplanError(
                     f"Stack in {self.settings.home}",
                     expected="no other command that starts or stops it",
-                    observed=f"process {lock.read()} does",
+                    observed=f"process {lock.read()} starts or stops it now",
                     remedy="Wait until it is done.",
                 ) from error
             lock.truncate(0)

@@ -1,1 +1,1 @@
-"""Changes to a deployed pipeline: reset, repartition and purge. Each has a pure plan and what applies it."""
+"""Changes to what is deployed: reset, redrive, repartition, purge and upgrade. Each has a plan and what applies it."""

@@ -16,7 +16,7 @@ from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.start_point import STORE, CheckpointState, KafkaState, TopicPartition
-from streamplan.model.topics import ObservedTopic, resolve_replication_factor, staging_topic
+from streamplan.model.topics import ObservedTopic, resolve_replication_factor, temporary_topic
 from streamplan.spark.state.checkpoint_files import StoredCheckpoint, read_checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
 
@@ -31,7 +31,7 @@ class Deployed:
         topics: The topics that exist: those that are declared, and the internal topics that are not declared any more.
         records: By left-over internal topic the offsets from its beginning to its end.
         topic_ids: The ids of the source topics that exist.
-        staging: The topics of a repartition that is under way.
+        temporary: The topics of a repartition that is under way.
         replication_factor: The replicas of a topic that is created.
         members: The members of the consumer group; None where they cannot be seen.
         state: What the topics and the group hold. A declared topic that does not exist is taken for empty.
@@ -43,7 +43,7 @@ class Deployed:
     topics: Mapping[str, ObservedTopic]
     records: Mapping[str, int]
     topic_ids: TopicIds
-    staging: Collection[str]
+    temporary: Collection[str]
     replication_factor: int
     members: Sequence[Member] | None
     state: ApplicationState
@@ -135,11 +135,11 @@ def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> 
     application_id = pipeline.topology.application_id
     stored, unreadable = _readable(checkpoints, application_id)  # before the positions: they are never behind it
     specs = {spec.name: spec for spec in pipeline.topics()}
-    staging = {staging_topic(spec).name for spec in pipeline.internal_topics()}
+    temporary = {temporary_topic(spec).name for spec in pipeline.internal_topics()}
     committed = cluster.committed_positions(application_id)
     names = cluster.names()
     own = own_topics(application_id, names, cluster.groups(), {topic for topic, _ in committed})
-    left_over = {*own} - specs.keys() - staging
+    left_over = {*own} - specs.keys() - temporary
     topics = cluster.topics([*specs, *left_over])
     missing = {name: spec.partitions for name, spec in specs.items() if name not in topics}
     read = {topic for group in pipeline.topology.subtopologies for topic in pipeline.source_topics(group)}
@@ -150,7 +150,7 @@ def observe_deployed(pipeline: Pipeline, cluster: Cluster, checkpoints: str) -> 
             for name in sorted(left_over)
         },
         cluster.topic_ids(sorted(read & topics.keys())) if read & topics.keys() else {},
-        sorted(staging & {*names}),
+        sorted(temporary & {*names}),
         resolve_replication_factor(len(cluster.broker_ids())),
         cluster.members(application_id),
         observe_application(pipeline, cluster, committed, missing=missing),

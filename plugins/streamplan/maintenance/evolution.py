@@ -104,12 +104,12 @@ class _Comparison:
         foreign = [member for member in members or () if member.instance is None]
         if members is None or foreign:
             yield _refused(Part.APPLICATION, name, foreign_member_error(name, foreign))
-        if self.deployed.staging:
+        if self.deployed.temporary:
             yield Change(
                 Part.APPLICATION,
                 name,
                 Verdict.REFUSED,
-                f"its topics are being moved to another number of partitions: {', '.join(self.deployed.staging)}",
+                f"its topics are being moved to another number of partitions: {', '.join(self.deployed.temporary)}",
                 f"Run {self.pipeline.name}_repartition: it goes on from where it stopped.",
             )
         old = self.pipeline.upgrade_from
@@ -141,7 +141,10 @@ class _Comparison:
     def notes(self, changes: Sequence[Change]) -> Iterator[str]:
         if self.deployed.is_running:
             listed = ", ".join(map(str, self.deployed.members or ()))
-            yield f"an aggregator runs: {listed}. A new start takes over from it. This is what follows its orderly end"
+            yield (
+                f"an aggregator runs: {listed}. A new start takes over from it. The plan shows what follows after it "
+                "has ended in order"
+            )
         if self._wrong_counts:
             yield "sub-topologies and stores are judged when the partition counts are as declared"
         if self.deployed.unreadable:
@@ -242,7 +245,7 @@ class _Comparison:
                 "Run this where the checkpoints are; STREAMPLAN_CHECKPOINTS names their directory.",
             )
         elif start.decision.start is StartFrom.RESTORE:
-            because = f"Its state is rebuilt, for {start.decision.reason}"
+            because = f"Its state is rebuilt, because {start.decision.reason}"
             yield Change(Part.SUBTOPOLOGY, name, Verdict.REBUILT, f"{reads} from the committed positions on. {because}")
         else:
             yield Change(Part.SUBTOPOLOGY, name, Verdict.KEPT, f"{reads} from the committed positions on")
@@ -258,8 +261,8 @@ class _Comparison:
                 Part.STORE,
                 store,
                 Verdict.REFUSED,
-                f"the numbers have moved. {topic} exists, and is probably that of another store: this one was "
-                f"{before[0]} before. The start does not notice it, and would go on with wrong values",
+                f"the numbers in generated names have changed. {topic} exists, and probably belongs to another store. "
+                f"The name of this store was {before[0]} before. The start does not see it and would use wrong values",
                 f"Declare store={before[0]!r} here, and give each unnamed store the name that it had.",
             )
         if start.decision is not None and start.decision.start is StartFrom.CHECKPOINT:
@@ -272,9 +275,9 @@ class _Comparison:
                 Part.STORE,
                 store,
                 Verdict.UNKNOWN,
-                f"whether the {offsets:,} offsets of {topic} hold what is declared, {declared}, cannot be known: "
-                "Kafka has no schema of them, and no checkpoint here says it",
-                f"Look at some: python -m streamplan store {self.pipeline.name} --key KEY.",
+                f"it is not known whether {topic} ({offsets:,} offsets) holds what is declared: {declared}. Kafka has "
+                "no schema of a changelog, and this machine has no checkpoint that says it",
+                f"Look at some values: python -m streamplan store {self.pipeline.name} --key KEY.",
             )
         if held != store_content(group, node):
             return self._other_content(group, node, held, is_noticed=False)
@@ -287,7 +290,7 @@ class _Comparison:
             listed = ", ".join(
                 f"{topic}-{number} at {kafka.positions[topic, number]:,}" for topic, number in places[:_LISTED]
             )
-            reason += f", and the committed positions do not ({listed}): what was read before is not in it"
+            reason += f", but the committed positions are later ({listed}): it lacks the records before them"
         remedy = ""
         if matches := self._store_matches.get(store):
             numbered = store in self.pipeline.topology.generated_names
@@ -336,7 +339,7 @@ class _Comparison:
             return ""  # the store's own remedy is better
         topics = self.pipeline.source_topics(group)
         is_late = any(self._has_positions(writer) for topic in topics for writer in self._writers_of(topic))
-        remedy = "Where it should have what was read before, reset the application: it reads {} once more."
+        remedy = "If it must also have the earlier records, reset the application. Then the application reads {} again."
         return remedy.format(self._origins(group)) if is_late else ""
 
     def _writers_of(self, topic: str) -> Sequence[Subtopology]:

@@ -96,7 +96,7 @@ class EvolutionPlan:
         yield from (f"Note: {note}." for note in self.notes)
         counts = Counter(change.verdict for change in self.changes)
         listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-        yield f"{'Something' if self.refused else 'Nothing'} stands against it: {listed}. Nothing was changed."
+        yield f"{'Something' if self.refused else 'Nothing'} is refused: {listed}. Nothing was changed."
 
     @property
     def text(self) -> str:

@@ -132,7 +132,7 @@ def apply_redrive(
                 f"the re-drive of {pipeline.name}",
                 expected=f"no other member of consumer group {topology.application_id}",
                 observed=", ".join(map(str, others)),
-                remedy="It has begun just now: let it end. Nothing was changed.",
+                remedy="Another member has just joined the group. Wait until it has ended. Nothing was changed.",
             )
         fence(brokers, topology.application_id, pipeline.tasks())
         _await_stable(cluster, topology.dead_letter_topic)
@@ -145,7 +145,7 @@ def apply_redrive(
                 f"the re-drive of {pipeline.name}",
                 expected="no more to process again than was approved",
                 observed="; ".join(more),
-                remedy="The declaration or the dead letters are others than before: look at a new plan.",
+                remedy="The declaration or the dead letters have changed since the approval: approve a new plan.",
             )
         done = 0
         for same in in_transactions([each.letter for each in verdicts if each.verdict.is_done]):

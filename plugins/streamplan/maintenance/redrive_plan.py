@@ -116,7 +116,12 @@ class Choice:
         if self.places:
             by_place = {letter.place: letter for letter in letters}
             if missing := [str(place) for place in self.places if place not in by_place]:
-                raise Refused("the dead letter", expected="to be in the topic", observed=f"no {', '.join(missing)}")
+                raise Refused(
+                    "the dead letters",
+                    expected="places at which a dead letter is, each PARTITION@OFFSET",
+                    observed=f"no dead letter at {', '.join(missing)}",
+                    remedy="`python -m streamplan letters` shows the places.",
+                )
             chosen = [by_place[place] for place in self.places]
         else:
             chosen = [letter for letter in letters if letter.redriven is None and self.reason in (None, letter.reason)]
@@ -324,7 +329,7 @@ def plan_redrive(pipeline: Pipeline, choice: Choice, judged: Collection[Judged])
 
 
 def _notes(pipeline: Pipeline) -> Iterable[str]:
-    yield "What is made of them stands behind what was processed since. The committed positions do not move."
+    yield "Their results are written after the results of later records. The committed positions do not move."
     windowed = [
         node.store
         for subtopology in pipeline.topology.subtopologies

@@ -1,6 +1,6 @@
 """A repartition: observed, refused where it would lose something, and applied step by step.
 
-Each step commits an offset to the ledger (``repartition_plan.ledger_group``) when it is complete, and is done again
+Each step commits an offset to the ledger (``Pipeline.repartition_group``) when it is complete, and is done again
 where there is none. So the next run completes what a run that died has begun. The dead-letter topic is the gate: it is
 deleted first and created last, and an aggregator does not start without it.
 """
@@ -23,7 +23,6 @@ from streamplan.kafka.topics import apply_specs, delete_records, delete_topics, 
 from streamplan.maintenance.repartition_plan import (
     RepartitionPlan,
     TopicMove,
-    ledger_group,
     refuse_other_counts,
     require_declared,
 )
@@ -33,7 +32,7 @@ from streamplan.model.diagnostics import name_fault
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import TaskId
-from streamplan.model.topics import TopicRole, TopicSpec, staging_topic
+from streamplan.model.topics import TopicRole, TopicSpec, temporary_topic
 from streamplan.reports.results import state_files
 from streamplan.reports.sink_offsets import record_moved_sources
 from streamplan.settings import Settings
@@ -88,17 +87,17 @@ class Repartitioner:
             watched_seconds=self.watched_seconds,
         )
         specs = pipeline.topics()
-        staging = [staging_topic(spec) for spec in pipeline.internal_topics()]
-        for spec in staging:
+        temporary = [temporary_topic(spec) for spec in pipeline.internal_topics()]
+        for spec in temporary:
             if fault := name_fault(spec.name):
                 raise Refused(f"the topic that holds the records of {spec.name} meanwhile: {fault}")
-        names = [*(spec.name for spec in (*specs, *staging)), *moved.values()]
+        names = [*(spec.name for spec in (*specs, *temporary)), *moved.values()]
         counts = {name: topic.partitions for name, topic in observe_topics(self.brokers, names).items()}
         refuse_other_counts(pipeline, counts)
         cluster, ledger = self._cluster(), self._ledger()
         begun = self._has_destroyed(ledger)
         if not ledger and self._has_moved(counts, cluster):
-            left_over = tuple(spec.name for spec in staging if spec.name in counts)
+            left_over = tuple(spec.name for spec in temporary if spec.name in counts)
             return RepartitionPlan(pipeline.name, self._id, (), (), begun=False, done=True, left_over=left_over)
         if not begun:
             require_movable(pipeline, cluster, counts, copied=ledger)
@@ -155,7 +154,7 @@ class Repartitioner:
             self._copy_source(move, report)
         if not plan.begun:
             for spec in recreated:
-                self._stage(spec, report)
+                self._fill_temporary_topic(spec, report)
         gate = self.pipeline.topology.dead_letter_topic
         if gate not in self._ledger():  # otherwise all is done, and the application may have run since
             delete_topics(self.brokers, [gate])
@@ -170,9 +169,9 @@ class Repartitioner:
             report("the checkpoints are deleted, and what the checks kept of the old topics")
             self._set_positions(plan, report)
             self._recreate(specs[gate], report)
-        # The ledger goes first: without it the repartition is over, and staging topics can only be deleted.
-        delete_group(self.brokers, ledger_group(self.pipeline))
-        delete_topics(self.brokers, [staging_topic(spec).name for spec in specs.values()])
+        # The ledger goes first: without it the repartition is over, and temporary topics can only be deleted.
+        delete_group(self.brokers, self.pipeline.repartition_group)
+        delete_topics(self.brokers, [temporary_topic(spec).name for spec in specs.values()])
         left = ", ".join(move.topic for move in plan.sources)
         report(f"{self.pipeline.name} has moved. {left} is left in place: delete it when nobody reads it any more")
 
@@ -185,14 +184,14 @@ class Repartitioner:
         return KafkaCluster(self.brokers)
 
     def _ledger(self) -> Mapping[str, Mapping[int, int]]:
-        return self._cluster().committed_offsets(ledger_group(self.pipeline))
+        return self._cluster().committed_offsets(self.pipeline.repartition_group)
 
     def _mark_complete(self, topic: str) -> Mapping[int, int]:
         """Commit to the ledger that a topic is complete up to its ends."""
         ends = self._ends(topic)
         set_positions(
             self.brokers,
-            ledger_group(self.pipeline),
+            self.pipeline.repartition_group,
             {(topic, partition): end for partition, end in ends.items()},
         )
         return ends
@@ -224,7 +223,9 @@ class Repartitioner:
     def _has_destroyed(self, ledger: Mapping[str, object]) -> bool:
         """Tell whether every copy is complete, so that topics may have been deleted."""
         gate = self.pipeline.topology.dead_letter_topic
-        return any(staging_topic(spec).name in ledger for spec in self.pipeline.internal_topics() if spec.name == gate)
+        return any(
+            temporary_topic(spec).name in ledger for spec in self.pipeline.internal_topics() if spec.name == gate
+        )
 
     def _to_recreate(self, counts: Mapping[str, int], ledger: Mapping[str, object]) -> list[TopicSpec]:
         """List the internal topics that need another count, and last of all the gate."""
@@ -232,7 +233,7 @@ class Repartitioner:
         recreated = [
             spec
             for spec in self.pipeline.internal_topics()
-            if spec.name == gate or counts.get(spec.name) != spec.partitions or staging_topic(spec).name in ledger
+            if spec.name == gate or counts.get(spec.name) != spec.partitions or temporary_topic(spec).name in ledger
         ]
         return sorted(recreated, key=lambda spec: spec.name == gate)
 
@@ -257,8 +258,8 @@ class Repartitioner:
             move.topic,
             move.to,
             move.partitions,
-            group=ledger_group(self.pipeline),
-            transactional_id=f"{ledger_group(self.pipeline)}-copy",
+            group=self.pipeline.repartition_group,
+            transactional_id=f"{self.pipeline.repartition_group}-copy",
             report=report,
         )
         if spec.configs.get("cleanup.policy") == "compact":  # records may go at any time, here as there
@@ -273,24 +274,24 @@ class Repartitioner:
                 expected=f"records by partition {expected}",
                 observed=f"{observed}",
                 remedy=f"Someone else has written to {move.to}, or {move.topic} lost records meanwhile. Nothing of the "
-                f"application was changed: delete {move.to} and the group {ledger_group(self.pipeline)}, stop all "
+                f"application was changed: delete {move.to} and the group {self.pipeline.repartition_group}, stop all "
                 "producers, and run this again.",
             )
         self._mark_complete(move.to)
         report(f"{move.topic} to {move.to}: complete, {sum(observed.values()):,} records")
 
-    def _stage(self, spec: TopicSpec, report: Callable[[str], None]) -> None:
-        """Recreate the staging topic of an internal topic and copy the records there: a partial copy is unusable."""
-        # Every record that fitted into the topic must fit into the staging topic, and fit back again.
+    def _fill_temporary_topic(self, spec: TopicSpec, report: Callable[[str], None]) -> None:
+        """Recreate the temporary topic of an internal topic and copy the records there: a partial copy is unusable."""
+        # Every record that fitted into the topic must fit into the temporary topic, and fit back again.
         max_bytes = self._cluster().topics([spec.name])[spec.name].configs["max.message.bytes"]
-        staging = staging_topic(spec, **{"max.message.bytes": max_bytes})
-        if staging.name in self._ledger():
+        temporary = temporary_topic(spec, **{"max.message.bytes": max_bytes})
+        if temporary.name in self._ledger():
             return
-        delete_topics(self.brokers, [staging.name])
-        apply_specs(self.brokers, self.pipeline.name, [staging])
-        written = copying.write_all(self.brokers, staging.name, self._rows(spec), transactional_id=self._writer(spec))
-        self._mark_complete(staging.name)
-        report(f"{spec.name}: {written:,} records are held in {staging.name}")
+        delete_topics(self.brokers, [temporary.name])
+        apply_specs(self.brokers, self.pipeline.name, [temporary])
+        written = copying.write_all(self.brokers, temporary.name, self._rows(spec), transactional_id=self._writer(spec))
+        self._mark_complete(temporary.name)
+        report(f"{spec.name}: {written:,} records are held in {temporary.name}")
 
     def _rows(self, spec: TopicSpec) -> Iterator[copying.PlacedRecord]:
         cluster = self._cluster()
@@ -306,16 +307,16 @@ class Repartitioner:
                 yield copying.PlacedRecord(copying.new_partition(record.key, record.partition, spec.partitions), record)
 
     def _recreate(self, spec: TopicSpec, report: Callable[[str], None]) -> None:
-        """Delete an internal topic, create it with the new count, and fill it from its staging topic."""
+        """Delete an internal topic, create it with the new count, and fill it from its temporary topic."""
         if spec.name in self._ledger():
             return
         delete_topics(self.brokers, [spec.name])
-        staging = self._cluster().topics([staging_topic(spec).name])[staging_topic(spec).name]
-        configs = {**spec.configs, "max.message.bytes": staging.configs["max.message.bytes"]}
+        temporary = self._cluster().topics([temporary_topic(spec).name])[temporary_topic(spec).name]
+        configs = {**spec.configs, "max.message.bytes": temporary.configs["max.message.bytes"]}
         apply_specs(self.brokers, self.pipeline.name, [replace(spec, configs=configs)])
         rows = (
             copying.PlacedRecord(record.partition, record)
-            for record in copying.all_records(self._cluster(), staging_topic(spec).name)
+            for record in copying.all_records(self._cluster(), temporary_topic(spec).name)
         )
         gate = spec.role is TopicRole.DEAD_LETTER
         written = copying.write_all(
@@ -352,7 +353,7 @@ class Repartitioner:
         }
         if missing := [f"{topic}-{partition}" for (topic, partition), end in positions.items() if end < 0]:
             raise StreamplanError(
-                f"the ledger {ledger_group(self.pipeline)}",
+                f"the ledger {self.pipeline.repartition_group}",
                 expected="the ends of all that was made anew",
                 observed=f"none of {', '.join(missing)}",
                 remedy="Run this again: it makes those topics once more.",
@@ -362,7 +363,7 @@ class Repartitioner:
         report(f"group {self._id}: positions set in {', '.join(topics)}")
 
     def _writer(self, spec: TopicSpec) -> str:
-        return f"{ledger_group(self.pipeline)}-{spec.role}"
+        return f"{self.pipeline.repartition_group}-{spec.role}"
 
 
 def _size(cluster: KafkaCluster, topic: str) -> int:

@@ -4,7 +4,7 @@ A key lies in partition ``murmur2(key) % partitions``. Partitions that are added
 records of a key elsewhere: two stream tasks then count the key, and its total is split. So the records move to a new
 topic, and what the application has made of them, its changelogs above all, moves along.
 
-Each internal topic that needs another count is first copied to a staging topic ``<name>-moving`` with the new count.
+Each internal topic that needs another count is first copied to a temporary topic ``<name>-moving`` with the new count.
 When all copies are complete, the old topics are deleted and created again. The offsets of a consumer group of its own,
 the ledger, hold the progress: an offset in a topic says that the topic is complete up to there.
 """
@@ -21,11 +21,6 @@ from streamplan.model.topics import TopicRole
 
 MOVED_ALONE = ("aggregator", "producer", "deploy", "reset", "redrive")
 """DAGs of the pipeline with whose active runs a repartition is refused: nothing may be added to what moves."""
-
-
-def ledger_group(pipeline: Pipeline) -> str:
-    """Return the consumer group whose offsets hold the progress. It exists while a repartition is under way."""
-    return f"{pipeline.topology.application_id}-repartition"
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class RepartitionPlan:
         internal: Internal topics that get another number of partitions.
         begun: Whether an earlier run has deleted topics already. Then the repartition can only be completed.
         done: Whether there is nothing to do.
-        left_over: Staging topics of a repartition that is done.
+        left_over: Temporary topics of a repartition that is done.
     """
 
     pipeline: str
@@ -74,7 +69,8 @@ class RepartitionPlan:
         if self.done:
             yield f"Nothing to move: `{self.application_id}` reads what it declares, with the declared partitions."
             if self.left_over:
-                yield f"An earlier run left {', '.join(f'`{topic}`' for topic in self.left_over)} behind: deleted now."
+                listed = ", ".join(f"`{topic}`" for topic in self.left_over)
+                yield f"An earlier run left these temporary topics behind, and `apply` deletes them: {listed}."
             return
         yield f"More partitions for application `{self.application_id}` (pipeline {self.pipeline})."
         yield ""
@@ -141,9 +137,10 @@ def require_declared(pipeline: Pipeline) -> None:
     if not own:
         raise Refused(
             f"pipeline {pipeline.name} declares no move",
-            observed=f"{', '.join(pipeline.topics_of_others)}, which others own",
-            remedy="Their owners choose how many partitions they have. Where they have changed a number, "
-            f"{pipeline.name}_reset makes the internal topics anew. For more stream tasks behind a new key declare "
+            expected="a source topic that Streamplan creates",
+            observed=f"only topics that others own: {', '.join(pipeline.topics_of_others)}",
+            remedy="The owners of these topics choose the numbers of partitions. If an owner has changed a number, "
+            f"{pipeline.name}_reset creates the internal topics again. For more stream tasks after a new key, declare "
             "repartition(number_of_partitions=…).",
         )
     topic = own[0]
@@ -177,6 +174,6 @@ def refuse_other_counts(pipeline: Pipeline, observed: Mapping[str, int]) -> None
     if wrong:
         raise Refused(
             f"topics from outside of {pipeline.name}: {'; '.join(wrong)}",
-            remedy="They are not moved. Declare the number that is there in topic_partitions, for a source a new topic "
-            "of another name.",
+            remedy="This run does not move them. For a sink, declare its present number in topic_partitions. For a "
+            "source, declare a new topic with another name.",
         )

@@ -89,8 +89,8 @@ def _require_processed(pipeline: Pipeline, cluster: KafkaCluster) -> None:
     if left := unprocessed(cluster, {topic: cluster.positions(group, topic) for topic in topics}):
         raise Refused(
             f"the input of {pipeline.name}",
-            expected=f"processed by group {group}, all of it",
-            observed=", ".join(f"{count:,} records of {topic} are not" for topic, count in left.items()),
+            expected=f"that group {group} has processed all of it",
+            observed=", ".join(f"{count:,} records of {topic} are not processed" for topic, count in left.items()),
             remedy="Stop the producers, declare the pipeline as it was, run its aggregator until all is processed "
             "(lag 0), stop it, declare the move again, and run this again. Nothing was changed.",
         )

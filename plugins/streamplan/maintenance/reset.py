@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from streamplan.checks.framework.active_application import application_still_running
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.standing import application_before
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
@@ -25,7 +25,7 @@ from streamplan.spark.state import checkpoint_files as checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location
 
 
-def observe_reset(
+def plan_reset(
     pipeline: Pipeline,
     brokers: Brokers,
     settings: Settings,
@@ -54,7 +54,7 @@ def observe_reset(
     existing = cluster.topics([spec.name for spec in pipeline.internal_topics()])
     positions = cluster.committed_offsets(application_id)
     place = checkpoints_location(settings.checkpoints, application_id)
-    runs_instead = application_before(pipeline, cluster)
+    runs_instead = application_still_running(pipeline, cluster)
     if runs_instead is not None:
         _refuse_halfway(pipeline, runs_instead, cluster)
     staging = cluster.topics([*pipeline.staging_topics.values()]) if runs_instead is not None else {}
@@ -82,8 +82,8 @@ def _refuse_halfway(pipeline: Pipeline, old: str, cluster: Cluster) -> None:
     if latest is not None and latest.is_beside:
         raise Refused(
             f"the reset of {pipeline.name}",
-            expected=f"{old}, or {pipeline.topology.application_id}, as the application that runs",
-            observed="neither, for a switch has stopped halfway",
+            expected=f"that either {old} or {pipeline.topology.application_id} writes the outputs",
+            observed="that neither does, because a switch has stopped halfway",
             remedy=f"Run {pipeline.name}_upgrade, or `python -m streamplan upgrade {pipeline.name} switch`, which "
             "completes it. Nothing was changed.",
         )
@@ -120,11 +120,11 @@ def apply_reset(
         runs: Active runs of DAGs that work on the application.
 
     Raises:
-        Refused: There is more to delete than was approved, or :func:`observe_reset` refuses.
+        Refused: There is more to delete than was approved, or :func:`plan_reset` refuses.
         StreamplanError: The brokers or the checkpoints' file system did not answer.
     """
     pipeline = resolve_pipeline(pipeline, brokers)
-    plan = observe_reset(pipeline, brokers, settings, report=report, runs=runs)
+    plan = plan_reset(pipeline, brokers, settings, report=report, runs=runs)
     if more := plan.more_than(approved):
         raise Refused(
             f"the reset of {pipeline.name}",

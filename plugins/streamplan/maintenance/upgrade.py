@@ -24,7 +24,7 @@ from streamplan.kafka.cluster import KafkaCluster, unprocessed
 from streamplan.kafka.copying import write_all
 from streamplan.kafka.groups import members, set_positions
 from streamplan.kafka.membership import drain_application
-from streamplan.kafka.task_ownership import StreamTasks, set_beside
+from streamplan.kafka.task_ownership import StreamTasks, claim_transactional_id, set_beside
 from streamplan.kafka.topics import apply_specs, apply_topics, delete_topics, resolve_pipeline
 from streamplan.maintenance.deployed import held_stores
 from streamplan.maintenance.require_stopped import require_stopped
@@ -264,8 +264,9 @@ class Upgrader:
                 raise Refused(
                     f"the upgrade of {self.pipeline.name}",
                     expected=f"{new.application_id} beside {old.application_id}",
-                    observed="both write the outputs by themselves",
-                    remedy=f"To build {new.application_id} anew, reset it first, declared without upgrade_from.",
+                    observed="that both of them write the outputs",
+                    remedy=f"To build {new.application_id} again, remove upgrade_from from the declaration, reset the "
+                    "application, and declare upgrade_from again.",
                 )
             return Stage.DONE
         foreign = [place for place, at in old.committed.items() if PositionMetadata.parse(at.metadata) is None]
@@ -286,9 +287,9 @@ class Upgrader:
         raise Refused(
             f"application {old.application_id}, which {self.pipeline.name} is to take over from",
             expected="the application that writes the outputs",
-            observed="it stands beside another one",
-            remedy="Name that one in upgrade_from. Where it is this pipeline's own, which was reset since, leave "
-            "upgrade_from out.",
+            observed=f"{old.application_id} stands beside another application",
+            remedy="Name that other application in upgrade_from. If it is the pipeline's own application, which was "
+            "reset since, leave upgrade_from out.",
         )
 
     def _shared(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
@@ -343,8 +344,8 @@ class Upgrader:
         notes = [f"`{topic}` is new: it is read up to where it ends at each step" for topic in sorted(added)]
         shared = old & {*self._resolved.topology.source_topics}
         notes += [
-            f"`{name}` is compacted: of a key that has a newer record the older ones may be gone. They are not in the "
-            "new state, and no record of a stream meets them"
+            f"`{name}` is compacted: if a key has a newer record, its older records may be deleted. The new state does "
+            "not have them, and a stream that is joined with the table does not find them"
             for name, topic in sorted(self._cluster().topics(sorted(shared)).items())
             if "compact" in words(topic.configs.get("cleanup.policy", ""))
         ]
@@ -380,11 +381,11 @@ class Upgrader:
         if left := unprocessed(self._cluster(), positions):
             raise Refused(
                 f"the repartition topics of {old.application_id}",
-                expected="processed, all of them",
-                observed=", ".join(f"{count:,} records of {topic} are not" for topic, count in left.items()),
-                remedy="Their results would never be written. Start the application once more as it was declared, with "
-                "`python -m streamplan.jobs.aggregator --available-now` or until the lag is 0, and switch then. "
-                "Nothing was changed.",
+                expected="that all of their records are processed",
+                observed=", ".join(f"{count:,} records of {topic} are not processed" for topic, count in left.items()),
+                remedy="Their results would never be written. Start the application once more as it was declared, and "
+                "let it run until the lag is 0; or start its job `aggregator` with the further option "
+                "--available-now. Then switch. Nothing was changed.",
             )
 
     def _require_equal(self, comparison: Comparison, accept_differences: bool) -> None:
@@ -402,10 +403,10 @@ class Upgrader:
         if comparison.incomplete and not accept_differences:
             raise Refused(
                 f"the stores of {self._new_id}, {', '.join(store.store for store in comparison.incomplete)}",
-                expected=f"of the whole input, which {self._old_id} has read",
+                expected=f"values of the whole input, as {self._old_id} has read it",
                 observed="; ".join(comparison.missing).replace("`", ""),
-                remedy="What was deleted is not in them, and no comparison says that they need nothing of it. Where "
-                "that is as you want it, switch with accept_differences. Nothing was changed, and "
+                remedy="The stores lack the deleted records, and no comparison shows that these records are of no "
+                "importance. To accept that, switch with accept_differences. Nothing was changed, and "
                 f"{self._old_id} can go on.",
             )
 
@@ -510,13 +511,13 @@ class Upgrader:
         """Let the records wait in left and outer joins that wait in the old application. It has passed the others."""
         for waiting in plan_waiting(self._resolved, self._cluster()):
             if waiting.rows:
-                writer = f"{self._new_id}-claim"
+                writer = claim_transactional_id(self._new_id)
                 write_all(
                     self.brokers, waiting.changelog, waiting.rows, transactional_id=writer, in_one_transaction=True
                 )
             self.report(f"in {waiting.store} the same records wait as in {self._old_id}")
             if waiting.left_out:
-                self.report(f"but {waiting.left_out:,} keys, whose records {self._new_id} does not have")
+                self.report(f"{waiting.left_out:,} keys do not wait there: {self._new_id} does not have their records")
 
     def _retire(self, positions: Mapping[Place, int]) -> None:
         """Let the old application end where the new one was built up to. From now on none of its aggregators starts."""

@@ -65,7 +65,7 @@ class UpgradePlan:
             yield f"Nothing to do: {new} has taken over from {old} (pipeline {self.pipeline})."
             if self.left_over:
                 yield ""
-                yield f"Nothing deletes what is left of {old}, so that it can take over again, and of the build:"
+                yield f"These parts of {old} and of the build are kept, so that {old} can take over again:"
                 yield ""
                 yield from (f"- {part}" for part in self.left_over)
             return

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.topics import INTERNAL_ROLES, TopicRole, staging_topic
+from streamplan.model.topics import INTERNAL_ROLES, TopicRole, temporary_topic
 
 READERS_GROUP = "streamplan-checks"
 """The consumer group that readers name. They never join it, but librdkafka asks for its coordinator."""
@@ -122,7 +122,7 @@ def _producer(pipeline: Pipeline) -> Iterable[AclEntry]:
     yield AclEntry(ResourceType.GROUP, READERS_GROUP, Operation.DESCRIBE, reason="reading without joining a group")
     yield AclEntry(
         ResourceType.TRANSACTIONAL_ID,
-        f"{pipeline.topology.application_id}-producer",
+        pipeline.producer_transactional_id,
         Operation.WRITE,
         reason="every record is written once",
     )
@@ -167,14 +167,14 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
         for operation in (Operation.READ, Operation.DELETE):
             yield AclEntry(
                 ResourceType.GROUP,
-                f"{application_id}-repartition",
+                pipeline.repartition_group,
                 operation,
                 reason="its positions say how far a move is",
             )
         for old in pipeline.repartition_from.values():
             yield _topic(old, Operation.READ, "its records are moved")
             yield _topic(old, Operation.DESCRIBE_CONFIGS, "it is compared with its successor")
-        for staging in map(staging_topic, internal):
+        for temporary in map(temporary_topic, internal):
             for operation in (
                 Operation.CREATE,
                 Operation.READ,
@@ -183,7 +183,7 @@ def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:
                 Operation.DESCRIBE_CONFIGS,
             ):
                 yield _topic(
-                    staging.name, operation, "it holds the records of an internal topic while that is made again"
+                    temporary.name, operation, "it holds the records of an internal topic while that is made again"
                 )
     if pipeline.upgrade_from is not None:
         yield from _upgrade(pipeline, pipeline.upgrade_from)

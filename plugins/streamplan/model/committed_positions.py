@@ -200,7 +200,7 @@ def _resolve(
     if missing:
         raise Refused(
             f"group {application_id} has no position for {_listed(f'{topic}-{number}' for topic, number in missing)}",
-            expected="positions beside the checkpoint, the internal topics and the other partitions",
+            expected="a position in each partition, because the application has run before",
             remedy="Let the Kafka Streams application read these partitions to their ends, and then stop it."
             if is_taken_over
             else "They were deleted or have expired (the brokers' offsets.retention.minutes), or the topic has more "

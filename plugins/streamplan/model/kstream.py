@@ -155,15 +155,16 @@ class _Declared:
     def _refuse_unlike_keys(self, right: _Declared, operation: str, what: str) -> None:
         if right.window is not None:
             self.graph.fault(
-                f"{operation}: on unlike keys: the {what}'s is windowed", f"Join a {what} with a plain key"
+                f"{operation}: the keys differ: that of the {what} is windowed",
+                "Join sides that both have plain keys",
             )
         name, other = self.key.name, right.key.name
         is_table = isinstance(self, KTable)
         if name is not None and other is not None and name != other:
             alike = "when they are the same thing, name them alike: key='…'"
             self.graph.fault(
-                f"{operation}: on unlike keys: the {'table' if is_table else 'stream'}'s is {name!r}, "
-                f"the {what}'s {other!r}",
+                f"{operation}: the keys differ: that of the {'table' if is_table else 'stream'} is {name!r}, "
+                f"that of the {what} {other!r}",
                 alike.capitalize() if is_table else f"Before it, select_key({other!r}); or, {alike}",
             )
         self._refuse_unlike_serdes(right, operation, what)
@@ -471,9 +472,9 @@ class KStream(_Declared):
     ) -> None:
         if timer_type == WALL_CLOCK_TIME:
             self.graph.fault(
-                f"process: timers of {WALL_CLOCK_TIME} do not exist here: what a timer gives belongs to the record that"
-                " moved the time on",
-                f"Timers of {STREAM_TIME} go by the times of the records",
+                f"process: there are no timers of {WALL_CLOCK_TIME}: the results of a timer belong to the record whose"
+                " timestamp has reached the time of the timer",
+                f"Use timers of {STREAM_TIME}: they follow the timestamps of the records",
             )
         elif timer_type != STREAM_TIME:
             self.graph.fault(f"process: timer_type={timer_type!r}", f"The type of timers is {STREAM_TIME!r}")
@@ -1346,7 +1347,7 @@ class KTable(_Declared):
         if _OTHER_THAN_KEY.search(_TEXT.sub("", foreign_key)):
             graph.fault(
                 f"{operation}: the foreign key sees record.key, and nothing else of record",
-                "It is a function of the value and the key, so that a value of before gives the same one again",
+                "Use only the value and the key: an earlier value must give the same foreign key again",
             )
         for table in (self, other):
             table.materialize()

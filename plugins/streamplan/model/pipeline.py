@@ -230,7 +230,8 @@ class Pipeline:
         if self.repartition_from and any(subtopology.subscribers for subtopology in self.topology.subtopologies):
             yield Diagnostic(
                 location,
-                "repartition_from, and the topology joins tables by a foreign key: its subscriptions name partitions",
+                "repartition_from cannot be used: the topology joins tables by a foreign key, whose subscriptions name "
+                "partitions",
                 "Copy the records into a new topic, and give the topology another application id",
             )
         sources, topology = self.topology.source_topics, self.topology
@@ -269,19 +270,19 @@ class Pipeline:
         if any(subtopology.subscribers for subtopology in self.topology.subtopologies):
             yield Diagnostic(
                 location,
-                "upgrade_from, and the topology joins tables by a foreign key: its two sub-topologies read what each "
-                "other writes, so that there is no moment at which both are done",
+                "upgrade_from cannot be used: the topology joins tables by a foreign key. Its two sub-topologies read "
+                "what each other writes, so that there is no moment at which both are done",
                 "Give the changed topology another application id and other sink topics, and let both run",
             )
         if self.repartition_from:
             yield Diagnostic(
-                location, "upgrade_from beside repartition_from", "Move the records first, and upgrade afterwards"
+                location, "upgrade_from and repartition_from are both declared", "Move the records first, then upgrade"
             )
         for topic in self.topology.source_topics:
             if topic in self.topology.sink_topics:
                 yield Diagnostic(
                     location,
-                    f"upgrade_from, and the topology reads and writes {topic!r}: the staging topic would be read",
+                    f"upgrade_from cannot be used: the topology would read the staging topic of {topic!r}",
                     "Pass the records through repartition(), or reset the application",
                 )
 
@@ -361,6 +362,16 @@ class Pipeline:
         return replace(self, partitions_of_others={topic: counts[topic] for topic in self.topics_of_others})
 
     @property
+    def producer_transactional_id(self) -> str:
+        """The transactional id of the producer of test data."""
+        return f"{self.topology.application_id}-producer"
+
+    @property
+    def repartition_group(self) -> str:
+        """The consumer group whose offsets hold the progress of a repartition. It exists while one is under way."""
+        return f"{self.topology.application_id}-repartition"
+
+    @property
     def staging_topics(self) -> Mapping[str, str]:
         """By topic that is written with ``to`` what is written in its place while the application stands beside."""
         return {topic: f"{self.topology.application_id}-staging-{topic}" for topic in self.topology.sink_topics}
@@ -399,10 +410,10 @@ class Pipeline:
         if not self.is_resolved:
             raise Refused(
                 f"the partition counts of {self.name}",
-                expected="those of every source topic",
-                observed=f"{', '.join(self.topics_of_others)}, which others own, without one",
-                remedy="The cluster has them: name its brokers. A topic that Streamplan is to create has its count in "
-                "topic_partitions.",
+                expected="a partition count for every source topic",
+                observed=f"no partition count for {', '.join(self.topics_of_others)}, which others own",
+                remedy="Name the brokers: the cluster has the partition counts. To let Streamplan create a topic, "
+                "declare its count in topic_partitions.",
             )
         counts = resolve_partition_counts(self.topology, {**self.topic_partitions, **self.partitions_of_others})
         return {self.topology.decorate(topic): count for topic, count in counts.items()}

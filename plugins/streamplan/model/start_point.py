@@ -130,7 +130,7 @@ def resolve_start(
     if checkpoint.corruption:
         return StartDecision(from_kafka, f"its checkpoint is damaged: {checkpoint.corruption}")
     if other := _another(query, checkpoint.identity, identity):
-        return StartDecision(from_kafka, f"its checkpoint is another's: {other}")
+        return StartDecision(from_kafka, f"its checkpoint belongs to another query: {other}")
     if checkpoint.planned is None:
         return StartDecision(from_kafka, "its checkpoint has no micro-batch" if kafka.changelog_offsets else "")
     processed = checkpoint.committed or {}
@@ -154,7 +154,7 @@ def _another(query: str, found: Mapping[str, str], own: Mapping[str, str]) -> st
     for name in {**own, **found}:
         expected, observed = own.get(name, "none"), found.get(name, "none")
         if name not in stores and observed != expected:
-            return f"of {name} {observed}, not {expected}"
+            return f"{name} is {observed}, and not {expected}"
     _refuse_other_stores(query, found, own, sorted(stores))
     return ""
 

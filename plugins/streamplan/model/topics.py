@@ -81,7 +81,7 @@ letter a second time.
 ANY_TIMESTAMP_CONFIGS = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 """An internal topic takes each timestamp that the source took. The brokers' default is an hour ahead (KIP-1030)."""
 
-STAGING_SUFFIX = "-moving"
+TEMPORARY_SUFFIX = "-moving"
 
 SERIALIZED_KEY_TYPES = tuple(KEY_SERDES)
 """The names of the serdes that can have written keys of one text or one number."""
@@ -160,15 +160,15 @@ def _text_of_key(raw: bytes, key_type: str) -> str:
         return repr(text)
 
 
-def staging_topic(spec: TopicSpec, **configs: str) -> TopicSpec:
+def temporary_topic(spec: TopicSpec, **configs: str) -> TopicSpec:
     """Return the topic that holds the records of an internal topic while that one is created anew.
 
     Args:
         spec: The internal topic, with its new number of partitions.
-        configs: Further configs. The staging topic keeps every record.
+        configs: Further configs. The temporary topic keeps every record.
     """
     configs = REPARTITION_CONFIGS | configs
-    return replace(spec, name=f"{spec.name}{STAGING_SUFFIX}", configs=configs, owned=True)
+    return replace(spec, name=f"{spec.name}{TEMPORARY_SUFFIX}", configs=configs, owned=True)
 
 
 @dataclass(frozen=True)

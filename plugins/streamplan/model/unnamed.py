@@ -75,7 +75,7 @@ def _warnings(topology: Topology) -> Iterator[Diagnostic]:
 
 
 _CONSEQUENCE = (
-    "but a number, which changes when an operation before it is added or removed. It is then another, empty one"
+    "but a number, which changes when an operation before it is added or removed. Then a new, empty one replaces it"
 )
 
 

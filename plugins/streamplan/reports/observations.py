@@ -54,7 +54,12 @@ class RecordedObservations:
             CouldNotLook: There is no such file.
         """
         if not path.exists():
-            raise CouldNotLook(f"{path}", expected="the rows of a recount", observed="none", remedy="Has recount run?")
+            raise CouldNotLook(
+                f"{path}",
+                expected="the rows of the Spark job of this check",
+                observed="no such file",
+                remedy="Look at the task that writes it: recount, or this check with the parameter full.",
+            )
         content = json.loads(path.read_text())
         return cls(
             rows=tuple(Observation(**row) for row in content["rows"]),

@@ -186,7 +186,7 @@ class _Parser:
                 f"{_place(path)}: {name!r} is no type of Avro, and the schema defines no type of that name"
             )
         if (part := self._named[found]) is None:
-            raise ValueError(f"{_place(path)}: {name} contains itself. A field has a type that ends")
+            raise ValueError(f"{_place(path)}: {name} contains itself. A field cannot have a recursive type")
         return part
 
     def _record(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:

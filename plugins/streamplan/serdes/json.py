@@ -111,7 +111,7 @@ class Json:
     @property
     def key_fault(self) -> str | None:
         """Why it is no serde of keys; None where it is one."""
-        return "allowed is of values" if self.allowed else fault_of_key_fields(self.types)
+        return "allowed= is only for values, not for keys" if self.allowed else fault_of_key_fields(self.types)
 
     def read_key(self, data: bytes) -> Any:
         """Reads one key, as :class:`KeyFields`.

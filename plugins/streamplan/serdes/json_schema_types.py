@@ -175,7 +175,7 @@ def at_place(document: Any, reference: Any, path: str) -> Any:
         ValueError: There is none.
     """
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        raise ValueError(f"{_place(path)}: it refers to {reference}, which is no place, as #/definitions/Line is one")
+        raise ValueError(f"{_place(path)}: the reference {reference} is not of a form such as #/definitions/Line")
     found = document
     for step in unquote(reference[1:]).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
@@ -232,7 +232,7 @@ class _Parser:
 
     def _referenced(self, reference: Any, path: str, around: tuple[str, ...]) -> Part:
         if reference in around or reference == "#":
-            raise ValueError(f"{_place(path)}: {reference} contains itself. A field has a type that ends")
+            raise ValueError(f"{_place(path)}: {reference} contains itself. A field cannot have a recursive type")
         return self.part(at_place(self._document, reference, path), path, (*around, reference))
 
     def _one_of(self, branches: Any, word: str, path: str, around: tuple[str, ...]) -> Part:

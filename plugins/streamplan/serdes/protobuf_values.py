@@ -157,7 +157,7 @@ def _message(descriptor: Any, path: str, around: tuple[str, ...]) -> Part:
     if name in _WRAPPERS:
         return _wrapper(descriptor, path)
     if name in around:
-        raise ValueError(f"{path or name}: {name} contains itself. A field has a type that ends")
+        raise ValueError(f"{path or name}: {name} contains itself. A field cannot have a recursive type")
     if not descriptor.fields:
         raise ValueError(f"{path or name}: the message {name} has no fields")
     readers: list[tuple[str, Convert]] = []

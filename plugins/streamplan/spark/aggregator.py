@@ -304,7 +304,9 @@ def _drain(
         # What its workers have not committed by now is not committed any more.
         count = pipeline.partitions(subtopology)
         fence(deployment.brokers, application_id, (TaskId(subtopology.id, partition) for partition in range(count)))
-    report(f"{application_id} has ended as it was asked to")
+    late = time.monotonic() > deadline
+    ended = f"after {DRAIN_SECONDS:.0f} s, before everything was processed" if late else "as it was asked to"
+    report(f"{application_id} has ended {ended}")
 
 
 def _watch(

@@ -19,10 +19,9 @@ from streamplan.model.processor_topology import Subtopology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.headers import headers_as_text, headers_from_text
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
-from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
 from streamplan.spark.session import open_session
-from streamplan.spark.sink.spec import Headers, Output
+from streamplan.spark.sink.spec import DEAD_LETTER, Headers, Output
 from streamplan.spark.sources import RAW_COLUMNS
 from streamplan.spark.submit import submit_environment
 

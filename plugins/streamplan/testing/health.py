@@ -48,7 +48,7 @@ def assert_healthy(
         TypeError: A declared pipeline needs no further arguments.
     """
     if more and isinstance(application, Pipeline):
-        raise TypeError(f"{', '.join(more)}: a pipeline declares that itself")
+        raise TypeError(f"leave out {', '.join(more)}: a declared pipeline has these settings in its declaration")
     brokers = Brokers(brokers) if isinstance(brokers, str) else brokers
     cluster = KafkaCluster(brokers)
     try:

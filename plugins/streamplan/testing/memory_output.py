@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamplan.errors import StreamplanError
 from streamplan.model.partitioner import partition_for_key
-from streamplan.spark.sink.spec import Headers, Output, TransactionSpec
+from streamplan.spark.sink.spec import DEAD_LETTER, Headers, Output, TransactionSpec
 from streamplan.spark.sink.transaction import TaskOutput
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
-
-DEAD_LETTER = -1
-"""Stands for the dead-letter topic where the number of an output is expected."""
 
 
 class WrittenRecord(NamedTuple):

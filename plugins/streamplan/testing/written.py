@@ -28,8 +28,9 @@ from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
 from streamplan.spark.planning.outer_join_state import parse_stored_list
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_stream_join import WAITING
+from streamplan.spark.sink.spec import DEAD_LETTER
 from streamplan.spark.sink.spec import Headers as WrittenHeaders
-from streamplan.testing.memory_output import DEAD_LETTER, WrittenRecord
+from streamplan.testing.memory_output import WrittenRecord
 from streamplan.testing.moments import timestamp_ms
 from streamplan.testing.records import DeadLetter, Headers, Key, PlainKey, SessionKey, TestRecord, WindowedKey
 

@@ -306,7 +306,7 @@ def test_what_is_found(start: Callable[..., Running], protocol: str) -> None:
     members = application.cluster.members(application.id)
     if protocol == "streams":
         assert members is None
-        described = "its members cannot be seen, for its protocol is streams"
+        described = "its members cannot be seen, because its protocol is streams"
     else:
         (member,) = members or ()
         described = f"1 member, {member.client_id} on 127.0.0.1"

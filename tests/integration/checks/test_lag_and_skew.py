@@ -98,7 +98,7 @@ def test_caught_up(application: TransactionalApplication) -> None:
             ("1_1", application.repartition, 1),
         )
     ]
-    assert [row.subject for row in rows] == [f"group {application.group}: no member: nobody runs", *tasks]
+    assert [row.subject for row in rows] == [f"group {application.group}: no member, so no instance runs", *tasks]
 
 
 def test_stalled_tasks_are_named_each(application: TransactionalApplication) -> None:
@@ -113,7 +113,7 @@ def test_stalled_tasks_are_named_each(application: TransactionalApplication) -> 
         assert row.startswith(f"task 0_{number} ({application.orders}-{number}): {expected[number]} records to process")
         assert row.endswith(
             f"has not moved within 1 s (since {application.orders}-{number} offset {positions[number]}; "
-            f"group {application.group}: no member: nobody runs)"
+            f"group {application.group}: no member, so no instance runs)"
         )
     application.step(TaskId(0, 0))
     application.step(TaskId(0, 1))

@@ -41,7 +41,7 @@ def test_plan_measures_the_load_of_each_stream_task(bootstrap_servers: str, caps
         told = capsys.readouterr().out
         records = Counter(message.partition() for message in read_committed(bootstrap_servers, "clicks"))
         for partition, count in records.items():
-            (shown,) = re.findall(rf"% +([0-9,]+) +0_{partition}\n", told.split("if dealt by load")[0])
+            (shown,) = re.findall(rf"% +([0-9,]+) +0_{partition}\n", told.split("if they were assigned by load")[0])
             assert 0 <= int(shown.replace(",", "")) - count <= 2  # a marker for each transaction
     finally:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})

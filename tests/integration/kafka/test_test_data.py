@@ -170,7 +170,7 @@ def test_a_second_producer_fences_the_first(bootstrap_servers: str, new_topic: C
 
 
 def test_a_missing_topic_is_named(bootstrap_servers: str) -> None:
-    with pytest.raises(Refused, match=r"topic nowhere: expected at .*orders_deploy creates it"):
+    with pytest.raises(Refused, match=r"topic nowhere: expected to exist at .*orders_deploy creates it"):
         write(pipeline_of("nowhere"), bootstrap_servers, records=1)
 
 

@@ -19,7 +19,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import TaskOwnership, stop_application
 from streamplan.kafka.topics import apply_topics, delete_topics, observe_topics, resolve_pipeline
-from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset import apply_reset, plan_reset
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER
@@ -78,7 +78,7 @@ def test_it_is_left_as_it_is(
     shown: list[str] = []
     plan = apply_topics(brokers, pipeline, report=shown.append)
     assert theirs not in {spec.name for spec in plan.create}
-    assert f"= {theirs} (source, 3 partitions): of others" in shown[0]
+    assert f"= {theirs} (source, 3 partitions): others own it" in shown[0]
     internal = [spec.name for spec in plan.create]
     assert {topic.partitions for topic in observe_topics(brokers, internal).values()} == {3}
     cluster = KafkaCluster(brokers)
@@ -87,7 +87,7 @@ def test_it_is_left_as_it_is(
     judged = [spec.name for spec in application.topics if CompactionCheck().applies_to(application) is None]
     assert theirs in judged  # it is known, and the check passes over it
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
-    planned = observe_reset(pipeline, brokers, settings)
+    planned = plan_reset(pipeline, brokers, settings)
     assert (theirs in planned.kept, theirs in planned.topics) == (True, False)
     apply_reset(pipeline, brokers, settings, planned, report=shown.append)
     assert settings_of(admin, theirs) == before
@@ -113,7 +113,7 @@ def test_a_count_that_its_owner_changed_is_told_before_anything_starts(
     with pytest.raises(Refused, match=rf"partitions: expected 4, observed 3.*{theirs}=4.*{pipeline.name}_reset makes"):
         apply_topics(brokers, pipeline)
     settings = Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
-    apply_reset(pipeline, brokers, settings, observe_reset(pipeline, brokers, settings), report=lambda line: None)
+    apply_reset(pipeline, brokers, settings, plan_reset(pipeline, brokers, settings), report=lambda line: None)
     changed = resolve_pipeline(pipeline, brokers)
     assert {spec.partitions for spec in changed.topics()} == {4}
     assert len(apply_topics(brokers, pipeline).agree) == 4

@@ -28,7 +28,7 @@ from streamplan.maintenance import redrive as redriving
 from streamplan.maintenance import redriven_records
 from streamplan.maintenance.redrive import apply_redrive, observe_redrive
 from streamplan.maintenance.redrive_plan import Choice, RedrivePlan, Verdict
-from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset import apply_reset, plan_reset
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
 from streamplan.observability.lookup import DeadLetter, newest_dead_letters
@@ -128,7 +128,7 @@ class Application:
         return said
 
     def reset(self, pipeline: Pipeline) -> None:
-        plan = observe_reset(pipeline, self.brokers, self.settings)
+        plan = plan_reset(pipeline, self.brokers, self.settings)
         apply_reset(pipeline, self.brokers, self.settings, plan, report=lambda line: None)
 
     def close(self, pipeline: Pipeline) -> None:
@@ -251,7 +251,7 @@ def test_a_dead_letter_that_was_redriven_or_is_not_there_is_refused(counted: App
     (group,) = counted.plan(mended, Choice.of(None, [at])).groups
     assert group.verdict is Verdict.REFUSED
     assert group.said.startswith("ann re-drove it at ")
-    with pytest.raises(Refused, match=r"the dead letter: expected to be in the topic, observed no 1@99"):
+    with pytest.raises(Refused, match=r"the dead letters: expected places .*, observed no dead letter at 1@99"):
         counted.plan(mended, Choice.of(None, ["1@99"]))
 
 

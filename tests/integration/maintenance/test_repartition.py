@@ -27,11 +27,10 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import repartition as moving
 from streamplan.maintenance.repartition import Repartitioner
-from streamplan.maintenance.repartition_plan import ledger_group
-from streamplan.maintenance.reset import observe_reset
+from streamplan.maintenance.reset import plan_reset
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor_topology import TaskId
-from streamplan.model.topics import staging_topic
+from streamplan.model.topics import temporary_topic
 from streamplan.reports.check_context import check_context
 from streamplan.settings import PROJECT, Settings
 
@@ -79,7 +78,7 @@ def after(before: TransactionalApplication) -> Iterator[TransactionalApplication
     )
     yield app
     app.close()
-    leftovers = [staging_topic(spec).name for spec in app.pipeline.internal_topics()]
+    leftovers = [temporary_topic(spec).name for spec in app.pipeline.internal_topics()]
     for future in app.admin.delete_topics(leftovers).values():
         future.exception(120)
 
@@ -127,8 +126,8 @@ def verify(before: TransactionalApplication, after: TransactionalApplication, se
     for topic in (after.orders, after.repartition):
         ends = {number: found.high_watermark for number, found in cluster.offsets(topic).items()}
         assert cluster.positions(after.group, topic) == ends
-    assert cluster.committed_offsets(ledger_group(after.pipeline)) == {}
-    assert not cluster.topics([staging_topic(spec).name for spec in after.pipeline.internal_topics()])
+    assert cluster.committed_offsets(after.pipeline.repartition_group) == {}
+    assert not cluster.topics([temporary_topic(spec).name for spec in after.pipeline.internal_topics()])
     assert not Path(settings.checkpoints, after.group).exists()
     assert not ReportPaths(settings.reports, after.pipeline.name).verified_store.exists()
     assert outcomes(after, settings) == PASSED
@@ -364,7 +363,7 @@ def test_between_the_steps_neither_deployment_nor_reset_goes_ahead(
     with pytest.raises(Refused, match=r"are being moved.*Nothing was created"):
         apply_topics(Brokers(after.bootstrap_servers), after.pipeline)
     with pytest.raises(Refused, match="are being moved"):
-        observe_reset(after.pipeline, Brokers(after.bootstrap_servers), settings)
+        plan_reset(after.pipeline, Brokers(after.bootstrap_servers), settings)
     assert move_of(after, settings).observe().begun
     moved(after, settings)
     verify(before, after, settings)
@@ -397,7 +396,7 @@ def test_what_the_application_did_since_is_not_undone(
     positions = {topic: cluster.positions(after.group, topic) for topic in (after.orders, after.repartition)}
     moved(after, settings)
     assert {topic: cluster.positions(after.group, topic) for topic in positions} == positions
-    assert not cluster.topics([staging_topic(spec).name for spec in after.pipeline.internal_topics()])
+    assert not cluster.topics([temporary_topic(spec).name for spec in after.pipeline.internal_topics()])
     changelog = read_committed(after.bootstrap_servers, after.changelog)
     assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
     assert outcomes(after, settings) == PASSED

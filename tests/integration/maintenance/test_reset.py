@@ -22,7 +22,7 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.maintenance import reset as resetting
-from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset import apply_reset, plan_reset
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.reports.check_context import check_context
 from streamplan.reports.results import state_files
@@ -80,7 +80,7 @@ def totals(app: TransactionalApplication, settings: Settings) -> Outcome:
 
 
 def plan_of(app: TransactionalApplication, settings: Settings) -> ResetPlan:
-    return observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings)
+    return plan_reset(app.pipeline, Brokers(app.bootstrap_servers), settings)
 
 
 def reset(app: TransactionalApplication, settings: Settings, plan: ResetPlan | None = None) -> list[str]:
@@ -185,7 +185,7 @@ def refused(app: TransactionalApplication, settings: Settings, reason: str) -> N
 def test_refused_while_a_run_is_active(app: TransactionalApplication, settings: Settings) -> None:
     runs = [f"{app.pipeline.name}_aggregator"]
     with pytest.raises(Refused, match=f"an active run of {runs[0]}"):
-        observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, runs=runs)
+        plan_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, runs=runs)
 
 
 def test_refused_while_a_registered_aggregator_lives(app: TransactionalApplication, settings: Settings) -> None:
@@ -241,7 +241,7 @@ def test_an_aggregator_that_was_killed_is_waited_for(
         aggregator.kill()
         aggregator.wait(300)
     said: list[str] = []
-    plan = observe_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, report=said.append)
+    plan = plan_reset(app.pipeline, Brokers(app.bootstrap_servers), settings, report=said.append)
     assert not plan.empty
     assert "until streamplan:a-host:1:x on" in said[0]
 
@@ -304,4 +304,4 @@ def test_brokers_away(settings: Settings) -> None:
     from streamplan.registry import pipeline_named
 
     with pytest.raises(StreamplanError, match=r"127\.0\.0\.1:1"):
-        observe_reset(pipeline_named("orders"), Brokers("127.0.0.1:1"), settings)
+        plan_reset(pipeline_named("orders"), Brokers("127.0.0.1:1"), settings)

@@ -30,7 +30,7 @@ from streamplan.kafka.groups import set_positions
 from streamplan.kafka.task_ownership import TaskOwnership, stop_application
 from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import upgrade
-from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset import apply_reset, plan_reset
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.maintenance.upgrade import Upgrader
 from streamplan.maintenance.upgrade_plan import Comparison, Stage, StoreComparison
@@ -341,7 +341,7 @@ def test_what_cannot_be_upgraded_is_refused(shop: Shop, begun: Pipeline) -> None
     # Both write.
     generation = Generation.of_this_process(None)
     set_positions(shop.brokers, shop.new, {(shop.orders, 0): 0}, metadata=PositionMetadata(generation).text)
-    with pytest.raises(Refused, match="both write the outputs"):
+    with pytest.raises(Refused, match="both of them write the outputs"):
         shop.upgrader(begun).observe()
 
     # The one that it names stands beside another one itself.
@@ -353,7 +353,7 @@ def test_what_cannot_be_upgraded_is_refused(shop: Shop, begun: Pipeline) -> None
     topology = Topology(f"{shop.name}-v3")
     topology.stream(shop.orders, value=Json("id string")).to(shop.paid)
     another = Pipeline(shop.name, topology, "", {shop.orders: 2, shop.paid: 2}, upgrade_from=shop.new)
-    with pytest.raises(Refused, match="Name that one in upgrade_from"):
+    with pytest.raises(Refused, match="Name that other application in upgrade_from"):
         shop.upgrader(another).observe()
 
     # Two of its sub-topologies read what each other writes.
@@ -423,7 +423,7 @@ def test_a_reset_of_what_was_built_leaves_the_application_that_runs_alone(shop: 
     paths.verified_store.write_text("what was verified of the old application")
     before = KafkaCluster(shop.brokers).committed_positions(shop.old)
 
-    plan = observe_reset(begun, shop.brokers, shop.settings)
+    plan = plan_reset(begun, shop.brokers, shop.settings)
     assert f"topic `{staging}`: at most 1 records" in plan.text
     assert f"`{shop.old}` goes on" in plan.text
     apply_reset(begun, shop.brokers, shop.settings, ResetPlan.read(plan.written()), report=shop.said.append)
@@ -447,8 +447,8 @@ def test_a_reset_between_the_two_commits_of_a_switch_is_refused(shop: Shop, begu
         metadata = PositionMetadata(Generation.of_this_process(latest, beside=True)).text
         set_positions(shop.brokers, application, offsets, metadata=metadata)
     assert shop.upgrader(begun).observe().stage is Stage.HALFWAY
-    with pytest.raises(Refused, match=f"neither, for a switch has stopped halfway.*{shop.name}_upgrade"):
-        observe_reset(begun, shop.brokers, shop.settings)
+    with pytest.raises(Refused, match=f"that neither does, because a switch has stopped halfway.*{shop.name}_upgrade"):
+        plan_reset(begun, shop.brokers, shop.settings)
 
 
 STEPS = (

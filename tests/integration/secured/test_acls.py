@@ -25,7 +25,7 @@ from streamplan.kafka.task_ownership import TaskOwnership, stop_application
 from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics, delete_records, delete_topics
 from streamplan.maintenance.evolution import observe_evolution
-from streamplan.maintenance.reset import apply_reset, observe_reset
+from streamplan.maintenance.reset import apply_reset, plan_reset
 from streamplan.maintenance.upgrade import Upgrader
 from streamplan.model.acls import AclEntry, Role, required_acls
 from streamplan.model.pipeline import Pipeline, TestData
@@ -108,7 +108,7 @@ class Secured:
             ownership.claim({0: False, 1: False})
         stop_application(self.pipeline, brokers)
         delete_records(brokers, self.pipeline.topology.decorate("quantities-repartition"), {0: 0})
-        plan = observe_reset(self.pipeline, brokers, self.settings)
+        plan = plan_reset(self.pipeline, brokers, self.settings)
         apply_reset(self.pipeline, brokers, self.settings, plan, report=lambda line: None)
 
     def delete_all(self) -> None:

@@ -130,7 +130,7 @@ def bring_an_old_one_back(application: Application) -> None:
         ),
         (cut_off_the_plan, "its checkpoint is damaged: offsets/[0-9]+ is cut off"),
         pytest.param(forget_every_micro_batch, "its checkpoint has no micro-batch", marks=pytest.mark.soak),
-        (make_it_anothers, "its checkpoint is another's: of application another"),
+        (make_it_anothers, "its checkpoint belongs to another query: application is another"),
         (bring_an_old_one_back, "its checkpoint does not fit: it is behind Kafka"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_sub_topology_that_is_added_in_front_moves_the_others_and_their_state_
     tried.drain()
     begun = [line for line in tried.lines if "begins with" in line]
     assert len(begun) == 1
-    assert re.match("sub-topology 1 begins with its changelog topics, for it has no complete checkpoint", begun[0])
+    assert re.match("sub-topology 1 begins with its changelog topics, because it has no complete checkpoint", begun[0])
     totals = {
         store: [int.from_bytes(m.value(), "big") for m in tried.read(changed.changelog_topic(store))]
         for store in ("sold", "clicked")
@@ -288,7 +288,7 @@ def test_a_start_that_dies_while_it_takes_the_checkpoint_is_repeated(
             drained(application)
     application.produce(numbered(2000, 2101))
     lines = drained(application)
-    assert any("begins with the committed positions, for it has no complete checkpoint" in line for line in lines)
+    assert any("begins with the committed positions, because it has no complete checkpoint" in line for line in lines)
     assert application.totals() == recount(application.committed(application.orders))
 
 

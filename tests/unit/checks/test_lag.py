@@ -83,7 +83,7 @@ def partition(cluster: FakeCluster, topic: str, number: int) -> FakePartition:
 def test_caught_up(cluster: FakeCluster, application: FakeApplication, clock: Clock) -> None:
     rows = look(cluster, clock)
     assert [row.subject for row in rows] == [
-        "group orders-aggregator: no member: nobody runs",
+        "group orders-aggregator: no member, so no instance runs",
         "task 0_0 (orders-0): no record to process",
         "task 0_1 (orders-1): no record to process",
         f"task 1_0 ({application.repartition}-0): no record to process",
@@ -103,7 +103,7 @@ def test_a_task_that_does_not_move_is_named_with_its_lag(
     assert wrong(cluster, clock) == [
         f"{task}: 3 records to process, the oldest 2 min old: expected caught up or moving,"
         f" observed has not moved within 90 s (since {application.repartition}-0 offset 10;"
-        " group orders-aggregator: no member: nobody runs)"
+        " group orders-aggregator: no member, so no instance runs)"
     ]
     assert clock.seconds >= 90
 
@@ -155,7 +155,7 @@ def test_who_is_a_member_is_asked_after_the_wait(
     application.order(19)
     clock.at(60, cluster.group_members.clear)
     (found,) = wrong(cluster, clock)
-    assert found.endswith("; group orders-aggregator: no member: nobody runs)")
+    assert found.endswith("; group orders-aggregator: no member, so no instance runs)")
 
 
 def test_a_foreign_member_is_red_though_every_task_is_well(
@@ -176,8 +176,8 @@ def test_members_of_the_streams_protocol_are_foreign_to_our_aggregator(
     cluster.group_members[application.group] = None
     (found,) = wrong(cluster, clock)
     assert found == (
-        "group orders-aggregator: its members cannot be seen, for its protocol is streams: expected only aggregators of"
-        " this application, observed a group of Kafka Streams: its members can move the positions"
+        "group orders-aggregator: its members cannot be seen, because its protocol is streams: expected only"
+        " aggregators of this application, observed a group of Kafka Streams: its members can move the positions"
         " (stop them, or give them a group of their own)"
     )
 
@@ -186,8 +186,8 @@ def test_members_of_the_streams_protocol_are_foreign_to_our_aggregator(
     ("members", "described"),
     [
         ([CONSOLE], "1 member, console-consumer on 10.0.0.7"),
-        ([], "no member: nobody runs"),
-        (None, "its members cannot be seen, for its protocol is streams"),
+        ([], "no member, so no instance runs"),
+        (None, "its members cannot be seen, because its protocol is streams"),
         (
             [Member(f"app-StreamThread-{n}-consumer", "10.0.0.1", f"id-{n}") for n in range(5)],
             "5 members, app-StreamThread-0-consumer on 10.0.0.1, app-StreamThread-1-consumer on 10.0.0.1,"
@@ -267,7 +267,7 @@ def test_missing_position(cluster: FakeCluster, application: FakeApplication, cl
     assert found.startswith(f"{task}: 9 records to process, ")
     assert found.endswith(
         "expected a committed position of group orders-aggregator, observed none within 90 s"
-        " (group orders-aggregator: no member: nobody runs)"
+        " (group orders-aggregator: no member, so no instance runs)"
     )
 
 

@@ -146,7 +146,7 @@ def test_neither_the_record_nor_its_dead_letter_is_there(
     cluster.purge("orders", letter.partition, cluster.existing["orders"].partitions[letter.partition].end)
     cluster.purge(application.dead_letters, letter.partition, letter.offset + 1)
     application.drain()
-    with pytest.raises(CouldNotLook, match=r"which was re-driven: expected to be there, or its dead letter"):
+    with pytest.raises(CouldNotLook, match=r"which was re-driven: expected the record, or its dead letter"):
         rows(cluster, MENDED, store)
 
 

@@ -208,7 +208,7 @@ def test_a_check_that_waits_holds_no_other_up_and_says_what_it_waits_for(
     [
         ([], "give either"),
         (["orders", "--application-id", "x"], "give either"),
-        (["orders", "--topology", "f", "--source", "t"], "--source, --topology: a pipeline declares that itself"),
+        (["orders", "--topology", "f", "--source", "t"], "leave out --source, --topology: a declared pipeline"),
         (["--application-id", "x", "--store", "s"], "belong to --count"),
     ],
 )
@@ -282,7 +282,7 @@ def test_json(orders: FakeApplication, capsys: pytest.CaptureFixture[str]) -> No
             orders.changelog: {"role": "changelog", "partitions": 2},
         },
         "notes": [],
-        "left_out": {"totals": "there is no count that can be recounted without an engine"},
+        "left_out": {"totals": "there is no count that can be recounted without Spark"},
     }
     assert copartitioning["outcome"] == "failed"
     rows = [row for row in copartitioning["observations"] if not row["agrees"]]
@@ -390,7 +390,7 @@ def test_assert_healthy(orders: FakeApplication) -> None:
 def test_assert_healthy_that_cannot_look(
     orders: FakeApplication, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(TypeError, match="sources: a pipeline declares that itself"):
+    with pytest.raises(TypeError, match="leave out sources: a declared pipeline"):
         testing.assert_healthy(SERVERS, PIPELINE, sources=["orders"])
     with pytest.raises(CouldNotLook, match="application other"):
         testing.assert_healthy(SERVERS, "other")

@@ -29,12 +29,12 @@ def test_the_file_is_written_and_what_is_missing_is_listed(topology: Path, capsy
         "Verified: its description is that in orders.txt, byte for byte.",
         "No brokers were asked. With --bootstrap-servers they tell partition counts, fields and counts.",
         "",
-        "Not told (3):",
+        "Not known from the description (3):",
         "  KSTREAM-SOURCE-0000000000     the fields of orders",
         "  orders-products-quantities    the key that it gives",
         "  KSTREAM-AGGREGATE-0000000002  what it computes: count() or aggregate(), and whether it has windows",
         "",
-        "Next: replace each TODO in orders_aggregator.py, ask `streamplan validate`, and read docs/take-over.md.",
+        "Next: replace each TODO in orders_aggregator.py, run `streamplan validate`, and read docs/take-over.md.",
     ]
     assert 'topology = Topology("orders-aggregator")' in (topology.parent / "orders_aggregator.py").read_text()
 
@@ -93,7 +93,7 @@ def test_brokers_tell_more(topology: Path, capsys: pytest.CaptureFixture[str], m
         in text
     )
     said = capsys.readouterr().out
-    assert "Not told (1):\n  orders-products-quantities  the key that it gives\n" in said
+    assert "Not known from the description (1):\n  orders-products-quantities  the key that it gives\n" in said
     assert "No brokers were asked" not in said
 
 

@@ -81,7 +81,7 @@ def test_without_brokers_the_counts_of_others_are_left_open(
     others = replace(PIPELINES[0], topic_partitions={}, test_data=None)
     monkeypatch.setattr("streamplan.pipelines.PIPELINES", (others,))
     assert main(["list"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].endswith("as the cluster has")
+    assert capsys.readouterr().out.splitlines()[1].endswith("known to the cluster")
     assert main(["describe", "orders"]) == 0
     assert capsys.readouterr().out == others.topology.describe()
     assert main(["plan", "orders"]) == 0
@@ -96,14 +96,16 @@ def test_plan_names_idle_instances(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "orders", "--instances", "6"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "  instance-5  idle" in lines
-    assert "  Idle for want of stream tasks: instance-5, instance-6" in lines
+    assert "  Idle, because there are not enough stream tasks: instance-5, instance-6" in lines
 
 
 def test_plan_shows_how_a_hot_partition_makes_equal_numbers_unequal_work(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "orders", "--load", "1_0=60", "--load", "0_0=30", "--load", "0_1=10"]) == 0
     said = capsys.readouterr().out
     assert "Load, 100 in all\n" in said
-    by_number, by_load = said.split("  as Kafka Streams deals the tasks, by number\n")[1].split("  if dealt by load")
+    by_number, by_load = said.split("  as Kafka Streams assigns the tasks: by their number\n")[1].split(
+        "  if they were assigned by load"
+    )
     assert [line.split()[:3] for line in by_number.splitlines()] == [
         ["instance-1", "90%", "90"],
         ["instance-2", "10%", "10"],

@@ -190,7 +190,7 @@ def test_numbers_that_no_node_has_are_taken() -> None:
         == """\
 orders = topology.stream("orders", value=Json("TODO: the fields of orders"))
 orders.filter("TODO: which records KSTREAM-FILTER-0000000001 passes")
-# No node has number 2: the application reads a topic again here, or has something without a node.
+# No node has number 2: the application reads a topic again, or has an operation without a node.
 topology.stream("orders", value=Json("TODO: the fields of orders"))
 orders.map_values({"TODO": "TODO: the value that KSTREAM-MAPVALUES-0000000003 gives"}).to("out")
 """

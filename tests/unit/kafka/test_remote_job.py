@@ -87,7 +87,7 @@ def test_a_first_start_is_asked_as_soon_as_there_are_positions(monkeypatch: pyte
     assert list(answers) == []
     monkeypatch.setattr(module, "STOP_SECONDS", 0.1)
     monkeypatch.setattr(module, "stop_application", lambda pipeline, brokers: None)
-    with pytest.raises(StreamplanError, match="no position that could say so"):
+    with pytest.raises(StreamplanError, match="no position that holds the request"):
         aggregator(monkeypatch, []).stop()
 
 

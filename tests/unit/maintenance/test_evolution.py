@@ -84,7 +84,7 @@ def test_what_was_not_changed_is_kept(tmp_path: Path) -> None:
     assert not plan.refused
     assert not plan.warnings
     assert "function that was changed is not seen" in plan.text
-    assert plan.text.endswith("\nNothing stands against it: 3 kept. Nothing was changed.")
+    assert plan.text.endswith("\nNothing is refused: 3 kept. Nothing was changed.")
     assert json.loads(json.dumps(plan.written()))["refused"] is False
 
 
@@ -143,7 +143,7 @@ def test_a_store_that_would_mean_something_else_is_refused_and_a_reset_rebuilds_
         "and Aggregate(columns=(total=max(amount),)) is declared"
     )
     assert "rebuilt from orders" in store.remedy
-    assert plan.text.endswith("\nSomething stands against it: 1 kept, 2 refused. Nothing was changed.")
+    assert plan.text.endswith("\nSomething is refused: 1 kept, 2 refused. Nothing was changed.")
 
 
 def test_another_field_of_a_stream_makes_another_store(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_sub_topology_in_front_of_another_renumbers_it_and_its_store_is_rebuil
     }
     new = change_of(plan, Part.SUBTOPOLOGY, "1")
     assert "gets what sub-topology 0 writes from its committed positions on" in new.reason
-    assert "reads orders once more" in new.remedy
+    assert "reads orders again" in new.remedy
 
 
 def test_what_is_not_declared_any_more_is_left_over(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_numbers_that_moved_to_another_store_are_refused(tmp_path: Path) -> None
     plan = Shop(declared(two), tmp_path).plan(declared(moved))
     refused = change_of(plan, Part.STORE, after[0])
     assert refused.verdict is Verdict.REFUSED
-    assert f"this one was {stores[0]} before" in refused.reason
+    assert f"The name of this store was {stores[0]} before" in refused.reason
     assert f"before it was {stores[1]}" in change_of(plan, Part.STORE, after[1]).reason
 
 

@@ -122,7 +122,7 @@ def test_a_choice_is_all_that_are_open_or_a_reason_or_single_ones() -> None:
     assert [each.place.offset for each in Choice.of("", ()).select(letters)] == [1, 3]
     assert [each.place.offset for each in Choice.of("a", ()).select(letters)] == [3]
     assert [each.place.offset for each in Choice.of(None, ["0@2", "0@1", "0@1"]).select(letters)] == [2, 1]
-    with pytest.raises(Refused, match="no 0@9"):
+    with pytest.raises(Refused, match="no dead letter at 0@9"):
         Choice.of(None, ["0@9"]).select(letters)
     with pytest.raises(Refused, match=r"PARTITION@OFFSET, for example 0@17, observed orders-0"):
         Choice.of(None, ["orders-0"])

@@ -18,7 +18,7 @@ from streamplan.model.dead_letters import (
 )
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline, TestData
-from streamplan.model.topics import Difference, TopicRole, TopicSpec, explain_differences, staging_topic
+from streamplan.model.topics import Difference, TopicRole, TopicSpec, explain_differences, temporary_topic
 from streamplan.model.topology import Topology
 from streamplan.pipelines.orders import ORDER, PIPELINE, order
 from streamplan.pipelines.pageviews import PIPELINE as PAGEVIEWS
@@ -33,7 +33,7 @@ def test_a_windowed_key_goes_where_its_raw_key_goes() -> None:
     placed = [new_partition(key + window, 0, 7, changelog.application_key) for key in keys]
     assert placed == [partition_for_key(key, 7) for key in keys]
     assert len(set(placed)) == 7
-    assert staging_topic(changelog).window_bytes == 12
+    assert temporary_topic(changelog).window_bytes == 12
 
 
 def test_a_record_without_a_key_stays_and_an_empty_key_is_a_key() -> None:

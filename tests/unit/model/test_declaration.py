@@ -481,7 +481,7 @@ def test_a_windowed_stream_wants_a_plain_key_first(
 
 def test_a_windowed_table_cannot_be_joined(topology: Topology, orders: KStream, grouped: KGroupedStream) -> None:
     orders.select_key("UserId").join(grouped.windowed_by(TimeWindows("1 minute")).count())
-    assert only(topology).message == "join: on unlike keys: the table's is windowed"
+    assert only(topology).message == "join: the keys differ: that of the table is windowed"
 
 
 def test_a_windowed_stream_cannot_be_merged_with_a_plain_one(
@@ -500,7 +500,7 @@ def test_a_join_on_unlike_keys_is_a_fault(topology: Topology) -> None:
     orders.join(topology.table("users", value=USER, key="user_id"))
     fault = only(topology)
     assert fault.location.line == at
-    assert fault.message == "join: on unlike keys: the stream's is 'order_id', the table's 'user_id'"
+    assert fault.message == "join: the keys differ: that of the stream is 'order_id', that of the table 'user_id'"
     assert fault.hint == (
         "Before it, select_key('user_id'); or, when they are the same thing, name them alike: key='…'"
     )
@@ -513,7 +513,9 @@ def test_a_key_keeps_its_word_until_another_is_selected(topology: Topology) -> N
     orders.group_by("UserId").count().to_stream().join(users, {"n": "count"}, name="b")
     assert topology.faults == ()
     orders.map_values({"Id": "Id"}).left_join(users, ENRICHED, name="c")
-    assert only(topology).message == "left_join: on unlike keys: the stream's is 'Id', the table's 'UserId'"
+    assert (
+        only(topology).message == "left_join: the keys differ: that of the stream is 'Id', that of the table 'UserId'"
+    )
 
 
 def test_a_key_without_a_word_is_not_compared(topology: Topology, orders: KStream) -> None:
@@ -796,7 +798,7 @@ def test_a_faulty_join_of_two_streams_is_refused(
 def test_two_streams_with_keys_of_unlike_names_are_refused(topology: Topology, payments: KStream) -> None:
     customers = topology.stream("customers", value=USER, key="customer")
     customers.join(payments, within=JoinWindows("1 day"))
-    assert "on unlike keys: the stream's is 'customer', the other stream's 'order'" in str(only(topology))
+    assert "the keys differ: that of the stream is 'customer', that of the other stream 'order'" in str(only(topology))
 
 
 def test_a_table_is_joined_without_a_window(topology: Topology, orders: KStream, users: KTable) -> None:
@@ -941,7 +943,7 @@ def test_tables_with_unlike_keys_are_refused(topology: Topology, addresses: KTab
     topology.table("products", value=USER, key="product").join(addresses, LOCATED)
     topology.table("numbers", value=USER, key_serde=Long()).join(addresses, LOCATED)
     named, typed = map(str, topology.faults)
-    assert "on unlike keys: the table's is 'product', the other table's 'user'" in named
+    assert "the keys differ: that of the table is 'product', that of the other table 'user'" in named
     assert "keys of unlike serdes: the table's are Long, the other table's String" in typed
 
 
@@ -951,7 +953,7 @@ def test_a_windowed_table_is_not_joined(topology: Topology, grouped: KGroupedStr
     addresses.join(counts, {"count": "table.count"})
     own, other = (str(fault) for fault in topology.faults if "windowed" in str(fault))
     assert "join: the key is windowed" in own
-    assert "on unlike keys: the other table's is windowed" in other
+    assert "the keys differ: that of the other table is windowed" in other
 
 
 def test_the_result_of_a_join_of_tables_is_not_looked_up(
@@ -1099,7 +1101,9 @@ def test_partitions_and_applications_are_not_changed_under_a_join_by_a_foreign_k
 ) -> None:
     by_city(users, addresses)
     built = pipeline(topology)
-    with pytest.raises(Refused, match=f"{next(iter(option))}, and the topology joins tables by a foreign key"):
+    with pytest.raises(
+        Refused, match=f"{next(iter(option))} cannot be used: the topology joins tables by a foreign key"
+    ):
         replace(built, **option)
 
 

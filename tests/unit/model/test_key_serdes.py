@@ -112,7 +112,7 @@ def test_a_topic_has_keys_of_one_serde(topology: Topology) -> None:
 def test_a_name_of_the_key_and_its_serde_are_declared_side_by_side(topology: Topology) -> None:
     table = topology.table("t", value=Json("city string"), key="customer", key_serde=Long())
     topology.stream("a", value=VALUE, key="order", key_serde=Long()).join(table)
-    assert told(topology) == ["join: on unlike keys: the stream's is 'order', the table's 'customer'"]
+    assert told(topology) == ["join: the keys differ: that of the stream is 'order', that of the table 'customer'"]
 
 
 def identity(**declared: Any) -> dict[str, str]:

@@ -147,7 +147,9 @@ def test_what_cannot_be_upgraded_is_refused_where_it_is_declared() -> None:
         upgraded(topology, "app", events=2, between=2)
     with pytest.raises(Refused, match=r"upgrade_from: .*Name the application id that runs now"):
         upgraded(topology, "no name", events=2, between=2)
-    with pytest.raises(Refused, match="upgrade_from, and the topology reads and writes 'between'"):
+    with pytest.raises(
+        Refused, match="upgrade_from cannot be used: the topology would read the staging topic of 'between'"
+    ):
         upgraded(topology, "old", events=2, between=2)
-    with pytest.raises(Refused, match="upgrade_from beside repartition_from"):
+    with pytest.raises(Refused, match="upgrade_from and repartition_from are both declared"):
         Pipeline("a", topology, "", {"events": 2}, upgrade_from="old", repartition_from={"events": "before"})

@@ -93,7 +93,7 @@ def test_the_changelog_is_compacted_and_its_columns_come_from_every_field(topolo
         ({"processor": Timed, "timer": "at"}, "process: timer='at' is no field of the state"),
         (
             {"processor": Timed, "timer": "due", "timer_type": "WALL_CLOCK_TIME"},
-            "process: timers of WALL_CLOCK_TIME do not exist here: what a timer gives belongs to the record",
+            "process: there are no timers of WALL_CLOCK_TIME: the results of a timer belong to the record",
         ),
         ({"processor": Timed, "timer": "due", "timer_type": "often"}, "process: timer_type='often'"),
         ({"name": "a b"}, "the name 'a b' contains ' '"),

@@ -63,7 +63,8 @@ def test_without_state_a_checkpoint_that_is_behind_is_left_without_a_word() -> N
         (
             replace(FITS, identity={**OWN, "topics": f"{T} (2 partitions, other)"}),
             KAFKA,
-            f"its checkpoint is another's: of topics {T} (2 partitions, other), not {T} (2 partitions, id)",
+            f"its checkpoint belongs to another query: topics is {T} (2 partitions, other), "
+            f"and not {T} (2 partitions, id)",
         ),
         (
             replace(FITS, planned={(T, 0): 15, (T, 1): 19}, committed={(T, 0): 10, (T, 1): 19}),
@@ -99,13 +100,13 @@ def test_after_a_sub_topology_was_added_in_front_the_state_is_restored() -> None
     """Each number then belongs to another sub-topology, with other topics and other stores."""
     before = {"application": "app", "topics": "clicks (2 partitions, id)", "store clicks": "count"}
     decision = decide(replace(FITS, identity=before))
-    reason = f"its checkpoint is another's: of topics clicks (2 partitions, id), not {OWN['topics']}"
+    reason = f"its checkpoint belongs to another query: topics is clicks (2 partitions, id), and not {OWN['topics']}"
     assert decision == StartDecision(StartFrom.RESTORE, reason)
 
 
 def test_with_another_emit_strategy_the_state_is_restored() -> None:
     decision = decide(replace(FITS, identity={**OWN, "emit strategy": "on window close"}))
-    reason = "its checkpoint is another's: of emit strategy on window close, not none"
+    reason = "its checkpoint belongs to another query: emit strategy is on window close, and not none"
     assert decision == StartDecision(StartFrom.RESTORE, reason)
 
 

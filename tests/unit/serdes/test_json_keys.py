@@ -97,7 +97,7 @@ def test_a_serde_of_keys_is_found_by_the_name_of_its_type() -> None:
             "a is of type struct<b: int>; the fields of a key are of string, int, bigint, boolean",
         ),
         (Json("`a b` int"), "a field of a key cannot be named 'a b'"),
-        (Json("a int", allowed={"a": {1: "one"}}), "allowed is of values"),
+        (Json("a int", allowed={"a": {1: "one"}}), "allowed= is only for values, not for keys"),
     ],
 )
 def test_some_fields_are_none_of_keys(serde: Json, fault: str | None) -> None:

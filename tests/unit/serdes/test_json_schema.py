@@ -67,10 +67,10 @@ def test_the_types_of_a_schema_are_those_of_fields() -> None:
         ({"type": "array", "items": [{"type": "string"}]}, "a: an array has one schema of its elements"),
         ({"type": "array", "items": {"type": "object"}}, 'a[]: an object has "properties", or is a map by'),
         ({"type": "object", "additionalProperties": True}, 'a: an object has "properties", or is a map by'),
-        ({"$ref": "#"}, "a: # contains itself. A field has a type that ends"),
+        ({"$ref": "#"}, "a: # contains itself. A field cannot have a recursive type"),
         ({"$ref": "#/definitions/gone"}, "a: it refers to #/definitions/gone, which is not there"),
         ({"$ref": "gone.json"}, "it refers to gone.json, which is not there"),
-        ({"$ref": "#name"}, "a: it refers to #name, which is no place, as #/definitions/Line is one"),
+        ({"$ref": "#name"}, "a: the reference #name is not of a form such as #/definitions/Line"),
         ({"type": "string", "minLength": "x"}, "the schema is not valid: "),
     ],
 )

@@ -81,8 +81,11 @@ def test_a_message_without_types_of_fields_is_refused_with_the_reason(declare: D
         ("bytes a = 1;", "a: there is no field type for bytes"),
         ("message N { repeated bytes b = 1; } N a = 1;", "a.b[]: there is no field type for bytes"),
         ("map<string, bytes> a = 1;", "a[]: there is no field type for bytes"),
-        ("M3 a = 1;", "a: shop.M3 contains itself. A field has a type that ends"),
-        ("message N { repeated M4 b = 1; } N a = 1;", "a.b[]: shop.M4 contains itself. A field has a type that ends"),
+        ("M3 a = 1;", "a: shop.M3 contains itself. A field cannot have a recursive type"),
+        (
+            "message N { repeated M4 b = 1; } N a = 1;",
+            "a.b[]: shop.M4 contains itself. A field cannot have a recursive type",
+        ),
         ("message N { } N a = 1;", "a: the message shop.M5.N has no fields"),
         ("", "shop.M6: the message shop.M6 has no fields"),
         ("google.protobuf.Value a = 1;", "a.struct_value.fields[]: google.protobuf.Value contains itself."),

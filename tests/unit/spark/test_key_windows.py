@@ -161,6 +161,11 @@ def test_several_functions_have_their_parts_side_by_side() -> None:
     assert merging.merge((1, 1, "x", 5, 1), (2, 1, "y", 7, 1)) == (3, 2, "y", 7, 2)
 
 
+def test_a_function_whose_parts_cannot_be_merged_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="the parts of mode cannot be merged"):
+        Merging(("mode",), (LongType(),)).merge([1], [2])
+
+
 @pytest.mark.parametrize(
     ("of_part", "one"),
     [(LongType(), 2**63 - 1), (DecimalType(4, 2), Decimal("99.99")), (DecimalType(3, 0), Decimal(999))],

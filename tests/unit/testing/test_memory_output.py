@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.generation import Generation
-from streamplan.spark.sink.spec import DeadLetter, Output, PartitionBy, TransactionSpec
-from streamplan.testing.memory_output import DEAD_LETTER, MemoryOutput, WrittenRecord
+from streamplan.spark.sink.spec import DEAD_LETTER, DeadLetter, Output, PartitionBy, TransactionSpec
+from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
 
 OUTPUTS = (
     Output("by-key", PartitionBy.KEY, 3),

@@ -73,8 +73,12 @@ def resolve_aggregation(
         sources = [
             topic for subtopology in subtopologies for topic in subtopology.sources if roles[topic] is TopicRole.SOURCE
         ]
-        read = " or ".join(sources) or "it reads none"
-        raise Refused(subject, expected=f"a topic that {application_id} reads: {read}")
+        read = " or ".join(sources) or "none is known"
+        raise Refused(
+            subject,
+            expected=f"a topic that {application_id} reads: {read}",
+            observed=f"{count.source}, which {application_id} does not read",
+        )
     candidates = {
         _store(application_id, changelog): (topic, changelog)
         for subtopology in subtopologies
@@ -89,10 +93,10 @@ def resolve_aggregation(
         raise Refused(
             subject,
             expected="a store behind a repartition topic" + (f", called {count.store}" if count.store else ""),
-            observed=f"{len(candidates)} of them" if candidates else "none that is known to be",
+            observed=f"{len(candidates)} such stores" if candidates else "no such store is known",
             remedy=f"Name the store: {listed}."
             if candidates
-            else "The text of Topology.describe() tells which there are.",
+            else "Give the text of Topology.describe(): it tells which stores there are.",
         )
     ((store, (repartition, changelog)),) = candidates.items()
     key_type = key_types.get(changelog, STRING_KEYS)

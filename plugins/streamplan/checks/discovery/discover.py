@@ -190,7 +190,7 @@ def _topics_of(
             f"application {application_id}",
             expected="positions in the topics that it reads, or internal topics",
             observed="a consumer group without either",
-            remedy="Name a topic that it reads.",
+            remedy="Name a topic that the application reads: --source TOPIC.",
         )
     topics = cluster.topics([*internal, *declared, *positions])
     counts = {name: topic.partitions for name, topic in topics.items()}

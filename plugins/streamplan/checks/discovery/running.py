@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from streamplan.checks.discovery.discover import discover
+from streamplan.checks.framework.active_application import application_still_running
 from streamplan.checks.framework.application import Application, application_in
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.checks.framework.standing import application_before
 from streamplan.errors import BrokersUnavailable
 from streamplan.model.pipeline import Pipeline
 
@@ -27,10 +27,10 @@ def running_application(pipeline: Pipeline, cluster: Cluster) -> Application:
     """
     old = None
     with suppress(BrokersUnavailable):
-        old = application_before(pipeline, cluster)
+        old = application_still_running(pipeline, cluster)
     if old is None:
         return application_in(pipeline, cluster)
     new = pipeline.topology.application_id
-    note = f"{new} has not taken over from {old} yet: this is {old}, as far as Kafka shows it"
+    note = f"{new} has not taken over from {old} yet. So the checks look at {old}, as far as Kafka shows it"
     found = discover(cluster, old, limits=pipeline.limits, others=[new])
     return replace(found, name=pipeline.name, notes=(note, *found.notes), runs_until=new)

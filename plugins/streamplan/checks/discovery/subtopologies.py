@@ -117,18 +117,21 @@ def structure_by_names(topics: TopicsInKafka) -> Structure:
     ]
     structure.expected = {changelog: topics.greatest_count([topic]) for changelog, topic in pairs.items()}
     if unpaired := tuple(changelog for changelog in topics.changelogs if changelog not in pairs):
-        name = f"tasks that read {' or '.join(read) or 'what is not known'}"
+        name = f"tasks that read {' or '.join(read) or 'unknown topics'}"
         subtopologies.append(SubtopologyTopics(name, (), unpaired))
         counts = [topics.counts[topic] for topic in read if topic in topics.counts]
         for changelog in unpaired:
             if counts and topics.counts[changelog] not in counts:
                 structure.expected[changelog] = Counter(counts).most_common(1)[0][0]
         structure.notes.append(
-            f"Not known of which topics the stores behind {listed(unpaired)} are made: such a changelog passes with the"
-            " partition count of any topic that is read. The text of Topology.describe() would tell."
+            f"It is not known from which topics the stores of these changelogs are made: {listed(unpaired)}. Such a"
+            " changelog passes with the partition count of any topic that the application reads. Give the text of"
+            " Topology.describe() (option --topology) for an exact check."
         )
     if not topics.positions and not topics.declared:
-        structure.notes.append(f"The group {topics.application_id} has no positions: name the topics that it reads.")
+        structure.notes.append(
+            f"The group {topics.application_id} has no positions. Name the topics that the application reads: --source."
+        )
     structure.subtopologies = tuple(subtopologies)
     return structure
 
@@ -189,10 +192,14 @@ def structure_by_description(topics: TopicsInKafka, described: Sequence[Describe
     structure.groups = tuple(group for group in groups if len(group) > 1)
     if without:
         structure.notes.append(
-            f"No changelog of {listed(without)}: its logging is off, or a topic that is read serves."
+            f"These stores have no changelog: {listed(without)}. Either the logging of a store is off, or the topic"
+            " from which it is made serves as its changelog."
         )
     if others := sorted({*topics.internal, *topics.positions, *topics.declared} - structure.roles.keys()):
-        structure.notes.append(f"Not in the given topology and left out: {listed(others)}. Is it that of this version?")
+        structure.notes.append(
+            f"The given topology does not have these topics, so the checks leave them out: {listed(others)}. Look"
+            " whether the topology is that of the version that runs."
+        )
     return structure
 
 

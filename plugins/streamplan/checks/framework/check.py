@@ -252,7 +252,7 @@ def existing(cluster: Cluster, names: Sequence[str]) -> Mapping[str, ObservedTop
             f"topic {', '.join(missing)}",
             expected="exists",
             observed="missing",
-            remedy="The check `topics` is about that.",
+            remedy="Look at the result of the check `topics`: it has a row for each missing topic.",
         )
     return topics
 

@@ -289,9 +289,9 @@ def count_redriven(
         partition, offset = lost[0]
         raise CouldNotLook(
             f"the record at {aggregation.source}-{partition} offset {offset}, which was re-driven",
-            expected=f"to be there, or its dead letter in {aggregation.dead_letters}",
-            observed=f"neither, as of {len(lost) - 1:,} more" if len(lost) > 1 else "neither",
-            remedy="What was made of it can no longer be recounted: reset the application, or delete the verified cut.",
+            expected=f"the record, or its dead letter in {aggregation.dead_letters}",
+            observed=f"neither, and the same for {len(lost) - 1:,} more records" if len(lost) > 1 else "neither",
+            remedy="Its results can no longer be recounted: reset the application, or delete the verified cut.",
         )
     by_key, accepted = Counter[bytes](), 0
     for record in found.values():

@@ -87,7 +87,7 @@ class TotalsReader:
                     f"partition {number} begins at offset {start}"
                     for number, start in totals.dead_letters_deleted_below.items()
                 ),
-                remedy="They were deleted: that each rejected record was dead-lettered can no longer be proven.",
+                remedy="Dead letters were deleted. So nobody can prove any more that each rejected record has one.",
             )
         if totals.deleted and previous is None and not wrong:
             is_stored = reached is not None and not isinstance(self.verified, NoVerifiedStore)
@@ -98,14 +98,14 @@ class TotalsReader:
         """Return the error of a first look at a source whose beginning was deleted."""
         source = self.aggregation.source
         begun = any(totals.starts.values())
-        stored = "The changelog's totals are taken as they are now, and the next run verifies what comes from here on."
+        stored = "The totals of the changelog are accepted as they are now. The next run verifies all later records."
         return CouldNotLook(
             f"the totals of {source} cannot be recounted",
             expected="every record since the start of the application" if begun else "every record since offset 0",
             observed=", ".join(
                 f"{source}-{number} begins at offset {last}" for number, (_, last) in sorted(totals.deleted.items())
             ),
-            remedy="What was deleted may have been counted rightly or not: it can no longer be proven."
+            remedy="Nobody can prove any more whether the deleted records were counted correctly."
             + (f" {stored}" if is_stored else ""),
         )
 
@@ -347,5 +347,5 @@ def _require_positions(cluster: Cluster, group: str, topic: str) -> None:
                 f"position of group {group} in {topic}-{number}",
                 expected=f"committed, at most {offsets.high_watermark}, the end of the partition",
                 observed=str(position) if position >= 0 else "none",
-                remedy="The check `lag` is about that.",
+                remedy="Look at the result of the check `lag`: it has a row for each stream task.",
             )

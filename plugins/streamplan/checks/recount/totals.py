@@ -167,11 +167,11 @@ class Totals:
             first = {number: begin for number, (begin, _) in self.deleted.items()}
             last = {number: end for number, (_, end) in self.deleted.items()}
             yield (
-                f"{source}: deleted before they were compared, {_ranges(source, first, last)}: the totals of that time"
-                " are not compared"
+                f"{source}: these offsets were deleted before they were compared: {_ranges(source, first, last)}. Their"
+                " totals are not compared"
             )
         if self.without_record:
-            yield f"{source}: {self.without_record:,} offsets have no record, for the topic is compacted: not compared"
+            yield f"{source}: {self.without_record:,} offsets are not compared: the compacted topic has no record there"
         if self.deleted_before:
             yield f"{source}: {self.deleted_before:,} offsets were deleted before an earlier run could compare them"
 
@@ -217,7 +217,7 @@ class Totals:
     def _where(self) -> str:
         """The offsets of the source in which a wrong record lies."""
         ranges = _ranges(self.aggregation.source, self.since, self.until)
-        return f"in {ranges}" if ranges else "in the changelog alone: the source has no news"
+        return f"in {ranges}" if ranges else "only in the changelog: the source has no new records"
 
     @property
     def dead_letter_rows(self) -> tuple[Observation, ...]:

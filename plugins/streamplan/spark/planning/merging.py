@@ -45,17 +45,21 @@ class Merging:
             place = len(merged)
             until = place + PARTS.get(function, 1)
             left, right = tuple(one[place:until]), tuple(other[place:until])
-            if function in ("sum", "count", "count_if", "avg"):
-                merged += (self._added(*pair, place + n) for n, pair in enumerate(zip(left, right, strict=True)))
-            elif left[-1] is None or right[-1] is None:  # the rank, of min_by and max_by
-                merged += right if left[-1] is None else left
-            elif function.startswith("bool"):
-                merged.append(left[0] and right[0] if function == "bool_and" else left[0] or right[0])
-            else:
-                ranks = _rank(left[-1]), _rank(right[-1])
-                merged += (
-                    right if (ranks[1] > ranks[0] if function.startswith("max") else ranks[1] < ranks[0]) else left
-                )
+            match function:
+                case "sum" | "count" | "count_if" | "avg":
+                    merged += (self._added(*pair, place + n) for n, pair in enumerate(zip(left, right, strict=True)))
+                case _ if left[-1] is None or right[-1] is None:  # the rank, of min_by and max_by
+                    merged += right if left[-1] is None else left
+                case "bool_and":
+                    merged.append(left[0] and right[0])
+                case "bool_or":
+                    merged.append(left[0] or right[0])
+                case "max" | "max_by":
+                    merged += right if _rank(right[-1]) > _rank(left[-1]) else left
+                case "min" | "min_by":
+                    merged += right if _rank(right[-1]) < _rank(left[-1]) else left
+                case _:
+                    raise NotImplementedError(f"the parts of {function} cannot be merged")
         return tuple(merged)
 
     def _added(self, one: Any, other: Any, place: int) -> Any:

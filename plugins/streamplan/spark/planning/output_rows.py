@@ -10,10 +10,8 @@ from pyspark.sql import functions as F
 
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.sink.spec import DEAD_LETTER
 from streamplan.spark.sources import HEADERS
-
-DEAD_LETTER = -1
-"""Stands for the dead-letter topic where the number of an output is expected."""
 
 OUTPUT = f"""partition int, output int, key binary, value binary, timestamp bigint, headers {HEADERS}, topic string,
     offset bigint, `order` array<int>, reason string, partition_time bigint"""

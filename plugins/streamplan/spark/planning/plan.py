@@ -76,7 +76,7 @@ from streamplan.spark.planning.stream_stream_join import (
     shared_changes,
     stored_records,
 )
-from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
+from streamplan.spark.planning.stream_table_join import join_streams_with_tables, joined_frames
 from streamplan.spark.planning.table_table_join import (
     join_table_updates,
     joined_tables,
@@ -84,7 +84,7 @@ from streamplan.spark.planning.table_table_join import (
     restore_table_joins,
 )
 from streamplan.spark.planning.task_windows import aggregate_windows, restore_windows
-from streamplan.spark.sink.spec import Output, PartitionBy
+from streamplan.spark.sink.spec import TASK_ORDER, Output, PartitionBy
 from streamplan.spark.sink.writers import PlannedRows, RekeyedRecords, RowFormat
 
 
@@ -267,7 +267,7 @@ def plan_restore(
     if subtopology.table_joins:
         results = {node.name: stored(node) for node in subtopology.table_joins if node.writes_store}
         return restore_table_joins(subtopology, tables, results)
-    return join_tables(tables, stores)
+    return join_streams_with_tables(tables, stores)
 
 
 def number_outputs(pipeline: Pipeline, subtopology: Subtopology) -> tuple[dict[str, int], tuple[Output, ...]]:
@@ -340,7 +340,7 @@ def _cut_at_joins(
     """Let the planner begin with the joined records of each source."""
     stores = subtopology.table_stores
     frames = _read_sources(subtopology, schemas, raw)
-    streaming = join_tables(frames, stores)
+    streaming = join_streams_with_tables(frames, stores)
     batch = _batch_of(streaming)
     planner.bind_all(joined_frames(batch, frames, stores))
     return _Cut(streaming, True, batch, divided=True)
@@ -519,7 +519,7 @@ def _by_task(together: DataFrame, partitions: int) -> DataFrame:
     )
     marked = together.withColumn("last", F.lit(False)).unionByName(last_rows)
     placed = marked.repartitionById(partitions, F.col("partition"))
-    return placed.sortWithinPartitions("last", "partition_time", "topic", "offset", "order")
+    return placed.sortWithinPartitions("last", *TASK_ORDER)
 
 
 def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | None:

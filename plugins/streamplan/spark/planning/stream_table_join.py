@@ -33,7 +33,7 @@ WAITING_ROWS = 1000
 _BEFORE_ALL_TIME = -(1 << 63)
 
 
-def join_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) -> DataFrame:
+def join_streams_with_tables(frames: Mapping[str, RecordFrame], tables: Mapping[str, str]) -> DataFrame:
     """Look up the key of every record of every source in every table.
 
     Args:
@@ -82,9 +82,9 @@ def joined_frames(
     """Return the records of each source, with the row of each table in ``record`` under the name of its store.
 
     Args:
-        batch: What :func:`join_tables` gave.
-        frames: As for :func:`join_tables`; only what is known of them is used.
-        tables: As for :func:`join_tables`.
+        batch: What :func:`join_streams_with_tables` gave.
+        frames: As for :func:`join_streams_with_tables`; only what is known of them is used.
+        tables: As for :func:`join_streams_with_tables`.
     """
     numbers = {name: number for number, name in enumerate(frames)}
     types = {name: declared_fields(frame.data) for name, frame in frames.items()}

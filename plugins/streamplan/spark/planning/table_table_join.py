@@ -28,6 +28,7 @@ from streamplan.spark.planning.aggregation import refusing_unreadable
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
 from streamplan.spark.planning.table_join_state import JoinOfTables, TableJoinState
+from streamplan.spark.sink.spec import TASK_ORDER
 
 
 def join_table_updates(subtopology: Subtopology, frames: Mapping[str, RecordFrame]) -> DataFrame:
@@ -136,7 +137,7 @@ def last_joined_tables(
         subtopology: As for :func:`joined_tables`.
         frames: As for :func:`joined_tables`.
     """
-    order = [F.desc(f"record.{name}") for name in ("partition_time", "topic", "offset", "order")]
+    order = [F.desc(f"record.{name}") for name in TASK_ORDER]
     by_key = Window.partitionBy("join", "partition", "key").orderBy(*order)
     last = batch.where("join is not null").withColumn("_place", F.row_number().over(by_key)).where("_place = 1")
     joins = {join.number: join for _, join in joins_of(subtopology, list(frames))}

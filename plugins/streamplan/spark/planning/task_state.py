@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from streamplan.serdes.primitive import KeySerde, String
 from streamplan.spark.planning.keys import read_key
 from streamplan.spark.planning.records import RecordFrame
-
-_PLACE = ("partition_time", "topic", "offset", "order")
+from streamplan.spark.sink.spec import TASK_ORDER
 
 NEVER = (1 << 63) - 1
 """A time in ms that is later than that of any record."""
@@ -23,7 +22,7 @@ _LEAST_SWEEP_MS = 60_000
 
 def record_place() -> Column:
     """Return the place of a record among those that a stream task takes: a struct that :func:`task_order` reads."""
-    return F.struct(*(F.col(f"record.{name}") for name in _PLACE))
+    return F.struct(*(F.col(f"record.{name}") for name in TASK_ORDER))
 
 
 def record_in_state(frame: RecordFrame) -> Column:

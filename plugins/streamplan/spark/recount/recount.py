@@ -59,10 +59,9 @@ from streamplan.spark.pacing import responder_of
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.foreign_key_join import carrying_source, table_source
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
-from streamplan.spark.planning.output_rows import DEAD_LETTER
 from streamplan.spark.planning.plan import number_outputs
 from streamplan.spark.planning.process import process_records
-from streamplan.spark.planning.stream_table_join import join_tables, joined_frames
+from streamplan.spark.planning.stream_table_join import join_streams_with_tables, joined_frames
 from streamplan.spark.planning.table_table_join import (
     join_table_updates,
     last_joined_tables,
@@ -77,7 +76,7 @@ from streamplan.spark.recount.records import compare_records
 from streamplan.spark.recount.sessions import late_keys, recounted_sessions, without_late_keys
 from streamplan.spark.recount.ties import with_observed_ties
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic
-from streamplan.spark.sink.spec import Output, PartitionBy
+from streamplan.spark.sink.spec import DEAD_LETTER, Output, PartitionBy
 from streamplan.spark.sources import of_partition, read_batch
 
 _PROCESSED = 200_000
@@ -229,7 +228,7 @@ def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tupl
             f"what was made of {', '.join(topics)} cannot be recounted",
             expected="every record since the start of the application",
             observed=", ".join([*begins, *(f"{topic} is compacted" for topic in compacted)]),
-            remedy="What was deleted may have been processed rightly or not: it can no longer be proven.",
+            remedy="Nobody can prove any more whether the deleted records were processed correctly.",
         )
     _, outputs = number_outputs(pipeline, subtopology)
     written = list(dict.fromkeys(output.topic for output in outputs))
@@ -547,7 +546,7 @@ class _Recount:
             frames[source.name] = read_source(subtopology, source, self.schemas, raw)
         if subtopology.joins:
             stores = subtopology.table_stores
-            frames = joined_frames(join_tables(frames, stores), frames, stores)
+            frames = joined_frames(join_streams_with_tables(frames, stores), frames, stores)
         joined = None
         if subtopology.table_joins:
             joined = join_table_updates(subtopology, frames).persist()

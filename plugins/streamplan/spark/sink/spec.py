@@ -16,6 +16,12 @@ Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 TopicPartition: TypeAlias = tuple[str, int]
 
+DEAD_LETTER = -1
+"""Stands for the dead-letter topic where the number of an output is expected."""
+
+TASK_ORDER = ("partition_time", "topic", "offset", "order")
+"""The columns by which the records of a stream task are ordered, in the plan, in a state and when they are written."""
+
 
 class PartitionBy(StrEnum):
     """How the partition of a record is chosen in an output topic.

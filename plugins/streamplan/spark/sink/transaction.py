@@ -205,8 +205,8 @@ class TaskTransaction(TaskOutput):
                     f"task {spec.task(partition)}: the checkpoint is ahead of Kafka",
                     expected=f"{topic}-{partition} committed up to {first}",
                     observed=f"position {position} of group {spec.application_id}",
-                    remedy="Records in between would be lost. Was the group reset, or is the checkpoint another "
-                    "cluster's?",
+                    remedy="Records in between would be lost. Look whether somebody has reset the group, or whether "
+                    "the checkpoint belongs to another cluster.",
                 )
         self._begin()
 

@@ -23,7 +23,7 @@ from streamplan.errors import Refused, StreamplanError
 from streamplan.serdes.serde import Serde, header_bytes, too_large
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.sink.instance import this_instance
-from streamplan.spark.sink.spec import DeadLetter, Headers, Output, TransactionSpec
+from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, DeadLetter, Headers, Output, TransactionSpec
 from streamplan.spark.sink.transaction import TaskOutput, TaskTransaction
 from streamplan.spark.timestamps import timestamp_faults
 
@@ -100,10 +100,6 @@ class TaskProgress:
         self.bytes += rows["key"].nbytes + rows["value"].nbytes + rows["headers"].nbytes
 
 
-_ORDERED_BY = ("partition_time", "topic", "offset", "order")
-"""The columns by which the rows of a stream task are sorted before the row with ``last``."""
-
-
 @dataclass(frozen=True)
 class PlannedRows:
     """Rows of the columns ``OUTPUT`` of :mod:`streamplan.spark.planning.output_rows`, and a column ``last``.
@@ -141,7 +137,7 @@ class PlannedRows:
 
         Nulls come first, as in Spark.
         """
-        values = [rows[name].to_pylist() for name in _ORDERED_BY]
+        values = [rows[name].to_pylist() for name in TASK_ORDER]
         indices = sorted(
             range(rows.num_rows), key=lambda row: tuple((value[row] is not None, value[row]) for value in values)
         )
@@ -337,7 +333,7 @@ def _write_rows(rows: pa.RecordBatch, task: TaskProgress) -> None:
     """Produce each row to the topic that it names."""
     for output in pc.unique(rows["output"]).to_pylist():
         rows_of_output = rows.filter(pc.equal(rows["output"], output))
-        if output < 0:
+        if output == DEAD_LETTER:
             task.dead_letter(rows_of_output)
         else:
             task.produce(rows_of_output, task.transaction.spec.outputs[output])

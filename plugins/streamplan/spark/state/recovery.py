@@ -74,7 +74,7 @@ def prepare_checkpoint(
         return checkpoint
     if decision.reason:
         origin = "its changelog topics" if decision.start is StartFrom.RESTORE else "the committed positions"
-        report(f"{name} begins with {origin}, for {decision.reason}")
+        report(f"{name} begins with {origin}, because {decision.reason}")
     if found:
         aside = found.set_aside()
         if decision.reason:

@@ -374,8 +374,8 @@ def test_what_does_not_fit_the_topology_is_told(joined: FakeCluster) -> None:
     del joined.existing["app-users-store-changelog"]
     notes = discover(joined, "app", topology=JOINED).notes
     assert [note.split(":")[0] for note in notes] == [
-        "No changelog of users-store",
-        "Not in the given topology and left out",
+        "These stores have no changelog",
+        "The given topology does not have these topics, so the checks leave them out",
     ]
     assert "app-old-changelog" in notes[1]
 
@@ -543,7 +543,7 @@ def test_a_count_finds_its_topics(cluster: FakeCluster, orders: FakeApplication)
 def test_a_count_among_several_needs_the_name_of_its_store(cluster: FakeCluster) -> None:
     topics(cluster, "orders", *(f"app-{store}-{end}" for store in "ab" for end in ("repartition", "changelog")))
     reads(cluster, "app", "orders", "app-a-repartition", "app-b-repartition")
-    with pytest.raises(Refused, match=r"2 of them\. Name the store: a or b\."):
+    with pytest.raises(Refused, match=r"2 such stores\. Name the store: a or b\."):
         discover(cluster, "app", counts=[CountOf("orders")])
     (aggregation,) = discover(cluster, "app", counts=[CountOf("orders", store="b")]).aggregations
     assert aggregation.repartition == "app-b-repartition"

@@ -7,7 +7,7 @@ from streamplan.model.committed_positions import latest_generation
 from streamplan.model.pipeline import Pipeline
 
 
-def application_before(pipeline: Pipeline, cluster: Cluster) -> str | None:
+def application_still_running(pipeline: Pipeline, cluster: Cluster) -> str | None:
     """Return the application that runs in place of the pipeline's own one, which does not start before it takes over.
 
     Args:
