@@ -544,7 +544,7 @@ def redrive_dag(pipeline: Pipeline) -> DAG:
                 type="array",
                 items={"type": "string", "pattern": "^[0-9]+@[0-9]+$"},
                 title="Dead letters",
-                description="Only these dead letters, each as PARTITION@OFFSET. Without any: all that are open.",
+                description="Process only these, each as PARTITION@OFFSET. Empty: process all open dead letters.",
             ),
         },
         max_active_runs=1,

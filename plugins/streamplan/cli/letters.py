@@ -25,7 +25,7 @@ def register(commands: Subparsers) -> None:
     )
     add_options(parser)
     parser.add_argument(
-        "--last", type=int, default=20, metavar="N", help="the most dead letters of each partition (default: 20)"
+        "--last", type=int, default=20, metavar="N", help="show at most N dead letters of each partition (default: 20)"
     )
     parser.set_defaults(run=_run)
 

@@ -35,7 +35,9 @@ def register(commands: Subparsers) -> None:
     parser.add_argument(
         "--containing", default="", metavar="TEXT", help="only records whose key or value contains TEXT"
     )
-    parser.add_argument("--last", type=int, default=20, metavar="N", help="records of each partition (default: 20)")
+    parser.add_argument(
+        "--last", type=int, default=20, metavar="N", help="show at most N records of each partition (default: 20)"
+    )
     parser.set_defaults(run=_run)
 
 

@@ -377,6 +377,7 @@ def test_what_does_not_fit_the_topology_is_told(joined: FakeCluster) -> None:
         "These stores have no changelog",
         "The given topology does not have these topics, so the checks leave them out",
     ]
+    assert "users-store" in notes[0]
     assert "app-old-changelog" in notes[1]
 
 
