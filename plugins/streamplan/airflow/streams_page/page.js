@@ -81,19 +81,7 @@ async function ask(path, options) {
 }
 
 const read = async (path) => (await ask(path)).json();
-
-// Asks for a part of the application that is shown. An answer that comes after another one was chosen is never given.
-async function readShown(part = "", as = "json") {
-  const asked = base;
-  const never = () => new Promise(() => {});
-  try {
-    const answer = await (await ask(`${asked}${part}`))[as]();
-    return asked === base ? answer : never();
-  } catch (error) {
-    if (asked !== base) return never();
-    throw error;
-  }
-}
+const address = (part = "") => `${base}${part}`;
 
 function tell(problem) {
   byId("problem").textContent = problem;
@@ -345,9 +333,11 @@ async function trigger(dag, conf) {
 
 async function refresh() {
   clearTimeout(timer);
+  const asked = base;
   try {
-    const snapshot = await readShown();
-    if (Date.now() - slowAt > SLOW_MS) await refreshSlow();
+    const snapshot = await read(address());
+    if (asked === base && Date.now() - slowAt > SLOW_MS) await refreshSlow();
+    if (asked !== base) return; // another application was chosen meanwhile
     tell(snapshot.problem);
     showSummary(snapshot);
     showChecks(snapshot);
@@ -360,21 +350,23 @@ async function refresh() {
     }
     byId("as-of").textContent = `${snapshot.application_id}, as of ${new Date(snapshot.at).toLocaleTimeString()}`;
   } catch (error) {
-    tell(error.message);
+    if (asked === base) tell(error.message);
   }
-  if (!document.hidden) timer = setTimeout(refresh, POLL_MS);
+  if (asked === base && !document.hidden) timer = setTimeout(refresh, POLL_MS);
 }
 
 async function refreshSlow() {
+  const asked = base;
   slowAt = Date.now();
+  const results = await read(address("/history"));
+  const days = asked === base && await read(address("/verified-days"));
+  const letters = asked === base && await read(address("/dead-letters")).catch((error) => error);
+  if (asked !== base) return;
   history = {};
-  for (const past of await readShown("/history")) (history[past.check] ??= []).push(past);
-  showVerifiedDays(await readShown("/verified-days"));
-  try {
-    showDeadLetters(await readShown("/dead-letters"));
-  } catch (error) {
-    replace("dead-letter-rows", element("p", { class: "bad" }, error.message));
-  }
+  for (const past of results) (history[past.check] ??= []).push(past);
+  showVerifiedDays(days);
+  if (letters instanceof Error) replace("dead-letter-rows", element("p", { class: "bad" }, letters.message));
+  else showDeadLetters(letters);
 }
 
 function choosePipeline(name) {
@@ -411,13 +403,16 @@ async function choose(of, query) {
   for (const id of ["task-rows", "batch-rows", "topic-rows", "check-rows", "dead-letter-rows", "redrive-answer", "key-rows", "record-rows", "topic-view", "records-topic", "summary", "diagram", "verified", "verified-days"]) replace(id);
   window.history.replaceState(null, "", `?${new URLSearchParams(query)}`);
   byId("run-checks").hidden = !healthDag;
+  let diagram;
   try {
-    const text = await readShown("/topology.svg", "text");
+    const text = await (await ask(address("/topology.svg"))).text();
     const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
-    replace("diagram", document.importNode(svg, true));
+    diagram = document.importNode(svg, true);
   } catch (error) {
-    replace("diagram", element("p", { class: "bad" }, error.message));
+    diagram = element("p", { class: "bad" }, error.message);
   }
+  if (of !== base) return;
+  replace("diagram", diagram);
   await refresh();
 }
 
@@ -438,7 +433,7 @@ async function lookUp(event) {
   const key = byId("key").value;
   replace("key-rows", "Reading the changelog …");
   try {
-    const found = await readShown(`/keys?key=${encodeURIComponent(key)}`);
+    const found = await read(address(`/keys?key=${encodeURIComponent(key)}`));
     replace("key-rows", found.length ? table(`What the changelogs hold of ${key}`, [
       ["Changelog", (each) => element("span", { class: "name" }, each.changelog)], ["Key", (each) => each.key],
       ["Value", (each) => element("pre", {}, each.value ?? "deleted")],
@@ -460,7 +455,7 @@ async function showRecords(event) {
   if (byId("records-uncommitted").checked) asked.set("uncommitted", "true");
   replace("record-rows", "Reading …");
   try {
-    const found = await readShown(`/records?${asked}`);
+    const found = await read(address(`/records?${asked}`));
     replace("record-rows", found.length ? table(`${found.length} ${asked.has("uncommitted") ? "" : "committed "}records, the newest first`, [
       ["Partition", (each) => count(each.partition), "number"], ["Offset", (each) => count(each.offset), "number"],
       ["Timestamp", (each) => each.at], ["Key", (each) => element("pre", {}, each.key ?? "null")],
@@ -475,7 +470,7 @@ async function showRecords(event) {
 async function examine(topic) {
   replace("topic-view", "Counting …");
   try {
-    const view = await readShown(`/topics/${encodeURIComponent(topic)}`);
+    const view = await read(address(`/topics/${encodeURIComponent(topic)}`));
     const whole = view.partitions.every((each) => each.counted_from === each.start);
     replace("topic-view", table(`${topic}: ${whole ? "all records are counted" : "the newest records are counted"}`, [
       ["Partition", (each) => count(each.partition), "number"],
