@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,9 +17,15 @@ from streamplan.importing.nodes import nodes_of
 from streamplan.importing.operations import Operation, operations_of
 from streamplan.importing.order import in_order_of_declaration
 from streamplan.importing.python_text import python_text
-from streamplan.model.description import parse_description, parse_subtopologies
+from streamplan.model.description import description_lines, parse_description, parse_subtopologies
 from streamplan.model.diagnostics import name_fault
+from streamplan.model.kstream import KStream, KTable
 from streamplan.model.topology import Topology
+
+_UNEXPECTED = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+
+_KINDS = {"KStream": "stream", "KTable": "table", "KGroupedStream": "grouping"}
+"""What the classes of the language are called in an answer."""
 
 
 @dataclass(frozen=True)
@@ -129,20 +137,37 @@ def _run(text: str, file: str) -> tuple[Topology | None, str]:
     refusal = ""
     try:
         exec(compile(text, file, "exec", dont_inherit=True), names)
-    except (Refused, AttributeError) as error:  # a table does not have the methods of a stream
+    except Refused as error:
         refusal = str(error)
+    except Exception as error:  # noqa: BLE001  # what a trial raises is an answer about the description
+        refusal = _told(error, text, file)
     return names.get("topology"), refusal
+
+
+def _told(error: Exception, text: str, file: str) -> str:
+    """What an exception of a tried module says to a person: the line of the file, the call, and what to write."""
+    numbers = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    number = numbers[-1] if numbers and numbers[-1] else 1
+    advice = "Write the operation of the application in other words there, or leave it out."
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, AttributeError) and isinstance(error.obj, (KStream, KTable)):
+        what = f"a {_KINDS[type(error.obj).__name__]} does not have {error.name}()"
+        if isinstance(error.obj, KTable) and error.name in vars(KStream):
+            advice = "Put to_stream() before it."
+    elif isinstance(error, TypeError) and (argument := _UNEXPECTED.search(str(error))):
+        what = f"{argument[2]}() of a {_KINDS.get(argument[1], argument[1])} does not take {argument[3]}="
+    return f"{file}:{number}: {text.splitlines()[number - 1].strip()}: {what}. {advice}"
 
 
 def _differences(given: str, declared: str) -> list[str]:
     """The lines of two descriptions that differ."""
-    lines = difflib.unified_diff(_lines(given), _lines(declared), lineterm="", n=0)
-    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+    diff = [*difflib.unified_diff(_lines(given), _lines(declared), lineterm="", n=0)]
+    return [line for line in diff[2:] if not line.startswith("@@")]  # the first two lines name the files
 
 
 def _lines(description: str) -> list[str]:
     """The lines of the sub-topologies, without what stands before them and without indentation."""
-    lines = [line.strip() for line in description.splitlines()]
+    lines = [line.strip() for _, line in description_lines(description)]
     first = next(number for number, line in enumerate(lines) if line.startswith("Sub-topology: "))
     return [line for line in lines[first:] if line and not line.startswith("Topolog")]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from streamplan.errors import Refused
 from streamplan.importing.calls import (
     TOPOLOGY,
     Argument,
@@ -67,7 +68,9 @@ def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
         operations: In the order of their declaration.
         facts: What a cluster tells of the application.
     """
-    writer = _Writer(facts)
+    operations = [*operations]
+    stores = dict.fromkeys(store for operation in operations for store in operation.node.stores)
+    writer = _Writer(facts, {number_of(store): store for store in stores})
     for operation in operations:
         writer.add(operation)
     return Declaration(writer.calls, writer.ask.missing)
@@ -76,20 +79,27 @@ def declare(operations: Iterable[Operation], facts: Facts) -> Declaration:
 class _Writer:
     """Writes calls. It draws numbers as the language does, and gives a name where the language would give another.
 
+    Args:
+        facts: What a cluster tells of the application.
+        stores: The state stores by the numbers in their names.
+
     Attributes:
         number: The next number.
         again: The call that reads the first stream. Called again, it draws a number and does nothing else.
-        tables: The results that are tables.
+        made: The results of the calls.
+        tables: Those that are tables.
         groupings: By node and name the results that are groupings.
         cogrouped: By groupings that are folded into one store, and their topics, the result of ``cogroup``.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, stores: Mapping[int | None, str]) -> None:
         self.facts = facts
+        self.stores = stores
         self.ask = Questions()
         self.calls: list[Call] = []
         self.number = 0
         self.again: Call | None = None
+        self.made: set[str] = set()
         self.tables: set[str] = set()
         self.groupings: dict[tuple[str, str | None], str] = {}
         self.cogrouped: dict[tuple[str | None, ...], str] = {}
@@ -97,6 +107,17 @@ class _Writer:
     def add(self, operation: Operation) -> None:
         """Add the calls of one operation."""
         self._skip_to(operation.start)
+        for on in operation.on:
+            if on not in self.made:
+                raise Refused(
+                    f"node {operation.node.name} of the topology",
+                    expected="to stand behind an operation that the language has",
+                    observed=f"{on}, which is a part of one, before it",
+                    remedy="Declare this application by hand: docs/language.md has the operations.",
+                )
+        if not self._fits(operation):
+            self._processor(replace(operation, word="behind_stand_in"))
+            return
         match operation.word:
             case "stream":
                 self._stream(operation.node)
@@ -131,11 +152,13 @@ class _Writer:
         """Draw the numbers that no node has."""
         if self.again is None or start is None or start <= self.number:
             return  # a name stands where the number is another
-        skipped = f"number {self.number}" if start == self.number + 1 else f"numbers {self.number} to {start - 1}"
-        comment = f"No node has {skipped}: the application reads a topic again, or has an operation without a node."
-        self.ask.note(
-            skipped, "no node has it: the application reads a topic again, or has an operation without a node"
-        )
+        numbers = range(self.number, start)
+        skipped = f"number {self.number}" if len(numbers) == 1 else f"numbers {self.number} to {start - 1}"
+        reason = "the application reads a topic again, or has an operation without a node"
+        if of_stores := [f"{number} is that of {self.stores[number]}" for number in numbers if number in self.stores]:
+            reason = f"{', '.join(of_stores)}, a store of an operation that the language does not have"
+        comment = f"No node has {skipped}: {reason}."
+        self.ask.note(skipped, f"no node has {'it' if len(numbers) == 1 else 'them'}: {reason}")
         for _ in range(start - self.number):
             self._call(Call("", TOPOLOGY, self.again.method, self.again.arguments, self.again.options, "", comment))
             comment = ""
@@ -154,6 +177,7 @@ class _Writer:
 
     def _call(self, call: Call) -> None:
         self.calls.append(call)
+        self.made.add(call.result)
 
     # -- sources and sinks
 
@@ -222,9 +246,26 @@ class _Writer:
         variable = _variable(topic.prefix, "repartition")
         self._call(Call(node.name, operation.on[0], "repartition", (), options, variable))
 
+    def _fits(self, operation: Operation) -> bool:
+        """Whether the results that an operation goes on from are the streams and tables that it needs.
+
+        They are not where a stand-in takes the place of an operation before it.
+        """
+        are_tables = [on in self.tables for on in operation.on]
+        match operation.word:
+            case "table_join" | "foreign_key_join":
+                return all(are_tables)
+            case "join" | "left_join":
+                return are_tables == [False, True]
+            case "to_stream":
+                return are_tables == [True]
+            case "stream" | "table" | "stand_in":
+                return True
+        return not any(are_tables)
+
     def _processor(self, operation: Operation) -> None:
         node = operation.node
-        written = processor_of(operation, self.ask, is_on_table=operation.on[0] in self.tables)
+        written = processor_of(operation, self.ask, [on in self.tables for on in operation.on])
         options = written.options | self._named(node, written.method)
         variable = _variable(node.name, written.method)
         self._call(

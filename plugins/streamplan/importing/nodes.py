@@ -135,7 +135,8 @@ def repartition_topics(nodes: Mapping[str, Node]) -> dict[str, DescribedRepartit
             continue
         topic, before = source.topics[0], sink.before[0]
         # A grouping of a table has no filter.
-        has_filter = prefix_of(before) == "KSTREAM-FILTER-" or before == f"{topic}-filter"
+        is_filter = prefix_of(before) == "KSTREAM-FILTER-" or before == f"{topic}-filter"
+        has_filter = is_filter and bool(nodes[before].before)
         upstream = nodes[before].before[0] if has_filter else before
         found[source.name] = DescribedRepartition(
             topic, upstream, before if has_filter else "", sink.name, source.name, tuple(source.after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamplan.importing.calls import Argument, Code, Questions, Result, literal
@@ -27,13 +28,13 @@ class Processor:
     comment: str = ""
 
 
-def processor_of(operation: Operation, questions: Questions, *, is_on_table: bool) -> Processor:
+def processor_of(operation: Operation, questions: Questions, on_tables: Sequence[bool]) -> Processor:
     """Return how an operation is written that has one processor without a state store.
 
     Args:
         operation: The operation.
         questions: Takes what cannot be told.
-        is_on_table: Whether it is called on a table.
+        on_tables: Of each result that it goes on from whether that is a table.
     """
     name, ask = operation.node.name, questions
     match operation.word:
@@ -65,7 +66,7 @@ def processor_of(operation: Operation, questions: Questions, *, is_on_table: boo
         case "unknown":
             advice = ": the application named it. Where it is no filter(), write its operation with the same name="
             return Processor("filter", (ask.text(name, "what {} does", "true", advice),))
-    return _stand_in(operation, ask, is_on_table=is_on_table)
+    return _stand_in(operation, ask, on_tables)
 
 
 def _flat_map(name: str, ask: Questions) -> Processor:
@@ -81,12 +82,15 @@ def _flat_map(name: str, ask: Questions) -> Processor:
     return Processor("flat_map", (each,), {"key": key, "value": value}, comment)
 
 
-def _stand_in(operation: Operation, ask: Questions, *, is_on_table: bool) -> Processor:
+def _stand_in(operation: Operation, ask: Questions, on_tables: Sequence[bool]) -> Processor:
     """An operation in the place of one that the language does not have, so that later names and numbers agree."""
     name, reason = operation.node.name, reason_of(operation.node.name)
-    if not is_on_table and len(operation.on) == 1:
-        return Processor("filter", (ask.text(name, "what stands for {}", "true", f". {reason}"),), comment=reason)
-    ask.note(name, reason)
-    if is_on_table:
+    if operation.word == "behind_stand_in":
+        reason = "It goes on from an operation that the language does not have. Replace that one first."
+    if on_tables[0]:
+        ask.note(name, reason)
         return Processor("to_stream", comment=reason)
-    return Processor("merge", (Result(operation.on[1]),), comment=reason)
+    if [*on_tables] == [False, False]:
+        ask.note(name, reason)
+        return Processor("merge", (Result(operation.on[1]),), comment=reason)
+    return Processor("filter", (ask.text(name, "what stands for {}", "true", f". {reason}"),), comment=reason)

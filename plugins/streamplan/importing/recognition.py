@@ -6,8 +6,10 @@ its state stores say what it can be.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from streamplan.importing.nodes import DescribedRepartition, Node, number_of, prefix_of, repartition_topics
@@ -34,6 +36,7 @@ AGGREGATES = ("aggregate", "reduce")
 JOINS = ("join", "left_join")
 _BY_KEY = (*AGGREGATES, "in_cogroup")
 _TABLES = ("table", "table_join", "foreign_key_join", "cogroup", *AGGREGATES)
+_NUMBERED = re.compile(r"-\d+$")
 _REKEYING = ("select_key", "map", "flat_map", "process")
 _KEEPING_THE_KEY = ("filter", "map_values", "peek", "merge", "unknown", "stand_in", "split", "branch")
 
@@ -194,14 +197,17 @@ class Recognition:
     def _is_process(self, node: Node) -> bool:
         """Whether it is a processor of the Processor API that has a store for itself.
 
-        Behind one that the application named comes an operation of a stream. Behind an aggregate comes none.
+        Behind one that the application named comes an operation of a stream, or a sink. Behind an aggregate comes
+        neither.
         """
         if len(node.stores) != 1 or len(node.before) != 1:
             return False
         if any(other.stores and node.stores[0] in other.stores for other in self.nodes.values() if other is not node):
             return False
         if not (prefix := prefix_of(node.name)):
-            return any(prefix_of(name).startswith("KSTREAM-") for name in node.after) and not self._is_table(node)
+            behind = [self.nodes[name] for name in node.after]
+            is_stream = any(after.is_sink or prefix_of(after.name).startswith("KSTREAM-") for after in behind)
+            return is_stream and not self._is_table(node)
         return prefix == "KSTREAM-PROCESSOR-"
 
     def _writer(self, store: str) -> str:
@@ -210,7 +216,8 @@ class Recognition:
         for node in users:
             if node.name in self._in_cogroups:
                 return self._in_cogroups[node.name]
-            if self._is_table(node) or _WORDS.get(prefix_of(node.name)) in AGGREGATES:
+            is_of_tables = prefix_of(node.name).startswith("KTABLE-")
+            if self._is_table(node) or is_of_tables or _WORDS.get(prefix_of(node.name)) in AGGREGATES:
                 return node.name
         # A join comes behind its table, and has no table for a name.
         behind = {name for node in users for name in self._behind(node.name)}
@@ -340,28 +347,37 @@ def foreign_key_joins(nodes: Mapping[str, Node]) -> Iterator[tuple[str, Describe
     Args:
         nodes: The nodes of a description by their names.
     """
-    sinks = {node.topics: node for node in nodes.values() if node.is_sink and node.topics}
     for source in nodes.values():
-        if source.before or not source.topics or not REGISTRATION_TOPIC.fullmatch(source.topics[0]):
-            continue
-        sink = sinks.get(source.topics)
-        receive = nodes[source.after[0]]
-        look_up = nodes[receive.after[0]]
-        response_sink = nodes[look_up.after[0]]
-        change = next(nodes[name] for name in response_sink.before if name != look_up.name)
-        response = next(node for node in nodes.values() if not node.before and node.topics == response_sink.topics)
-        resolver = nodes[response.after[0]]
-        result = nodes[resolver.after[0]]
-        if sink is None:
-            continue
-        send = nodes[sink.before[0]]
-        topics = [each.topics[0].removesuffix("-topic") for each in (source, response)]
-        between = (send, sink, source, receive, look_up, change, response_sink, response, resolver)
-        sent, received, responded = between[:3], between[3:6], between[6:]
-        drawn = [topics[0], *(each.name for each in sent), receive.stores[0], *(each.name for each in received)]
-        drawn += [topics[1], *(each.name for each in responded), result.name]
-        nodes_between = tuple(each.name for each in between)
-        yield result.name, DescribedForeignKeyJoin(send.before[0], change.before[0], tuple(drawn), nodes_between)
+        if not source.before and source.topics and REGISTRATION_TOPIC.fullmatch(source.topics[0]):
+            with suppress(LookupError):  # other nodes around a topic that is called so
+                yield _foreign_key_join(nodes, source)
+
+
+def _foreign_key_join(nodes: Mapping[str, Node], source: Node) -> tuple[str, DescribedForeignKeyJoin]:
+    """Return the last node and the join whose registrations a source reads.
+
+    Raises:
+        LookupError: The nodes are not those of such a join.
+    """
+    sinks = {node.topics: node for node in nodes.values() if node.is_sink}
+    sources = {node.topics: node for node in nodes.values() if not node.before}
+    sink = sinks[source.topics]
+    receive = nodes[source.after[0]]
+    look_up = nodes[receive.after[0]]
+    response_sink = nodes[look_up.after[0]]
+    change = nodes[next((name for name in response_sink.before if name != look_up.name), "")]
+    response = sources[response_sink.topics]
+    resolver = nodes[response.after[0]]
+    result = nodes[resolver.after[0]]
+    send = nodes[sink.before[0]]
+    topics = [each.topics[0].removesuffix("-topic") for each in (source, response)]
+    between = (send, sink, source, receive, look_up, change, response_sink, response, resolver)
+    sent, received, responded = between[:3], between[3:6], between[6:]
+    drawn = [topics[0], *(each.name for each in sent), receive.stores[0], *(each.name for each in received)]
+    drawn += [topics[1], *(each.name for each in responded), result.name]
+    nodes_between = tuple(each.name for each in between)
+    this, other = send.before[0], change.before[0]
+    return result.name, DescribedForeignKeyJoin(this, other, tuple(drawn), nodes_between)
 
 
 def _cogroups(nodes: Mapping[str, Node]) -> Iterator[tuple[str, tuple[Node, ...]]]:
@@ -370,7 +386,8 @@ def _cogroups(nodes: Mapping[str, Node]) -> Iterator[tuple[str, tuple[Node, ...]
         sides = [nodes[name] for name in node.before]
         is_last = prefix_of(node.name) == "COGROUPKSTREAM-MERGE-" or node.name.endswith("-cogroup-merge")
         stores = {store for side in sides for store in side.stores}
-        if is_last and len(stores) == 1 and all(len(side.before) == len(side.stores) == 1 for side in sides):
+        is_told = all(len(side.before) == len(side.stores) == 1 and _NUMBERED.search(side.name) for side in sides)
+        if is_last and len(stores) == 1 and is_told:
             yield node.name, tuple(sorted(sides, key=lambda side: int(side.name.rpartition("-")[2])))
 
 

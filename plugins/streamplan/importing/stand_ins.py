@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_FOR_STREAMS = "Put to_stream() before it: filter() and map_values() are for streams."
+_FOR_STREAMS = "Put to_stream() before it: filter() and map_values() are methods of streams."
 _WITHOUT_STATE = "If it keeps no state, use map_values(), map() or flat_map() instead."
 _TWO_TABLES = "Write one table to a topic, read the other one as a stream, and join the stream with the table."
 _A_TABLE = "Write its records to a compacted topic with to(), and read that with Topology.table()."

@@ -7,7 +7,7 @@ changed since 2.1. tests/integration compares :func:`describe` with the real lib
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -90,6 +90,14 @@ _HEADING = re.compile(r"\s*Topolog(ies|y: .*):\s*")
 
 _NODES = {"topics": "Source", "stores": "Processor", "topic": "Sink", "extractor class": "Sink"}
 
+_LINES = re.compile(
+    r".*(?P<line>"
+    r"(Topolog(ies|y: .*):|Sub-topology: \d.*|(Source|Processor|Sink): .+ \(.+\)|(?<!\S)(-->|<--) .*)\s*)"
+)
+"""A line of a description behind the prefix of a log, of a comment or of a Java string."""
+
+_END_OF_STRING = re.compile(r'(\\n)?"[\s+;,)]*$')
+
 
 @dataclass(frozen=True)
 class DescribedSource:
@@ -169,18 +177,24 @@ def parse_subtopologies(text: str) -> tuple[DescribedSubtopology, ...]:
     """All sub-topologies, those of global stores too.
 
     Args:
-        text: What ``System.out.println(topology.describe())`` prints. Lines before the description are ignored.
+        text: What ``System.out.println(topology.describe())`` prints. Lines before the description are ignored, and so
+            is what a log puts before each line.
 
     Raises:
-        Refused: A line after the beginning is no line of a description, or there is no sub-topology.
+        Refused: A line after the beginning is no line of a description, a sub-topology or a node is there twice, or
+            there is no sub-topology.
     """
     parsers: list[_SubtopologyParser] = []
+    lines_of: dict[str, int] = {}
     node = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in description_lines(text):
         if match := _SUBTOPOLOGY.fullmatch(line):
+            _refuse_repeated(f"Sub-topology: {match[1]}", number, lines_of)
             parsers.append(_SubtopologyParser(int(match[1]), is_global=match[2] is not None))
+            node = ""
         elif parsers and (match := _NODE.fullmatch(line)) and _NODES[match[3]] == match[1]:
             node = match[2]
+            _refuse_repeated(f"{match[1]}: {node}", number, lines_of, node)
             parsers[-1].add(node, match[3], match[4])
         elif parsers and node and (match := _ARROW.fullmatch(line)):
             if match[1] == "<--":
@@ -195,8 +209,39 @@ def parse_subtopologies(text: str) -> tuple[DescribedSubtopology, ...]:
                 remedy="Give what System.out.println(topology.describe()) prints, and nothing behind it.",
             )
     if not parsers:
-        raise Refused("the topology", expected="the text of Topology.describe()", observed="no 'Sub-topology: 0'")
+        raise Refused(
+            "the topology",
+            expected="the text of Topology.describe()",
+            observed="no 'Sub-topology: 0'",
+            remedy="Give what System.out.println(topology.describe()) prints in the application.",
+        )
     return tuple(parser.result() for parser in parsers)
+
+
+def description_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a description with their numbers, without what a log, a comment or Java puts around them.
+
+    Where the first sub-topology stands alone in its line, each line is taken as it is.
+    """
+    lines = [*enumerate(text.removeprefix("\ufeff").splitlines(), 1)]
+    if any(_SUBTOPOLOGY.fullmatch(line) for _, line in lines):
+        yield from lines
+        return
+    for number, line in lines:
+        if match := _LINES.fullmatch(_END_OF_STRING.sub("", line)):
+            yield number, match["line"]
+
+
+def _refuse_repeated(line: str, number: int, lines_of: dict[str, int], name: str = "") -> None:
+    """Refuse a sub-topology or a node that the description has already: a topology has each number and name once."""
+    first = lines_of.setdefault(name or line, number)
+    if first != number:
+        raise Refused(
+            f"line {number} of the topology",
+            expected="each sub-topology and each node once",
+            observed=f"{line!r} again, which line {first} has",
+            remedy="Give the description of one application. Delete the lines of every other one.",
+        )
 
 
 class _SubtopologyParser:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import ast
+import re
+from contextlib import suppress
+from random import Random
 
 import pytest
 from streamplan.errors import Refused
@@ -8,7 +11,8 @@ from streamplan.importing.application import ImportedApplication, import_applica
 from streamplan.importing.facts import COUNT, SESSIONS, WINDOWS, Facts
 from streamplan.pipelines import PIPELINES
 
-# These three were printed by Kafka Streams 4.3.1.
+# ruff: noqa: E501
+# These four were printed by Kafka Streams 4.3.1.
 JOINED = """\
 Topologies:
    Sub-topology: 0
@@ -66,6 +70,55 @@ Topologies:
     Processor: KSTREAM-AGGREGATE-0000000002 (stores: [totals])
       --> none
       <-- by-country-repartition-source
+"""
+
+
+BY_FOREIGN_KEY = """\
+Topologies:
+   Sub-topology: 0
+    Source: KTABLE-SOURCE-0000000016 (topics: [KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic])
+      --> KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-0000000017
+    Source: KSTREAM-SOURCE-0000000000 (topics: [purchases])
+      --> KSTREAM-TOTABLE-0000000001
+    Processor: KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-0000000017 (stores: [KSTREAM-TOTABLE-STATE-STORE-0000000002])
+      --> KTABLE-FK-JOIN-OUTPUT-0000000018
+      <-- KTABLE-SOURCE-0000000016
+    Processor: KSTREAM-TOTABLE-0000000001 (stores: [KSTREAM-TOTABLE-STATE-STORE-0000000002])
+      --> KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000007
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KTABLE-FK-JOIN-OUTPUT-0000000018 (stores: [])
+      --> KTABLE-TOSTREAM-0000000020
+      <-- KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-0000000017
+    Processor: KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000007 (stores: [])
+      --> KTABLE-SINK-0000000008
+      <-- KSTREAM-TOTABLE-0000000001
+    Processor: KTABLE-TOSTREAM-0000000020 (stores: [])
+      --> KSTREAM-SINK-0000000021
+      <-- KTABLE-FK-JOIN-OUTPUT-0000000018
+    Sink: KSTREAM-SINK-0000000021 (topic: output)
+      <-- KTABLE-TOSTREAM-0000000020
+    Sink: KTABLE-SINK-0000000008 (topic: KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic)
+      <-- KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000007
+
+  Sub-topology: 1
+    Source: KSTREAM-SOURCE-0000000003 (topics: [buyers])
+      --> KSTREAM-TOTABLE-0000000004
+    Source: KTABLE-SOURCE-0000000009 (topics: [KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic])
+      --> KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000011
+    Processor: KSTREAM-TOTABLE-0000000004 (stores: [KSTREAM-TOTABLE-STATE-STORE-0000000005])
+      --> KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000013
+      <-- KSTREAM-SOURCE-0000000003
+    Processor: KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000011 (stores: [KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-0000000010])
+      --> KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000012
+      <-- KTABLE-SOURCE-0000000009
+    Processor: KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000012 (stores: [KSTREAM-TOTABLE-STATE-STORE-0000000005])
+      --> KTABLE-SINK-0000000015
+      <-- KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000011
+    Processor: KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000013 (stores: [KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-0000000010])
+      --> KTABLE-SINK-0000000015
+      <-- KSTREAM-TOTABLE-0000000004
+    Sink: KTABLE-SINK-0000000015 (topic: KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic)
+      <-- KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000012, KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-0000000013
 """
 
 
@@ -242,6 +295,163 @@ def test_a_text_that_is_no_whole_description_is_refused(given: str, observed: st
     with pytest.raises(Refused) as refused:
         import_application("my-app", given)
     assert observed in str(refused.value)
+
+
+SUBTOPOLOGY_0 = """\
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [parcels])
+      --> KSTREAM-FILTER-0000000001
+    Processor: KSTREAM-FILTER-0000000001 (stores: [])
+      --> KSTREAM-SINK-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Sink: KSTREAM-SINK-0000000002 (topic: late-parcels)
+      <-- KSTREAM-FILTER-0000000001
+"""
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-01-02 10:11:12.123  INFO 1 --- [main] c.e.App : ",
+        "[2026-01-02 10:11:12,123] INFO Topologies (c.e.App) ",
+        "app_1  | ",
+        "10:11:12.123 [main] DEBUG App - Source: ",
+        " * ",
+        "// ",
+    ],
+)
+def test_the_prefix_of_each_line_does_not_matter(prefix: str) -> None:
+    """Also where a line that is empty but for the prefix, and lines of others, stand between."""
+    lines = f"Topologies:\n{SUBTOPOLOGY_0}\n".splitlines()
+    lines.insert(4, "and what another thread has logged")
+    given = "\n".join(prefix + line for line in lines)
+    imported = import_application("my-app", given)
+    assert (imported.is_verified, imported.differences) == (True, [])
+
+
+def test_a_description_in_strings_of_java_is_read() -> None:
+    given = "".join(f'            "{line}\\n" +\n' for line in f"Topologies:\n{SUBTOPOLOGY_0}".splitlines())
+    assert import_application("my-app", given).differences == []
+
+
+@pytest.mark.parametrize(
+    ("given", "line", "repeated"),
+    [
+        (f"Topologies:\n{SUBTOPOLOGY_0}\nTopologies:\n{SUBTOPOLOGY_0}", 12, "Sub-topology: 0"),
+        (f"{SUBTOPOLOGY_0}{SUBTOPOLOGY_0.replace('0000', '1000')}", 9, "Sub-topology: 0"),
+        (SUBTOPOLOGY_0 + SUBTOPOLOGY_0.replace("y: 0", "y: 1"), 10, "Source: KSTREAM-SOURCE-0000000000"),
+        (SUBTOPOLOGY_0.replace("KSTREAM-SINK-0000000002 (", "KSTREAM-FILTER-0000000001 ("), 7, "Sink: KSTREAM-FILTER"),
+        ("".join(f"INFO {line}\n" for line in SUBTOPOLOGY_0.splitlines()) * 2, 9, "Sub-topology: 0"),
+    ],
+)
+def test_a_number_or_a_name_that_is_there_twice_is_refused_with_its_line(given: str, line: int, repeated: str) -> None:
+    with pytest.raises(
+        Refused, match=f"line {line} of the topology.*{repeated}.* again, which line .* Delete the lines"
+    ):
+        import_application("my-app", given)
+
+
+@pytest.mark.parametrize("names", [("Source", "Process", "Sink"), ("SOURCE", "counting-processor", "out")])
+def test_a_store_before_a_sink_is_that_of_a_processor(names: tuple[str, str, str]) -> None:
+    source, process, sink = names
+    given = f"""\
+Topologies:
+   Sub-topology: 0
+    Source: {source} (topics: [source-topic])
+      --> {process}
+    Processor: {process} (stores: [Counts])
+      --> {sink}
+      <-- {source}
+    Sink: {sink} (topic: sink-topic)
+      <-- {process}
+
+"""
+    imported = import_application("my-app", given)
+    assert (imported.is_verified, imported.differences) == (True, [])
+    assert ".process(" in imported.text
+    assert "aggregate" not in imported.text
+
+
+def test_operations_behind_one_that_the_language_does_not_have_are_listed() -> None:
+    """Of ``stream.toTable()``, joined by a foreign key."""
+    imported = import_application("my-app", BY_FOREIGN_KEY)
+    assert not imported.is_verified
+    told = missing(imported)
+    assert told["KSTREAM-TOTABLE-0000000001"].endswith("read that with Topology.table().")
+    assert told["KTABLE-FK-JOIN-OUTPUT-0000000018"].startswith(
+        "It goes on from an operation that the language does not"
+    )
+    assert told["number 2"] == (
+        "no node has it: 2 is that of KSTREAM-TOTABLE-STATE-STORE-0000000002, a store of an operation that the "
+        "language does not have"
+    )
+
+
+def test_a_table_that_the_language_does_not_make_is_no_aggregate() -> None:
+    """``table.mapValues(…, Materialized.as("pages-store"))``, joined by a processor that the application named."""
+    given = JOINED.replace("KSTREAM-JOIN-0000000005", "with-page").replace(
+        "      --> none\n",
+        "      --> KTABLE-MAPVALUES-0000000007\n",
+    )
+    given = given.replace("users-STATE-STORE-0000000000", "pages-store").replace(
+        "Processor: KTABLE-SOURCE-0000000002 (stores: [pages-store])",
+        "Processor: KTABLE-SOURCE-0000000002 (stores: [])",
+    )
+    given = f"""{given.rstrip()}
+    Processor: KTABLE-MAPVALUES-0000000007 (stores: [pages-store])
+      --> none
+      <-- KTABLE-SOURCE-0000000002
+"""
+    imported = import_application("my-app", given)
+    assert not imported.is_verified
+    assert missing(imported)["KTABLE-MAPVALUES-0000000007"].startswith(
+        "The language does not have mapValues() of a table"
+    )
+    assert "aggregate" not in imported.text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_text_is_given_the_answer_is_a_declaration_or_a_refusal(seed: int) -> None:
+    """Descriptions with lines, names, words and stores lost, exchanged and doubled."""
+    random = Random(seed)
+    descriptions = [pipeline.topology.describe() for pipeline in PIPELINES]
+    for _ in range(25):
+        given = mutated(random.choice([*descriptions, JOINED, READ_TWICE, COUNTED, BY_FOREIGN_KEY]), random)
+        with suppress(Refused):
+            imported = import_application("my-app", given)
+            ast.parse(imported.text)
+            assert imported.is_verified or imported.refusal or imported.differences
+
+
+PREFIXES = (
+    *("KSTREAM-FILTER-", "KSTREAM-MAP-", "KSTREAM-AGGREGATE-", "KSTREAM-REDUCE-", "KSTREAM-JOIN-", "KSTREAM-MERGE-"),
+    *("KSTREAM-TOTABLE-", "KSTREAM-PROCESSOR-", "KSTREAM-BRANCH-", "KSTREAM-WINDOWED-", "KSTREAM-JOINTHIS-"),
+    *("KTABLE-SOURCE-", "KTABLE-TOSTREAM-", "KTABLE-FILTER-", "KTABLE-MAPVALUES-", "KTABLE-MERGE-", "KTABLE-JOINTHIS-"),
+    *("KTABLE-FK-JOIN-OUTPUT-", "COGROUPKSTREAM-MERGE-", "COGROUPKSTREAM-AGGREGATE-", "KTABLE-SUPPRESS-", "own-"),
+)
+
+
+def mutated(description: str, random: Random) -> str:
+    """A description as another application, or a careless copy, could have it."""
+    for _ in range(random.randint(1, 4)):
+        names = sorted(set(re.findall(r"[\w-]+-\d{10}|[a-z]+(?:-[a-z]+)+", description)))
+        lines = description.splitlines()
+        match random.randrange(5):
+            case 0 if names:  # another operation of the same shape
+                name = random.choice(names)
+                description = description.replace(name, random.choice(PREFIXES) + name[-10:])
+            case 1 if names:  # a name of the application's own
+                description = description.replace(random.choice(names), f"own{random.randrange(9)}")
+            case 2:
+                del lines[random.randrange(len(lines))]
+                description = "\n".join(lines)
+            case 3:
+                lines.insert(random.randrange(len(lines)), random.choice(lines))
+                description = "\n".join(lines)
+            case _:
+                stores = re.findall(r"stores: \[(.+)\]", description)
+                description = description.replace("stores: []", f"stores: [{random.choice(stores or ['s'])}]", 1)
+    return description
 
 
 def test_a_topology_of_a_global_table_alone_is_told() -> None:
