@@ -75,7 +75,7 @@ class ProcessRef:
     Attributes:
         name: The name of its entry in ``run/``.
         pid: Its process id, which is also the id of its session and process group.
-        started: Its start time in seconds since the epoch (``psutil`` create_time).
+        started: Its start time in seconds since the epoch (``psutil`` create_time), by the clock of that moment.
         file: Its entry in ``run/``; None for a reference that was built from the first three alone.
         owner: The dag run that started it; None when no dag run did.
         namespace: The PID namespace that its pid belongs to; None in entries of earlier versions, which count as those
@@ -159,7 +159,8 @@ def start(
     namespace = PidNamespace.of_this_process()
     ref = ProcessRef(name, child.pid, psutil.Process(child.pid).create_time(), file, owner, namespace)
     entry = {"name": name, "pid": ref.pid, "started": ref.started, "argv": list(argv), "log_file": str(log_file)}
-    write_atomically(file, json.dumps(entry | {"namespace": asdict(namespace)}, indent=2) + "\n")
+    entry |= {"namespace": asdict(namespace), "since_boot": _seconds_since_boot(child.pid)}
+    write_atomically(file, json.dumps(entry, indent=2) + "\n")
     return ref
 
 
@@ -262,7 +263,31 @@ def _owner_file(file: Path) -> Path:
 
 
 def _same(process: psutil.Process, ref: ProcessRef) -> bool:
+    """Whether a process is the one of a reference.
+
+    The entry has the start time since the boot of the machine, too. It stays the same when the clock is set, and the
+    one since the epoch does not. Without such an entry the latter has to do.
+    """
+    try:
+        entry = json.loads(ref.file.read_text()) if ref.file is not None else {}
+    except FileNotFoundError:
+        entry = {}
+    if "since_boot" in entry and (entry["pid"], entry["started"]) == (ref.pid, ref.started):
+        return bool(entry["since_boot"] == _seconds_since_boot(process.pid))
     return abs(process.create_time() - ref.started) <= START_TIME_TOLERANCE_SECONDS
+
+
+def _seconds_since_boot(pid: int) -> float:
+    """Return when a process was started, as the kernel counts it (``starttime`` of proc(5)). A clock changes nothing.
+
+    Raises:
+        psutil.NoSuchProcess: There is no such process.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise psutil.NoSuchProcess(pid) from error
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _family(ref: ProcessRef, spared: set[int]) -> set[psutil.Process]:

@@ -100,3 +100,15 @@ def test_a_callback_that_raised_is_called_again() -> None:
         with pytest.raises(ConnectionError, match="no network"):
             miss("broken")
     assert len(TOLD) == 2
+
+
+def test_a_verification_that_a_clock_ahead_has_dated_silences_no_alarm() -> None:
+    """It neither counts as young for two days, nor does it hide the verifications after it."""
+    ahead = looked(Outcome.PASSED, -2 * 24 * 60)
+    miss()
+    assert [verification["verified_at"] for _, _, verification in TOLD] == [ahead]
+    looked(Outcome.PASSED, 20)
+    assert miss().startswith("not called: the totals of orders were verified at ")
+    at = looked(Outcome.PASSED, 40)
+    miss()
+    assert [verification["verified_at"] for _, _, verification in TOLD] == [ahead, at]

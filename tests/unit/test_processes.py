@@ -119,6 +119,20 @@ def test_a_reused_pid_is_neither_alive_nor_stopped(start: Starter) -> None:
     assert processes.is_alive(stranger)
 
 
+@pytest.mark.parametrize("seconds", [-172_800, -5, 5, 172_800])
+def test_a_clock_that_is_set_ends_no_process(start: Starter, monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    """The kernel then gives another boot time, and psutil another start time of the same process."""
+    ref = start(SLEEPER)
+    boot_time = psutil.boot_time()
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_time + seconds)
+    assert abs(psutil.Process(ref.pid).create_time() - ref.started) > 2
+    assert processes.is_alive(ref)
+    with pytest.raises(StreamplanError, match="expected none running"):
+        start(SLEEPER)
+    processes.stop(ref)
+    assert not psutil.pid_exists(ref.pid)
+
+
 def test_stop_kills_a_stubborn_grandchild_in_a_session_of_its_own(start: Starter, tmp_path: Path) -> None:
     ref = start(spawns(STUBBORN, tmp_path / "pid", new_session=True))
     grandchild = psutil.Process(pid_in(tmp_path / "pid"))

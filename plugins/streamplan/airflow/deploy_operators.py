@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +137,7 @@ class ProcessedOperator(BaseOperator):
             trigger=ProcessedTrigger(
                 group=group,
                 targets=targets,
-                deadline=time.time() + seconds,
+                seconds=seconds,
                 kafka_conn_id=pipeline.kafka_conn_id,
             ),
             method_name="resume",

@@ -273,11 +273,12 @@ class AggregatorOperator(SupervisedJobOperator):
     def command(self, context: Context, settings: Settings) -> list[str]:
         """Return the call of spark-submit."""
         arguments = ["--pipeline", self.pipeline, "--bootstrap-servers", str(brokers(self.pipeline))]
-        arguments += ["--checkpoints", settings.checkpoints, "--requested-ms", str(time.time_ns() // 1_000_000)]
+        arguments += ["--checkpoints", settings.checkpoints]
         arguments += ["--heartbeat", str(ReportPaths(settings.reports, self.pipeline).aggregator_status)]
         arguments += settings.aggregator_options
         hook = spark_hook(settings, self.pipeline, "aggregator", arguments, instances=settings.instances)
-        return hook._build_spark_submit_command(job_file("aggregator.py"))
+        command: list[str] = hook._build_spark_submit_command(job_file("aggregator.py"))
+        return [*command, "--seen", _newest_instance(self.pipeline)]
 
     def unfinished(self, context: Context) -> str:
         """Say that an aggregator never ends by itself."""
@@ -292,6 +293,15 @@ class AggregatorOperator(SupervisedJobOperator):
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """Say up to which positions was read and written, also where the task failed or was stopped."""
         return self.get_openlineage_facets_on_start()
+
+
+def _newest_instance(pipeline: str) -> str:
+    """Return what tells the stops that come while an aggregator starts from the earlier ones."""
+    from streamplan.kafka.task_ownership import newest_instance
+    from streamplan.kafka.topics import resolve_pipeline
+
+    with_brokers = brokers(pipeline)
+    return newest_instance(resolve_pipeline(pipeline_named(pipeline), with_brokers), with_brokers)
 
 
 def spark_hook(

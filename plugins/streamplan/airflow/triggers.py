@@ -35,7 +35,7 @@ STALLED_SECONDS = 300.0
 """An aggregator that commits nothing for so long will not commit any more. One that starts needs less."""
 
 START_SECONDS = 300.0
-"""A job that this process cannot see has so long from its start to its first sign of life in Kafka."""
+"""A job that this process cannot see has so long from the first look to its first sign of life in Kafka."""
 
 LOOK_SECONDS = 2.0
 """How often Kafka is asked about a job that this process cannot see."""
@@ -161,7 +161,7 @@ class ProcessTrigger(BaseTrigger):
             self.process.namespace,
         )
         silent_since = time.monotonic()
-        start_deadline = silent_since + min(START_SECONDS, self.started + START_SECONDS - time.time())
+        start_deadline = silent_since + START_SECONDS  # from now on: the clock of the job's host may be another one
         while self.status() is None:
             try:
                 shows_life = await asyncio.to_thread(job.shows_life)
@@ -187,32 +187,34 @@ class ProcessedTrigger(BaseTrigger):
     """Fires when a consumer group's positions have reached ``targets``, or when that took too long.
 
     ``targets`` is ``{topic: {partition: offset}}``. The topics are waited for in their order. An internal topic has no
-    target of its own (None): its target is its end once the topics before it are processed. The event is
-    ``{"processed": bool, "state": str}``.
+    target of its own (None): its target is its end once the topics before it are processed. It takes too long after
+    ``seconds``, or when nothing moves for :data:`STALLED_SECONDS`. The event is ``{"processed": bool, "state": str}``.
     """
 
     def __init__(
         self,
         group: str,
         targets: Mapping[str, Mapping[str, int] | None],
-        deadline: float,
+        deadline: float | None = None,
         bootstrap_servers: str | None = None,
         job: str = "",
         run_dir: str = "",
         kafka_conn_id: str = "kafka_default",
+        seconds: float = STALLED_SECONDS,
     ) -> None:
         super().__init__()
         # A trigger that an earlier version deferred still carries its brokers and the entry of the aggregator. The
-        # brokers come from the connection now, since a trigger's arguments are shown to people.
-        del bootstrap_servers, job, run_dir
+        # brokers come from the connection now, since a trigger's arguments are shown to people. It also carries a
+        # deadline by the clock of the worker, which the triggerer may not share.
+        del deadline, bootstrap_servers, job, run_dir
         self.group = group
         self.targets = dict(targets)
-        self.deadline = deadline
+        self.seconds = seconds
         self.kafka_conn_id = kafka_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what Airflow keeps of the trigger: its class and the arguments to make it again."""
-        fields = ("group", "targets", "deadline", "kafka_conn_id")
+        fields = ("group", "targets", "seconds", "kafka_conn_id")
         return f"{__name__}.{type(self).__name__}", {field: getattr(self, field) for field in fields}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -223,25 +225,27 @@ class ProcessedTrigger(BaseTrigger):
         brokers = await brokers_in_trigger(self.kafka_conn_id)
         cluster = KafkaCluster(brokers)
         state = "nothing was read yet"
-        behind, moved = -1, time.time()
+        behind, moved = -1, time.monotonic()
+        deadline = moved + self.seconds
         for topic, given in self.targets.items():
             target = {int(partition): offset for partition, offset in given.items()} if given is not None else None
             while True:
                 try:
                     if target is None:
                         offsets = await asyncio.to_thread(cluster.offsets, topic)
-                        target = {partition: end.last_stable for partition, end in offsets.items()}
+                        # Also what is in transactions that have not ended: the topics before it are processed.
+                        target = {partition: end.high_watermark for partition, end in offsets.items()}
                     positions = await asyncio.to_thread(cluster.positions, self.group, topic)
                     before = behind
                     behind = sum(max(0, end - positions.get(partition, 0)) for partition, end in target.items())
                     if behind != before:
-                        moved = time.time()
+                        moved = time.monotonic()
                     state = f"{topic}: {behind:,} offsets before the end"
                     if not behind:
                         break
                 except (BrokersUnavailable, CouldNotLook) as error:
                     state = str(error)
-                if time.time() > min(self.deadline, moved + STALLED_SECONDS):
+                if time.monotonic() > min(deadline, moved + STALLED_SECONDS):
                     alive = await asyncio.to_thread(_members, brokers, self.group)
                     yield TriggerEvent({"processed": False, "state": f"{state}; {alive}"})
                     return

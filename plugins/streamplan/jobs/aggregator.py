@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from py4j.protocol import Py4JError
 
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.task_ownership import newest_instance
 from streamplan.kafka.topics import resolve_pipeline
 from streamplan.observability.metrics import AGGREGATOR_METRICS, measure_aggregator
 from streamplan.observability.prometheus import PrometheusCollector, serve
@@ -60,10 +60,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="the brokers abort a transaction that nobody has ended by then (default 60000)",
     )
     parser.add_argument(
-        "--requested-ms",
-        type=int,
-        default=time.time_ns() // 1_000_000,
-        help="when this start was asked for, in ms since the epoch; a stop asked for later is obeyed (default now)",
+        "--seen",
+        metavar="INSTANCE",
+        help="who made the newest generation that was there when this start was asked for, or none; a stop that came "
+        "later is obeyed (default: the newest when this job begins)",
     )
     return parser.parse_args(argv)
 
@@ -104,6 +104,8 @@ def main() -> int:
     def work() -> None:
         brokers = Brokers.from_environment(args.bootstrap_servers)
         pipeline = resolve_pipeline(pipeline_named(args.pipeline), brokers)
+        # Before Spark starts, which takes long: a stop that is asked for meanwhile is obeyed.
+        seen = args.seen if args.seen is not None else newest_instance(pipeline, brokers)
         deployment = Deployment(
             pipeline,
             brokers,
@@ -121,7 +123,7 @@ def main() -> int:
                 stop=stop,
                 report=report,
                 heartbeat=heartbeat,
-                requested_ms=args.requested_ms,
+                seen=seen,
             )
         report(f"done: {progress.line() or 'nothing new'}")
         # After a signal, Spark's JVM may have ended by itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import groupby
@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from streamplan.checks.framework.cluster import Headers, Offsets, RecordBatch, RecordsGone, Result
+from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, RecordBatch, RecordsGone, Result
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
@@ -361,23 +361,51 @@ def _raise_on(error: KafkaError, topic: str, partition: int, brokers: Brokers, s
         raise_unavailable(KafkaException(error), f"records of {topic}", brokers, seconds)
 
 
-def unprocessed(cluster: KafkaCluster, positions: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+def unprocessed(cluster: Cluster, positions: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
     """Count the records behind positions.
+
+    What lies behind an open transaction counts, too: it may be committed at any moment. The brokers confirm a commit
+    before its marker is in each partition.
 
     Args:
         cluster: The cluster.
         positions: By topic and partition the offset that is read next.
 
     Returns:
-        How many there are, by topic; topics without any are left out.
+        How many there are, by topic; topics without any are left out. In open transactions the offsets are counted.
     """
     left = {}
     for topic, at in positions.items():
+        borders = cluster.offsets(topic)
         ranges = {
             number: (max(offsets.log_start, at.get(number, offsets.log_start)), offsets.last_stable)
-            for number, offsets in cluster.offsets(topic).items()
+            for number, offsets in borders.items()
         }
+        in_transactions = sum(offsets.high_watermark - offsets.last_stable for offsets in borders.values())
         # A position may stand before transaction markers, so records are counted and not offsets.
-        if count := sum(map(len, cluster.read(topic, ranges))):
+        if count := sum(map(len, cluster.read(topic, ranges))) + in_transactions:
             left[topic] = count
     return left
+
+
+def await_transactions(cluster: Cluster, topics: Iterable[str], seconds: float) -> dict[str, int]:
+    """Wait until no transaction is open in these topics.
+
+    Args:
+        cluster: The cluster.
+        topics: Topics to which nobody begins to write any more. Transactions that were confirmed may not have ended.
+        seconds: The deadline.
+
+    Returns:
+        The number of offsets that are still in open transactions, by topic; empty where there are none.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = {
+            topic: count
+            for topic in topics
+            if (count := sum(at.high_watermark - at.last_stable for at in cluster.offsets(topic).values()))
+        }
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(_POLL_SECONDS)

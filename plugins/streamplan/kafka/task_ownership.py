@@ -114,7 +114,8 @@ class TaskOwnership:
         pipeline: Its topology names the application.
         brokers: Where the application's topics are.
         report: Gets lines for the log.
-        requested_ms: When this start was asked for, in ms since the epoch. A stop that was asked for later is obeyed.
+        seen: What :func:`newest_instance` returned when this start was asked for. A stop is obeyed unless that instance
+            has made it. None asks on entry.
         beside: Whether the application stands beside another one, and stays there.
         drain_requested: Whether somebody has asked the aggregator to process its repartition topics, and to end.
     """
@@ -122,7 +123,7 @@ class TaskOwnership:
     pipeline: Pipeline
     brokers: Brokers
     report: Callable[[str], None] = lambda line: None
-    requested_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    seen: str | None = None
     beside: bool = False
     drain_requested: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -144,6 +145,8 @@ class TaskOwnership:
         self._consumer = self._stack.enter_context(
             closing(self.brokers.consumer(self._application_id, isolation_level="read_uncommitted"))
         )
+        if self.seen is None:
+            self.seen = _instance(self.latest_generation())
         return self
 
     def __exit__(
@@ -242,6 +245,13 @@ class TaskOwnership:
         """
         return latest_generation(_committed(self._tasks, self.brokers, self._consumer).values())
 
+    def _generation_of_another(self) -> Generation | None:
+        """Return the newest generation in the positions that is not the aggregator's own. That has claimed them all."""
+        committed = _committed(self._tasks, self.brokers, self._consumer).values()
+        own = self._generation
+        parsed = ((position, PositionMetadata.parse(position.metadata)) for position in committed)
+        return latest_generation(position for position, found in parsed if found and found.generation != own)
+
     def require_latest(self, *, now: bool = False) -> None:
         """Check every few seconds that there is no newer aggregator. Report members of other programs.
 
@@ -255,7 +265,7 @@ class TaskOwnership:
         if not now and time.monotonic() - self._checked_at < CHECK_SECONDS:
             return
         self._checked_at = time.monotonic()
-        latest = self.latest_generation()
+        latest = self._generation_of_another()
         if self._generation.is_superseded_by(latest):
             if latest is not None and latest.is_stop:
                 raise _stop_requested(self._application_id, latest)
@@ -306,7 +316,7 @@ class TaskOwnership:
         topology = self.pipeline.topology
         committed = _lock_positions(producer, self._consumer, self._tasks, self.brokers)
         latest = latest_generation(committed.values())
-        if latest is not None and latest.is_stop and latest.number > self.requested_ms:
+        if latest is not None and latest.is_stop and latest.instance != self.seen:
             raise _stop_requested(self._application_id, latest)
         self._generation = self._generation.after(latest)
         state = observe_application(self.pipeline, KafkaCluster(self.brokers), committed)
@@ -409,6 +419,25 @@ def committed_generation(pipeline: Pipeline, brokers: Brokers) -> Generation | N
     """
     with closing(brokers.consumer(pipeline.topology.application_id, isolation_level="read_uncommitted")) as consumer:
         return latest_generation(_committed(StreamTasks.of(pipeline), brokers, consumer).values())
+
+
+def newest_instance(pipeline: Pipeline, brokers: Brokers) -> str:
+    """Return the instance of the newest generation that has committed a position; ``none`` where there is none.
+
+    A start that knows it knows which stops are older than the start. No clock tells that: those of hosts differ.
+
+    Args:
+        pipeline: The pipeline with all partition counts.
+        brokers: Where the application's topics are.
+
+    Raises:
+        BrokersUnavailable: The brokers did not answer.
+    """
+    return _instance(committed_generation(pipeline, brokers))
+
+
+def _instance(generation: Generation | None) -> str:
+    return generation.instance if generation is not None else "none"
 
 
 def checkpoint_in_use(pipeline: Pipeline, brokers: Brokers, subtopology: Subtopology) -> str:

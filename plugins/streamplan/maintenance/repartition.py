@@ -28,6 +28,7 @@ from streamplan.maintenance.repartition_plan import (
 )
 from streamplan.maintenance.require_movable import require_movable
 from streamplan.maintenance.require_stopped import WATCHED_SECONDS, require_stopped
+from streamplan.model.committed_positions import latest_generation
 from streamplan.model.diagnostics import name_fault
 from streamplan.model.generation import Generation, PositionMetadata
 from streamplan.model.pipeline import Pipeline
@@ -358,7 +359,16 @@ class Repartitioner:
                 observed=f"none of {', '.join(missing)}",
                 remedy="Run this again: it makes those topics once more.",
             )
-        metadata = PositionMetadata(Generation.of_this_process(None)).text
+        committed = cluster.committed_positions(self._id)
+        generation = Generation.of_this_process(latest_generation(committed.values()))
+        metadata = {place: PositionMetadata(generation).text for place in positions}
+        for move in plan.sources:
+            if move.partitions == move.partitions_before:  # its stream tasks are the same, and so is their time
+                for partition in range(move.partitions):
+                    position = committed.get((move.topic, partition))
+                    known = PositionMetadata.parse(position.metadata) if position is not None else None
+                    time = known.time if known is not None else None
+                    metadata[move.to, partition] = PositionMetadata(generation, time=time).text
         set_positions(self.brokers, self._id, positions, metadata=metadata)
         report(f"group {self._id}: positions set in {', '.join(topics)}")
 

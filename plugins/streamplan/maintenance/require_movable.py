@@ -6,7 +6,17 @@ from collections.abc import Mapping
 
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster, unprocessed
+from streamplan.model.operations import (
+    Aggregate,
+    Count,
+    FinalAggregate,
+    FinalCount,
+    OuterStreamJoin,
+    Process,
+    StreamJoin,
+)
 from streamplan.model.pipeline import Pipeline
+from streamplan.model.processor_topology import Processor
 from streamplan.model.topics import TopicRole, words
 
 
@@ -22,7 +32,8 @@ def require_movable(
         copied: The topics in which the ledger has offsets of an earlier run.
 
     Raises:
-        Refused: A topic is missing, records were deleted or not processed, or a new topic holds other records.
+        Refused: A topic is missing, records were deleted or not processed, a new topic holds other records, or state
+            is judged by the time of stream tasks whose keys would be others.
     """
     internal = [spec.name for spec in pipeline.internal_topics()]
     missing = [topic for topic in (*pipeline.repartition_from.values(), *internal) if topic not in counts]
@@ -34,6 +45,7 @@ def require_movable(
             remedy="There is nothing to move from. Where the application never ran, leave repartition_from out and run "
             f"{pipeline.name}_deploy.",
         )
+    _require_no_task_time(pipeline, counts)
     for new, old in pipeline.repartition_from.items():
         _require_all_records(cluster, old)
         _require_read_from_the_beginning(pipeline, cluster, old)
@@ -49,6 +61,50 @@ def require_movable(
                 remedy=f"Stop whoever writes to {new}, and name another topic or delete this one.",
             )
     _require_processed(pipeline, cluster)
+
+
+def _require_no_task_time(pipeline: Pipeline, counts: Mapping[str, int]) -> None:
+    """Refuse other partitions for a sub-topology whose state is judged by the time of its stream task.
+
+    Each stream task has a time of its own, and a key that comes to another task comes to another time. A window that is
+    open would be closed there, and its result never passed; a window that is closed would be open, and its result
+    passed again. Neither the changelog nor the positions say of a key what was passed.
+    """
+    timed: list[str] = []
+    for subtopology in pipeline.topology.subtopologies:
+        if any(
+            counts[pipeline.repartition_from.get(topic, topic)] != pipeline.partition_counts[topic]
+            for topic in pipeline.source_topics(subtopology)
+        ):
+            timed += [f"{node.name} ({_judged(node)})" for node in subtopology.timed]
+    if timed:
+        old = ", ".join(pipeline.repartition_from.values())
+        raise Refused(
+            f"another number of partitions for {pipeline.name}",
+            expected="no state that is judged by the time of its stream task",
+            observed=", ".join(timed),
+            remedy="A key that comes to another stream task comes to another time there. So results would be lost or "
+            "passed twice, and stored records would be forgotten too early. Begin anew: declare another pipeline, with "
+            f"another application id and other output topics, that reads {old} from the beginning. It gets more stream "
+            "tasks by repartition(number_of_partitions=…) before this operation. Let the consumers read its outputs "
+            "when it has caught up. Nothing was changed.",
+        )
+
+
+def _judged(node: Processor) -> str:
+    """What the time of the stream task decides of what a processor has stored."""
+    match node.operation:
+        case FinalCount() | FinalAggregate():
+            return "which final results were passed"
+        case Count() | Aggregate():
+            return "which sessions take further records"
+        case OuterStreamJoin():
+            return "which records wait for a match"
+        case StreamJoin():
+            return "which records can still be met"
+        case Process(timer=timer) if timer is not None:
+            return "which timers have fired"
+    return "which values are over"
 
 
 def _require_all_records(cluster: KafkaCluster, topic: str) -> None:

@@ -4,8 +4,9 @@ Each start of an aggregator is a generation. Its number stands in the metadata o
 same transaction as the records, so that a stream task belongs to exactly one generation at any offset. An older
 aggregator, one started by mistake or one that slept through its successor's start, finds the newer number and stops.
 
-The number is the time of the start, or one more than the newest number that is known. So it grows even where nothing is
-known any more: after a reset, and after somebody set positions with a tool.
+The number is one more than the newest number that is known, or the time of the start where that is greater or nothing
+is known. It orders the generations of one group, and nothing else. It is compared with no clock, because the clocks of
+hosts differ, and a clock can be set back. The instance tells which process made a generation: no other has the same.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Generation:
     writes to staging topics, and no aggregator of it starts. Its newest generation says so.
 
     Attributes:
-        number: The time of the start in ms since the epoch, or later than the newest known one.
+        number: Greater than that of the newest known one. The time of the start in ms since the epoch where it can be.
         instance: ``<host>:<pid>:<random>`` of the process.
     """
 
@@ -86,8 +87,12 @@ class Generation:
         return int(pid) if pid.isdigit() else 0
 
     def is_superseded_by(self, other: Generation | None) -> bool:
-        """Whether ``other`` is the generation of another process that came later."""
-        return other is not None and other != self and other.number >= self.number
+        """Whether ``other``, which stands in a position that this generation has claimed, is that of another process.
+
+        That process came later, whatever the numbers say: a claim commits all positions. After a reset the numbers
+        begin again with the clock, which may be behind the one of before.
+        """
+        return other is not None and other != self
 
     def __str__(self) -> str:
         return f"generation {self.number} ({_time(self.number)}host {self.host}, pid {self.pid})"

@@ -372,6 +372,12 @@ class Pipeline:
         return f"{self.topology.application_id}-repartition"
 
     @property
+    def written_topics(self) -> frozenset[str]:
+        """The topics that the sub-topologies write with their sinks, by their names in Kafka."""
+        sinks = (topic for subtopology in self.topology.subtopologies for topic in subtopology.sink_topics)
+        return frozenset(map(self.topology.decorate, sinks))
+
+    @property
     def staging_topics(self) -> Mapping[str, str]:
         """By topic that is written with ``to`` what is written in its place while the application stands beside."""
         return {topic: f"{self.topology.application_id}-staging-{topic}" for topic in self.topology.sink_topics}

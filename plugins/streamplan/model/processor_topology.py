@@ -211,6 +211,22 @@ class Subtopology:
         return tuple(node for node in self.aggregations if node in alone)
 
     @property
+    def timed(self) -> tuple[Processor, ...]:
+        """The processors that judge what they have stored by the time of the stream task, which all of its keys share.
+
+        By that time windows and sessions close, records that wait for a match are given up, stored records and values
+        are forgotten, and timers fire. Time windows that pass each update are not among them: Spark's watermark, by
+        which they close, is that of all stream tasks.
+        """
+        by_time = (*self.task_aggregations, *self.stream_joins)
+        return tuple(
+            node
+            for node in self.processors
+            if node in by_time
+            or (isinstance(node.operation, Process) and (node.operation.timer is not None or node.operation.ttl))
+        )
+
+    @property
     def joins(self) -> tuple[Processor, ...]:
         """The processors that look up in a table."""
         return tuple(node for node in self.processors if isinstance(node.operation, Join))

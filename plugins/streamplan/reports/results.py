@@ -101,10 +101,12 @@ def passed_lately(check: str, pipeline: str, reports: Path, *, minutes: float) -
 
 
 def last_pass(check: str, pipeline: str, reports: Path) -> str | None:
-    """Return when the check last passed, ISO 8601; None where no result that is left says that it did."""
+    """Return when the check last passed, ISO 8601; None where no result that is left says that it did.
+
+    The last one is that which was written last. One that a clock ahead has dated later does not hide it.
+    """
     results = read_history(reports, pipeline, last=MOST_RESULTS, check=check)
-    passed = (result.at for result in results if result.outcome is Outcome.PASSED)
-    return max(passed, key=datetime.fromisoformat, default=None)
+    return next((result.at for result in reversed(results) if result.outcome is Outcome.PASSED), None)
 
 
 def is_younger(at: str, limit: timedelta) -> bool:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.errors import Refused, SchemaRegistryUnavailable, StreamplanError
-from streamplan.kafka.cluster import KafkaCluster, unprocessed
+from streamplan.kafka.cluster import KafkaCluster, await_transactions, unprocessed
 from streamplan.kafka.groups import fence
 from streamplan.kafka.membership import DRAIN_SECONDS
 from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership
@@ -41,6 +41,9 @@ from streamplan.spark.state.recovery import prepare_checkpoint
 from streamplan.spark.status import Heartbeat
 
 _WATCH_SECONDS = 0.2
+
+_MARKERS_SECONDS = 10.0
+"""How long the brokers may take to end a transaction in all partitions."""
 
 _TOLD = (Refused, SchemaRegistryUnavailable)
 """Errors of a task that say all that a person needs."""
@@ -70,7 +73,7 @@ def run(
     stop: threading.Event,
     report: Callable[[str], None],
     heartbeat: Heartbeat | None = None,
-    requested_ms: int | None = None,
+    seen: str | None = None,
 ) -> Progress:
     """Run a pipeline until ``stop`` is set or a query fails; with ``available_now`` until its input is processed.
 
@@ -82,8 +85,8 @@ def run(
         stop: Ends the run when it is set.
         report: Gets lines for the log.
         heartbeat: Reports the aggregator's status; None reports none.
-        requested_ms: When this start was asked for, in ms since the epoch; None for now. A stop that was asked for
-            later is obeyed.
+        seen: What :func:`~streamplan.kafka.task_ownership.newest_instance` returned when this start was asked for; None
+            asks now. A stop that was asked for later is obeyed.
 
     Returns:
         The number of records written and dead-lettered.
@@ -99,10 +102,9 @@ def run(
     _require_topics(deployment)
     pacing = Pacing(pipeline.topology, 0 if available_now else trigger_interval_ms)
     progress = Progress(report, heartbeat or Heartbeat(), pacing)
-    requested_ms = time.time_ns() // 1_000_000 if requested_ms is None else requested_ms
     beside = deployment.until is not None
     with (
-        TaskOwnership(pipeline, deployment.brokers, report, requested_ms, beside) as ownership,
+        TaskOwnership(pipeline, deployment.brokers, report, seen, beside) as ownership,
         KeptProducers() as kept,
     ):
         # Plan before the tasks are claimed: a declaration that is refused must not fence an aggregator that runs.
@@ -133,6 +135,7 @@ def run(
                     checkpoint = checkpoints[subtopology.id]
                     writer = query.writer(claimed, checkpoint, progress.record, pacing, kept)
                     if available_now:
+                        _await_written(deployment, subtopology, report)
                         # The source of ticks has no end of its own, so that Spark would run one micro-batch alone.
                         spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", True)
                         started = _start(spark, writer.trigger(availableNow=True))
@@ -275,6 +278,19 @@ def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
         return writer.start()
     finally:
         generate_code(spark, before)
+
+
+def _await_written(deployment: Deployment, subtopology: Subtopology, report: Callable[[str], None]) -> None:
+    """Wait until what the sub-topologies before this one have written is in its topics: its query reads no further.
+
+    The brokers confirm a transaction before its markers are in all partitions.
+    """
+    pipeline = deployment.pipeline
+    topics = pipeline.written_topics & {*pipeline.source_topics(subtopology)}
+    seconds = deployment.transaction_timeout_ms / 1000 + _MARKERS_SECONDS
+    if left := await_transactions(KafkaCluster(deployment.brokers), topics, seconds):
+        listed = ", ".join(f"{topic} ({count:,} offsets)" for topic, count in sorted(left.items()))
+        report(f"warning: transactions are still open after {seconds:g} s. What they hold is not read: {listed}")
 
 
 def _drain(

@@ -372,7 +372,12 @@ def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> 
     stages = [pipeline.source_topics(each) for each in stages_of(subtopology, pipeline.topology)]
     return _WallClock(
         IdleTasks(subtopology.idle_ms, pipeline.partitions(subtopology), time.time_ns() // 1_000_000),
-        ProcessedInput(KafkaCluster(deployment.brokers), pipeline.topology.application_id, stages),
+        ProcessedInput(
+            KafkaCluster(deployment.brokers),
+            pipeline.topology.application_id,
+            stages,
+            pipeline.written_topics,
+        ),
         checkpoint,
         pipeline.source_topics(subtopology),
         run_before,

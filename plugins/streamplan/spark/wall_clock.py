@@ -6,12 +6,13 @@ is given the time that was committed, and a restored state begins with it.
 
 A task is given a time when everything was processed that was in the topics at a moment, and the task had no record for
 ``idle`` until then. What waits in the topic of a sub-topology before it, after a pause for example, is so not taken for
-silence.
+silence. Neither is what a transaction of the application has written that is still open: the brokers confirm a commit
+before its marker is in each partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -92,11 +93,14 @@ class ProcessedInput:
         cluster: Answers offsets and positions.
         group: The consumer group of the application.
         stages: The topics of each sub-topology on the way, in the order of the flow; the last ones are its own.
+        written: The topics that the application writes. Its records in open transactions count, too. In other topics
+            they do not: nobody knows when a transaction of another program ends.
     """
 
     cluster: _Cluster
     group: str
     stages: Sequence[Sequence[str]]
+    written: Collection[str] = frozenset()
     _moment_ms: int = 0
     _stage: int = 0
     _ends: Mapping[tuple[str, int], int] | None = field(default=None)
@@ -113,7 +117,7 @@ class ProcessedInput:
                 if self._stage == 0:
                     self._moment_ms = now_ms
                 self._ends = {
-                    (topic, partition): offsets.last_stable
+                    (topic, partition): offsets.high_watermark if topic in self.written else offsets.last_stable
                     for topic in self.stages[self._stage]
                     for partition, offsets in self.cluster.offsets(topic).items()
                 }

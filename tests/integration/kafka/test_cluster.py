@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone, records_of
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.cluster import KafkaCluster, await_transactions, unprocessed
 from streamplan.kafka.groups import delete_group, set_positions
+from streamplan.spark.wall_clock import ProcessedInput
 
 from tests.support.brokers import await_topics
 from tests.support.fake_cluster import FakeCluster
@@ -172,6 +173,24 @@ def test_an_open_transaction_is_not_seen_and_shows_in_the_offsets(world: World) 
     commit()
     assert settled(world) == Offsets(0, 3, 3)
     assert values(world, {0: (0, 3)}) == [b"before", b"in it"]  # the last offset is a marker
+
+
+def test_what_an_open_transaction_holds_is_not_processed(world: World) -> None:
+    """The application has read all that can be read, and another part of it is committing."""
+    world.write(b"one")
+    commit = world.open_transaction(b"two")
+    assert unprocessed(world.cluster, {world.topic: {0: 1}}) == {world.topic: 1}
+    assert await_transactions(world.cluster, [world.topic], 0.0) == {world.topic: 1}
+    world.commit_position("app", 1)
+    others, own = (ProcessedInput(world.cluster, "app", [[world.topic]], written) for written in ((), {world.topic}))
+    assert (others.until(7), own.until(7)) == (7, None)
+    commit()
+    assert await_transactions(world.cluster, [world.topic], 120.0) == {}
+    assert unprocessed(world.cluster, {world.topic: {0: 1}}) == {world.topic: 1}
+    assert own.until(8) is None
+    world.commit_position("app", 3)  # behind the marker
+    assert unprocessed(world.cluster, {world.topic: {0: 3}}) == {}
+    assert own.until(9) == 7
 
 
 def test_where_a_moment_is(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from streamplan.kafka.task_ownership import (
     StopRequested,
     TaskOwnership,
     checkpoint_in_use,
+    newest_instance,
     stop_application,
 )
 from streamplan.kafka.topics import apply_topics
@@ -432,11 +434,50 @@ def test_a_stop_reaches_an_aggregator_wherever_it_runs(
     with pytest.raises(StopRequested):
         ownership.require_latest(now=True)
     assert before == {place: offset for place, (offset, _) in positions(bootstrap_servers, pipeline).items()}
-    earlier = TaskOwnership(pipeline, Brokers(bootstrap_servers), requested_ms=stop.number - 1)
-    with earlier as started_before, pytest.raises(StopRequested):
-        started_before.claim({0: False, 1: False})  # the stop was asked for while Spark started
     with TaskOwnership(pipeline, Brokers(bootstrap_servers)) as successor:
         assert successor.claim({0: False, 1: False}).generation.number > stop.number
+
+
+DAYS = 2 * 24 * 3_600_000
+
+
+@contextmanager
+def clock(days: int) -> Iterator[None]:
+    """The clock of a host that is so many times two days ahead."""
+    with pytest.MonkeyPatch.context() as patched:
+        now = time.time_ns
+        patched.setattr("streamplan.model.generation.time.time_ns", lambda: now() + days * DAYS * 1_000_000)
+        yield
+
+
+def claim(bootstrap_servers: str, pipeline: Pipeline, seen: str | None = None) -> Generation:
+    """As a start does, which then ends."""
+    with TaskOwnership(pipeline, Brokers(bootstrap_servers), seen=seen) as ownership:
+        return ownership.claim({0: False, 1: False}).generation
+
+
+@pytest.mark.parametrize(
+    ("starts", "stops", "starts_again"), [(1, 0, 0), (0, 1, 0), (0, 0, -1), (-1, -1, 1), (0, -1, 0)]
+)
+def test_a_stop_is_obeyed_by_the_starts_before_it_and_by_no_later_one_whatever_the_clocks_say(
+    bootstrap_servers: str, pipeline: Pipeline, starts: int, stops: int, starts_again: int
+) -> None:
+    brokers = Brokers(bootstrap_servers)
+    none = newest_instance(pipeline, brokers)
+    with clock(starts):
+        first = claim(bootstrap_servers, pipeline)
+    before = newest_instance(pipeline, brokers)  # a start is asked for, and Spark begins
+    with clock(stops):
+        stop = stop_application(pipeline, brokers)
+    assert (none, before) == ("none", first.instance)
+    assert stop is not None
+    with clock(starts_again):
+        for seen in (none, before):
+            with pytest.raises(StopRequested):
+                claim(bootstrap_servers, pipeline, seen)
+        later = [claim(bootstrap_servers, pipeline, seen) for seen in (newest_instance(pipeline, brokers), None)]
+    numbers = [found.number for found in (first, stop, *later)]
+    assert numbers == sorted({*numbers})
 
 
 def test_an_application_without_positions_needs_no_stop(bootstrap_servers: str, pipeline: Pipeline) -> None:
@@ -510,6 +551,27 @@ def test_an_aggregator_that_slept_through_a_reset_does_not_win(bootstrap_servers
         with pytest.raises(Refused, match="a newer aggregator"):
             TaskTransaction(_micro_batch(pipeline, bootstrap_servers, sleeping), 0)
         successor.require_latest(now=True)
+
+
+@pytest.mark.parametrize(("sleeper", "successor"), [(1, 0), (0, -1)])
+def test_an_aggregator_that_slept_through_a_reset_does_not_win_by_its_clock(
+    bootstrap_servers: str, pipeline: Pipeline, sleeper: int, successor: int
+) -> None:
+    brokers, group = Brokers(bootstrap_servers), pipeline.topology.application_id
+    with clock(sleeper):
+        sleeping = claim(bootstrap_servers, pipeline)
+    eventually(lambda: not members(brokers, group), "the group is empty")
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.delete_consumer_groups([group])[group].result(60)
+    with clock(successor):
+        newer = claim(bootstrap_servers, pipeline)
+    assert newer.number < sleeping.number
+    with TaskOwnership(pipeline, brokers) as ownership:
+        ownership._generation = sleeping
+        with pytest.raises(Refused, match="a newer aggregator"):
+            ownership.require_latest(now=True)
+    with pytest.raises(Refused, match="a newer aggregator"):
+        TaskTransaction(_micro_batch(pipeline, bootstrap_servers, sleeping), 0)
 
 
 def _micro_batch(pipeline: Pipeline, bootstrap_servers: str, generation: Generation) -> TransactionSpec:

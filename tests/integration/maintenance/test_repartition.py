@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,16 @@ from streamplan.files import ReportPaths
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka.groups import set_positions
 from streamplan.kafka.topics import apply_topics, delete_records
 from streamplan.maintenance import repartition as moving
 from streamplan.maintenance.repartition import Repartitioner
 from streamplan.maintenance.reset import plan_reset
+from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import temporary_topic
+from streamplan.model.windows import OnWindowClose, TimeWindows
 from streamplan.reports.check_context import check_context
 from streamplan.settings import PROJECT, Settings
 
@@ -39,6 +43,7 @@ from tests.support.draining import drain
 from tests.support.records import read_committed
 from tests.support.soak import soak
 from tests.support.transactional_application import TransactionalApplication
+from tests.support.tried_topology import EPOCH, PARTITIONS, SALE, Tried, sale
 
 QUICK = 0.3
 BEGAN_MS = int(time.time() * 1000) - 3_600_000
@@ -401,3 +406,89 @@ def test_what_the_application_did_since_is_not_undone(
     assert {m.key(): int.from_bytes(m.value(), "big") for m in changelog} == {b"0": 151, b"1": 150}
     assert outcomes(after, settings) == PASSED
     assert move_of(after, settings).observe().done
+
+
+class Windows:
+    """Final results of windows of 2 seconds, grace 1, on the topic ``sales`` or the one that its records move to."""
+
+    def __init__(self, tried: Tried, settings: Settings) -> None:
+        self.tried, self.settings = tried, settings
+        self.brokers = Brokers(tried.bootstrap_servers)
+        self.declare("sales")
+
+    def declare(self, source: str, *, partitions: int = PARTITIONS, moved: bool = False) -> None:
+        topology = self.tried.declare_anew()
+        windows = topology.stream(self.tried.named(source), value=SALE).group_by_key()
+        final = windows.windowed_by(TimeWindows("2 seconds", grace="1 second")).emit_strategy(OnWindowClose())
+        final.count(store="counts").to_stream().to(self.tried.named("out"))
+        self.tried.partition_counts = {self.tried.named(source): partitions}
+        moves = {self.tried.named(source): self.tried.named("sales")} if moved else {}
+        self.tried._pipeline = replace(self.tried.pipeline, repartition_from=moves)
+
+    def sell(self, source: str, *sales: tuple[str, int]) -> None:
+        self.tried.produce(source, [(key, sale("shop", 1), second) for key, second in sales])
+
+    def drain(self) -> None:
+        drain(self.tried.spark, self.tried.pipeline, self.brokers, self.settings.checkpoints, 1000)
+
+    def move(self) -> Repartitioner:
+        return Repartitioner(self.tried.pipeline, self.brokers, self.settings, watched_seconds=QUICK)
+
+    def results(self) -> list[tuple[str, int, int]]:
+        """Key, second of the window's start, count."""
+        found = self.tried.read(self.tried.named("out"))
+        return sorted(
+            (m.key()[:-8].decode(), (int.from_bytes(m.key()[-8:], "big") - EPOCH) // 1000, m.value()[-1]) for m in found
+        )
+
+
+@pytest.fixture
+def windows(bootstrap_servers: str, settings: Settings, spark: SparkSession) -> Iterator[Windows]:
+    made = Windows(Tried(bootstrap_servers, Path(settings.checkpoints), spark, restoring=False), settings)
+    yield made
+    made.tried.delete_topics()
+
+
+def test_final_results_are_not_moved_to_stream_tasks_with_another_time(windows: Windows) -> None:
+    """Two keys, each in a stream task of its own: that of one has come far, that of the other has not."""
+    slow, fast = (next(key for key in "abcdef" if partition_for_key(key.encode(), 2) == one) for one in (0, 1))
+    windows.tried.create_topics()
+    windows.sell("sales", (slow, 0), (slow, 1), (fast, 0), (fast, 30))
+    windows.drain()
+    assert windows.results() == [(fast, 0, 1)]
+    cluster = KafkaCluster(windows.brokers)
+    group = windows.tried.topology.application_id
+    before = cluster.committed_positions(group)
+    for partitions in (1, 3):
+        windows.declare("sales-2", partitions=partitions, moved=True)
+        with pytest.raises(Refused, match="which final results were passed"):
+            windows.move().apply({"sources": [], "internal": []}, report=lambda line: None)
+    assert cluster.committed_positions(group) == before
+    assert not KafkaCluster(windows.brokers).topics([windows.tried.named("sales-2")])
+    windows.declare("sales")
+    windows.sell("sales", (slow, 1), (slow, 9), (fast, 1), (fast, 31))
+    windows.drain()
+    assert windows.results() == [(slow, 0, 3), (fast, 0, 1)] if slow < fast else [(fast, 0, 1), (slow, 0, 3)]
+
+
+def test_with_as_many_partitions_as_before_final_results_and_the_time_of_idle_tasks_move(windows: Windows) -> None:
+    windows.tried.create_topics()
+    windows.sell("sales", ("a", 0), ("b", 0), ("a", 8), ("b", 8))
+    windows.drain()
+    first = [("a", 0, 1), ("b", 0, 1)]
+    assert windows.results() == first
+    cluster, group = KafkaCluster(windows.brokers), windows.tried.topology.application_id
+    given = {}  # the wall clock has closed what is open, and has given a time between two windows
+    for place, position in cluster.committed_positions(group).items():
+        metadata = PositionMetadata.parse(position.metadata)
+        assert metadata is not None
+        given[place] = replace(metadata, time=EPOCH + 20_000).text
+    positions = {place: position.offset for place, position in cluster.committed_positions(group).items()}
+    set_positions(windows.brokers, group, positions, metadata=given)
+
+    windows.declare("sales-2", moved=True)
+    move = windows.move()
+    move.apply(move.observe().written(), report=lambda line: None)
+    windows.sell("sales-2", ("a", 9), ("b", 0), ("a", 18), ("b", 18), ("a", 30), ("b", 30))
+    windows.drain()
+    assert windows.results() == sorted([*first, ("a", 18, 1), ("b", 18, 1)])

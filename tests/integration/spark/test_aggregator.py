@@ -165,6 +165,30 @@ def test_positions_pass_the_markers_of_aborted_transactions(application: Applica
     assert application.lag(application.orders) == 0
 
 
+def test_a_run_reads_what_the_application_has_written_in_a_transaction_that_ends_meanwhile(
+    application: Application,
+) -> None:
+    """The brokers confirm a commit before its marker is in each partition, so that the records cannot be read yet."""
+    application.create_topics()
+    application.produce(numbered(0, 2))
+    application.drain()
+    (first, *_) = application.committed(application.repartition)
+    writer = Producer({"bootstrap.servers": application.bootstrap_servers, "transactional.id": application.repartition})
+    writer.init_transactions(60)
+    writer.begin_transaction()
+    writer.produce(application.repartition, first.value(), first.key(), first.partition())
+    assert writer.flush(60) == 0
+    end = threading.Timer(20.0, writer.commit_transaction, [60])
+    end.start()
+    try:
+        application.produce(numbered(2, 4))
+        application.drain()
+    finally:
+        end.join()
+    expected = {b"0": 2, b"1": 2}
+    assert application.totals() == {**expected, first.key(): 3}
+
+
 def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(application: Application) -> None:
     application.create_topics()
     application.produce(numbered(0, 2))

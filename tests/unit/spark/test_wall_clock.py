@@ -72,6 +72,18 @@ def test_everything_is_processed_when_each_stage_has_read_what_was_there() -> No
     assert processed.until(3) == 1  # what came after the first look is not proven
 
 
+def test_what_the_application_has_written_in_an_open_transaction_is_not_processed() -> None:
+    """Its marker is on its way: the position of the stage before has moved, and its records cannot be read yet."""
+    kafka = Kafka(source=3, repartition=0)  # behind each end lie five records of an open transaction
+    processed = ProcessedInput(kafka, "app", [["source"], ["repartition"]], {"repartition"})
+    kafka.at["source"] = 3
+    assert processed.until(1) is None
+    kafka.ends["repartition"] = kafka.at["repartition"] = 4
+    assert processed.until(2) is None
+    kafka.ends["repartition"] = kafka.at["repartition"] = 6  # the transaction has ended, with its marker
+    assert processed.until(3) == 1
+
+
 def test_topics_that_never_stand_still_are_processed_up_to_an_earlier_moment() -> None:
     kafka = Kafka(source=10)
     processed = ProcessedInput(kafka, "app", [["source"]])
