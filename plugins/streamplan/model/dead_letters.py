@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from streamplan.serdes.reason import harmless
 from streamplan.serdes.serde import header_bytes
 
 REASON = "streamplan.reason"
@@ -60,6 +61,11 @@ A record that just fits into a topic of the brokers' default size is written her
 _RECORD_OVERHEAD_BYTES = 1024
 """More than a record and its batch take beside key, value and headers."""
 
+_FOR_TOOLS = (ERROR_MESSAGE, ERROR_TOPIC, ERROR_PARTITION, ERROR_OFFSET)
+
+_SHORT_CHARACTERS = 250
+"""The most characters of each added header beside a record that would not fit otherwise: the name of a topic fits."""
+
 Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
 
 
@@ -99,7 +105,10 @@ def fit_record(
     headers: Sequence[tuple[str, str | bytes | None]],
     added: Mapping[str, str],
 ) -> FittedRecord:
-    """Leave out as many parts of a record as it takes to fit into the dead-letter topic, the largest first.
+    """Leave out what it takes for a record to fit into the dead-letter topic.
+
+    First the headers that are added give way: those for tools that know Kafka Streams, and most of the reason. Then the
+    parts of the record do, the largest first.
 
     Args:
         key: The record's key.
@@ -108,7 +117,11 @@ def fit_record(
         added: The headers that are added to them.
     """
     sizes = {"value": len(value or b""), "key": len(key or b""), "headers": header_bytes(headers)}
-    room = MAX_BYTES - _RECORD_OVERHEAD_BYTES - header_bytes(added.items())
+    available = MAX_BYTES - _RECORD_OVERHEAD_BYTES
+    room = available - header_bytes(added.items())
+    if sum(sizes.values()) > room:
+        added = {name: harmless(text, _SHORT_CHARACTERS) for name, text in added.items() if name not in _FOR_TOOLS}
+        room = available - header_bytes(added.items())
     omitted: dict[str, int] = {}
     while sizes and sum(sizes.values()) > room:
         largest = max(sizes, key=lambda part: sizes[part])

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamplan.serdes.reason import harmless
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -26,7 +28,14 @@ class DecodedColumn:
 
         if not self.rejected:
             return pa.nulls(len(self.fields), pa.string())
-        return pa.array([self.rejected.get(row) for row in range(len(self.fields))], pa.string())
+        return reason_array(self.rejected, len(self.fields))
+
+
+def reason_array(rejected: Mapping[int, str], rows: int) -> pa.Array:
+    """The reasons of rejected rows as a string array, null for each other row. Each is made harmless."""
+    import pyarrow as pa
+
+    return pa.array([harmless(rejected[row]) if row in rejected else None for row in range(rows)], pa.string())
 
 
 @dataclass(frozen=True)

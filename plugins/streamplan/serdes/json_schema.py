@@ -20,6 +20,7 @@ from streamplan.serdes.json import Json
 from streamplan.serdes.json_schema_resolution import differences, undeclared_fields
 from streamplan.serdes.json_schema_types import ObjectSchema, parse_object, referenced_names
 from streamplan.serdes.json_values import Misfit
+from streamplan.serdes.reason import text_of
 from streamplan.serdes.schema_serde import (
     PREFIX,
     Decode,
@@ -139,7 +140,7 @@ class JsonSchema(SchemaSerde):
         try:
             self._decoder_of(schema_id_of(prefix))
         except Undecodable as error:
-            return str(error)
+            return text_of(error)
         return None
 
     def _decoder(self, written: WrittenSchema, schema_id: int) -> Decode:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.field_types import FieldType
+from streamplan.serdes.reason import harmless
 from streamplan.serdes.schema_source import SchemaSource
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ HEADER_LENGTH_BYTES = 6
 
 class Undecodable(ValueError):
     """A value that cannot be read. ``str()`` is the reason, as it stands in the dead-letter record."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(harmless(reason))
 
 
 class Serde(Protocol):

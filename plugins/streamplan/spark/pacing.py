@@ -101,7 +101,7 @@ class Pacing:
             self._await_input(subtopology)
         elif not more:
             self._await_slot(subtopology, begun)
-        self.note_rest(subtopology, batch, time.monotonic() - begun)
+        self._note_rest(subtopology, batch, time.monotonic() - begun)
 
     def rest_until(self, subtopology: int, batch: int, has_records: Callable[[], bool], seconds: float) -> None:
         """Wait after a micro-batch without records until there are some.
@@ -119,27 +119,14 @@ class Pacing:
             with self._changed:
                 if self._changed.wait_for(lambda: self._ended, min(self._interval, left)):
                     break
-        self.note_rest(subtopology, batch, time.monotonic() - begun)
+        self._note_rest(subtopology, batch, time.monotonic() - begun)
 
     def rest_after(self, subtopology: int, batch: int) -> float:
         """Return the seconds that the query has waited at the end of a micro-batch, which it does not need for it."""
         return self._rests[subtopology].get(batch, 0.0)
 
-    def next_slot(self, subtopology: int) -> bool:
-        """Wait until records from outside should be read again, while the micro-batch of the query lasts.
-
-        Args:
-            subtopology: The id of the sub-topology. It has committed what it read before.
-
-        Returns:
-            False when nobody should wait any more.
-        """
-        self._await_slot(subtopology, time.monotonic())
-        self.begin(subtopology)
-        return not self._ended
-
-    def note_rest(self, subtopology: int, batch: int, seconds: float) -> None:
-        """Note that a query has spent so long in a micro-batch, and not for the records that Spark read for it."""
+    def _note_rest(self, subtopology: int, batch: int, seconds: float) -> None:
+        """Note that a query has waited so long at the end of a micro-batch."""
         before = self._rests[subtopology]
         # Spark tells of a micro-batch when it has ended, so that the one before may still be asked for.
         self._rests[subtopology] = {

@@ -33,7 +33,6 @@ class Progress:
     pacing: Pacing | None = None
     interval_seconds: float = 2.0
     totals: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _beside_spark: dict[int, tuple[int, int]] = field(default_factory=dict)
     _reported_at: float = 0.0
     _reported: str = ""
     _last_batches: dict[str, int] = field(default_factory=dict)
@@ -45,11 +44,6 @@ class Progress:
         with self._lock:
             written, dead_lettered = self.totals.get(batch.subtopology, (0, 0))
             self.totals[batch.subtopology] = (written + batch.written, dead_lettered + batch.dead_lettered)
-            number, read = self._beside_spark.get(batch.subtopology, (batch.batch, 0))
-            self._beside_spark[batch.subtopology] = (
-                batch.batch,
-                batch.beside_spark + (read if number == batch.batch else 0),
-            )
             for name, metrics in batch.peeked.items():
                 self.report(_peek_line(name, batch.batch, metrics))
             line = self.line()
@@ -83,12 +77,10 @@ class Progress:
 
     def _measures(self, subtopology: int, progress: StreamingQueryProgress) -> MicroBatchMeasures:
         written, dead_lettered = self.totals.get(subtopology, (0, 0))
-        number, read = self._beside_spark.get(subtopology, (-1, 0))
-        beside_spark = read if number == progress["batchId"] else 0
         rested = self.pacing.rest_after(subtopology, progress["batchId"]) if self.pacing else 0.0
         return MicroBatchMeasures(
             batch=progress["batchId"],
-            records=_records_read(progress) + beside_spark,
+            records=_records_read(progress),
             seconds=progress["durationMs"]["triggerExecution"] / 1000 - rested,
             write_seconds=progress["durationMs"]["addBatch"] / 1000 - rested,
             state_rows=sum(operator["numRowsTotal"] for operator in progress["stateOperators"]),

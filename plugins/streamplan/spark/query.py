@@ -30,7 +30,6 @@ from streamplan.spark.planning.compiled_plan import (
 )
 from streamplan.spark.planning.plan import SubtopologyPlan, plan_subtopology
 from streamplan.spark.session import AdaptiveCodegen
-from streamplan.spark.sink.direct_rekeying import DirectRekeying
 from streamplan.spark.sink.driver import DriverShare, write_collected
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import TransactionSpec
@@ -38,7 +37,6 @@ from streamplan.spark.sink.transaction import KeptProducers, commit_empty
 from streamplan.spark.sink.writers import (
     MICRO_BATCH,
     WRITTEN_SCHEMA,
-    RekeyedRecords,
     TaskProgress,
     for_each_micro_batch,
     micro_batch_as_text,
@@ -69,9 +67,8 @@ _LEAST_PAUSE_SECONDS, _GREATEST_PAUSE_SECONDS = 1.0, 10.0
 class MicroBatchReport:
     """What one micro-batch of a sub-topology wrote.
 
-    ``peeked``        the metrics of each peek
-    ``tasks``         which instance wrote for each stream task
-    ``beside_spark``  how many records the driver has read by itself; of the others Spark knows
+    ``peeked``  the metrics of each peek
+    ``tasks``   which instance wrote for each stream task
     """
 
     subtopology: int
@@ -80,7 +77,6 @@ class MicroBatchReport:
     dead_lettered: int
     peeked: Mapping[str, Mapping[str, object]]
     tasks: tuple[TaskReport, ...] = ()
-    beside_spark: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,37 +207,7 @@ class _MicroBatchWriter:
         self._compiled = compile_batch_plan(plan.batch, map_in_arrow(plan.rows, writer, WRITTEN_SCHEMA))
         self._codegen = AdaptiveCodegen()
         self._topics = query.deployment.pipeline.source_topics(query.subtopology)
-        self._direct = self._rekey_directly()
         self._clock = _wall_clock(query, claimed, checkpoint)
-
-    def _rekey_directly(self) -> DirectRekeying | None:
-        """Return what re-keys without Spark; None where the sub-topology does more, or the driver may not write."""
-        row_format = self._query.plan.row_format
-        if not (isinstance(row_format, RekeyedRecords) and self._share.possible and self._pacing.waits):
-            return None
-        return DirectRekeying(
-            row_format,
-            self._kept,
-            partial(self._pacing.next_slot, self._query.subtopology.id),
-            lambda number, tasks: self._note(number, _written_in_driver(tasks), by_spark=False),
-        )
-
-    def _note(
-        self,
-        number: int,
-        written: Sequence[_Written],
-        peeked: Mapping[str, Mapping[str, object]] | None = None,
-        *,
-        by_spark: bool = True,
-    ) -> None:
-        """Report what was committed in a micro-batch, of records that Spark has read or not."""
-        subtopology = self._query.subtopology.id
-        tasks = tuple(task.report for task in written)
-        records = sum(task.written for task in tasks)
-        dead_lettered = sum(task.dead_lettered for task in written)
-        beside_spark = 0 if by_spark else records + dead_lettered
-        self._report(MicroBatchReport(subtopology, number, records, dead_lettered, peeked or {}, tasks, beside_spark))
-        self._pacing.committed(subtopology, {topic for task in written for topic in task.topics})
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
@@ -252,8 +218,6 @@ class _MicroBatchWriter:
         if self._clock is not None:
             spec = self._clock.give_times(spec, self._query.topics)
             spark.sparkContext.setLocalProperty(MICRO_BATCH, micro_batch_as_text(spec))  # for the state
-        if self._direct is not None and self._direct.reads and self._rekey(self._direct, spec, number):
-            return
         records = sum(until - first for first, until in spec.ranges.values())
         self._codegen.adjust(spark, records)
         in_driver = self._share.takes(records, len(spec.partitions))
@@ -264,23 +228,18 @@ class _MicroBatchWriter:
                 run, written = self._write_in_workers(spec, cached)
         self._share.note(records, sum(task.bytes for task in written))
         commit_empty(spec, spec.partitions - {task.report.partition for task in written})
-        self._note(number, written, {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations})
-        if self._direct is not None and in_driver:
-            self._direct.begin(spec, self._checkpoint.end_offsets(number, self._topics))
-            self._rekey(self._direct, spec, number)
-        elif self._clock is not None and not records:
+        tasks = tuple(task.report for task in written)
+        dead_lettered = sum(task.dead_lettered for task in written)
+        peeked = {name: dict(run.of(peek).get) for name, peek in self._query.plan.observations}
+        self._report(
+            MicroBatchReport(subtopology.id, number, sum(task.written for task in tasks), dead_lettered, peeked, tasks)
+        )
+        self._pacing.committed(subtopology.id, {topic for task in written for topic in task.topics})
+        if self._clock is not None and not records:
             has_records = partial(self._clock.has_records, self._checkpoint.end_offsets(number, self._topics))
             self._pacing.rest_until(subtopology.id, number, has_records, self._clock.pause())
         else:
             self._pacing.rest(subtopology.id, number, more=records >= self._full)
-
-    def _rekey(self, direct: DirectRekeying, spec: TransactionSpec, number: int) -> bool:
-        """Go on re-keying while the micro-batch lasts. Return whether everything of it is committed."""
-        begun = time.monotonic()
-        try:
-            return direct.run(spec, number)
-        finally:
-            self._pacing.note_rest(spec.subtopology, number, time.monotonic() - begun)
 
     def _write_in_workers(self, spec: TransactionSpec, batch: DataFrame) -> tuple[BatchRun, list[_Written]]:
         self._kept.close(spec.subtopology)  # those of the workers would fence them

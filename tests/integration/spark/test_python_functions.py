@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
-from streamplan.errors import StreamplanError
+from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.functions import arrow_batch
@@ -173,3 +177,52 @@ def test_a_batch_of_results_of_another_length_stops_the_application(tried: Tried
     with pytest.raises(StreamplanError, match=r"one value for each of 3 records, observed 1 values"):
         tried.drain()
     assert tried.dead_letters() == []
+
+
+def spoilt(sale: Any) -> dict[str, Any]:
+    """Raise what cannot be encoded, has no text, is larger than a record may be, or is no Exception."""
+    match sale.shop:
+        case "surrogate":
+            raise ValueError("\ud800")
+        case "untold":
+            raise type("Untold", (Exception,), {"__str__": lambda _: 1 / 0})
+        case "incompressible":
+            raise ValueError(random.Random(1).randbytes(1_500_000).hex())
+        case "compressible":
+            raise ValueError("x" * 5_000_000)
+        case "exits":
+            sys.exit(3)
+    return {"amount": sale.amount}
+
+
+def test_whatever_a_function_raises_the_dead_letter_has_the_record_and_a_reason(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.map_values(spoilt, schema="amount bigint").to(tried.named("made"))
+    tried.create_topics()
+    shops = ["surrogate", "untold", "incompressible", "compressible", "exits"]
+    tried.produce("sales", [("k", sale(shop, 1), n) for n, shop in enumerate([*shops, "sound"])])
+    tried.drain()
+    assert [(key, value["amount"]) for key, value in tried.records("made")] == [("k", 1)]
+    letters = {json.loads(m.value())["shop"]: dict(m.headers()) for m in tried.read(tried.topology.dead_letter_topic)}
+    assert letters.keys() == set(shops)
+    reasons = {shop: headers["streamplan.reason"].decode() for shop, headers in letters.items()}
+    assert reasons["surrogate"].endswith(": \\ud800")
+    assert "Untold" in reasons["untold"]
+    assert "SystemExit" in reasons["exits"]
+    assert all(len(reason) < 4_100 for reason in reasons.values())
+    assert all("streamplan.omitted" not in headers for headers in letters.values())
+
+
+def test_a_dead_letter_topic_that_takes_too_little_is_named_with_its_setting(tried: Tried) -> None:
+    sales = tried.topology.stream(tried.named("sales"), value=SALE)
+    sales.map_values(spoilt, schema="amount bigint").to(tried.named("made"))
+    tried.create_topics()
+    admin = AdminClient({"bootstrap.servers": tried.bootstrap_servers})
+    topic = tried.topology.dead_letter_topic
+    limit = [ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=limit)
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(120)
+    tried.produce("sales", [("k", sale("incompressible", 1), 0)])
+    with pytest.raises(Refused, match=rf"(?s)too large.*max\.message\.bytes.*{topic}"):
+        tried.drain()

@@ -3,15 +3,18 @@ from __future__ import annotations
 import pytest
 from streamplan.model.dead_letters import (
     DIGEST,
+    ERROR_MESSAGE,
     MAX_BYTES,
     OMITTED,
     REASON,
     LetterPlace,
+    Origin,
     Redrive,
     dead_letter_digest,
     fit_record,
     is_mark,
     mark_headers,
+    origin_headers,
     own_headers,
     parse_mark,
     parse_origin,
@@ -83,3 +86,16 @@ def test_a_mark_names_the_record_of_its_dead_letter_and_is_no_dead_letter() -> N
 def test_a_text_that_names_no_dead_letter(text: str) -> None:
     assert LetterPlace.parse(text) is None
     assert LetterPlace.parse(str(LetterPlace(1, 4))) == LetterPlace(1, 4)
+
+
+def test_the_headers_that_are_added_give_way_before_the_record() -> None:
+    reason = "€" * 4000
+    added = {REASON: reason, ERROR_MESSAGE: reason, **origin_headers(Origin("t" * 249, 1, 7))}
+    value = b"x" * (MAX_BYTES - 1024 - 3000)
+    fitted = fit_record(b"k", value, [("a", b"b")], added)
+    assert (fitted.key, fitted.value, fitted.headers) == (b"k", value, [("a", b"b")])
+    assert OMITTED not in fitted.added
+    assert ERROR_MESSAGE not in fitted.added
+    assert fitted.added[REASON].startswith("€" * 250 + "… (cut")
+    assert parse_origin([(name, text.encode()) for name, text in fitted.added.items()]) == ("t" * 249, 1, 7)
+    assert len(value) + header_bytes(fitted.added.items()) < MAX_BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import traceback
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -22,6 +23,7 @@ from streamplan.spark.planning.function_results import Unfit
 from streamplan.spark.planning.python_functions import mapped_batches
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+UNIT = struct_type({"unit": "double"})
 VALUE = {"id": "string", "amount": "bigint", "weight": "double"}
 RECORD = pa.struct(
     [
@@ -310,3 +312,84 @@ def test_on_error_stop_raises_what_the_function_raises() -> None:
     batch = batch_of(("a", 0, 1.0), ("b", 2, 2.0))
     with pytest.raises(pa.ArrowInvalid, match="divide by zero"):
         values_by(function(units_of, STOP), batch, struct_type({"unit": "double", "seen": "string"}))
+
+
+def spoilt_text(error: type[BaseException] = ValueError) -> BaseException:
+    """An exception without a text."""
+
+    def told(_: object) -> str:
+        raise error("no text")
+
+    return type("Spoilt", (Exception,), {"__str__": told, "__repr__": told})()
+
+
+EVIL = {
+    "surrogate": ValueError("a\ud800"),
+    "nul": ValueError("a\0b"),
+    "long": ValueError("x" * 1_500_000),
+    "compressible": ValueError("x" * 5_000_000),
+    "spoilt": spoilt_text(),
+    "exits as it is told": spoilt_text(SystemExit),
+    "exit": SystemExit(3),
+    "panic": type("PanicException", (BaseException,), {})("a panic in Rust"),
+    "cause": ValueError("by another"),
+}
+EVIL["cause"].__cause__ = ValueError("\ud800")
+
+
+def raises(error: BaseException) -> tuple[PythonFunction, PythonFunction]:
+    """A function of a record, and one of a batch. Both raise for the second record of :func:`batch_of`."""
+
+    def of_record(order: Any) -> dict[str, Any]:
+        if order.amount == 0:
+            raise error
+        return {"unit": order.weight}
+
+    @arrow_batch
+    def of_batch(orders: pa.RecordBatch) -> dict[str, Any]:
+        if 0 in orders["amount"].to_pylist():
+            raise error
+        return {"unit": orders["weight"]}
+
+    return function(of_record), function(of_batch)
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_whatever_a_function_raises_is_a_reason_that_can_be_written(name: str) -> None:
+    batch = batch_of(("a", 2, 1.0), ("b", 0, 2.0), ("c", 2, 3.0))
+    of_record, of_batch = raises(EVIL[name])
+    (made,) = mapped_batches(of_record, {"unit": "double"})(iter([batch]))
+    reasons = {"record": made["record"].field("reason"), "batch": values_by(of_batch, batch, UNIT).reasons}
+    for told in reasons.values():
+        assert [reason is None for reason in told.to_pylist()] == [True, False, True]
+        assert type(EVIL[name]).__name__ in told[1].as_py()
+        assert len(told[1].as_py().encode()) < 5_000
+        assert "\0" not in told[1].as_py()
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_on_error_stop_raises_what_a_worker_can_send_to_the_driver(name: str) -> None:
+    """PySpark sends the traceback in UTF-8, and a worker that raises no Exception ends without a word."""
+    for call in (each.call for each in raises(EVIL[name])):
+        with pytest.raises(Exception) as raised:  # noqa: PT011 - any, but no other BaseException
+            [*mapped_batches(function(call, STOP), {"unit": "double"})(iter([batch_of(("b", 0, 2.0))]))]
+        told = "".join(traceback.format_exception(raised.value))
+        assert len(told.encode()) < 70_000
+        assert type(EVIL[name]).__name__ in told
+
+
+def test_a_person_may_interrupt_a_function() -> None:
+    for made in raises(KeyboardInterrupt()):
+        with pytest.raises(KeyboardInterrupt):
+            [*mapped_batches(made, {"unit": "double"})(iter([batch_of(("b", 0, 2.0))]))]
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [{"unit": "\ud800"}, {"unit": "x" * 2_000_000}, {"unit": spoilt_text()}, {"\ud800": 1}, {spoilt_text(): 1}],
+)
+def test_a_reason_that_quotes_what_was_returned_can_be_written(returned: Any) -> None:
+    (made,) = mapped_batches(function(lambda order: returned), {"unit": "double"})(iter([batch_of(("b", 0, 2.0))]))
+    (reason,) = made["record"].field("reason").to_pylist()
+    assert reason is not None
+    assert len(reason.encode()) < 5_000

@@ -137,6 +137,25 @@ def test_a_class_may_stop_the_application() -> None:
         task.process([Arrived("a", BEGIN, -1, 0)])
 
 
+class Exits(Processor):
+    """Raises what is no Exception, and what has no text."""
+
+    def process(self, record: Record, store: KeyValueStore) -> Iterator[dict[str, Any]]:
+        store.put({"count": 1})
+        raise SystemExit("\ud800") if record.key == "a" else ValueError("x" * 5_000_000)
+        yield {}
+
+
+def test_whatever_a_class_raises_is_a_reason_that_can_be_written() -> None:
+    task = ProcessTask(Exits, "count bigint", "text string")
+    first, second = task.process([Arrived("a", BEGIN, 1, 0), Arrived("b", BEGIN, 1, 1)])
+    assert first.reason is not None
+    assert first.reason.endswith(": \\ud800")
+    assert second.reason is not None
+    assert len(second.reason) < 5_000
+    assert task.changelog == {}
+
+
 def test_the_store_changes_once_for_each_key_and_micro_batch() -> None:
     task = gaps()
     task.process([Arrived(key, BEGIN + n, 1, n) for n, key in enumerate("abab")])

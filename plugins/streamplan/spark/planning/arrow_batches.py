@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 
 from streamplan.errors import Refused
 from streamplan.model.functions import STOP, PythonFunction
-from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of, reason_of
+from streamplan.serdes.reason import text_of
+from streamplan.spark.planning.function_results import (
+    NOT_OF_A_FUNCTION,
+    Unfit,
+    fields_of,
+    parts_of,
+    reason_of,
+    rejected_by,
+)
 
 RECORD = ("key", "timestamp", "topic", "partition", "offset", "window")
 """The parts of ``record`` that a function sees. Only after a windowed aggregate there is a window."""
@@ -128,11 +136,11 @@ def _called(
         return
     try:
         returned = function.call(given)
-    except Exception as error:  # whatever a function of a declaration raises is the record's reason
-        if function.on_error == STOP:
+    except BaseException as error:  # whatever a function of a declaration raises is the record's reason
+        if isinstance(error, NOT_OF_A_FUNCTION):
             raise
+        reason = rejected_by(function.name, function.call, error, function.on_error)
         if rows == 1:
-            reason = reason_of(function.name, function.call, error)
             yield Results(pa.nulls(1, result_type), pa.array([reason], pa.string()))
             return
         for half in (given.slice(0, rows // 2), given.slice(rows // 2)):
@@ -202,7 +210,7 @@ def _judged_one_by_one(
             reasons.append(None)
         except Unfit as error:
             values.append(None)
-            reasons.append(f"{function.name} {error}")
+            reasons.append(reason_of(function.name, function.call, error))
     return Results(pa.array(values, value_type), pa.array(reasons, pa.string()))
 
 
@@ -210,7 +218,7 @@ def _item(name: str, scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py(maps_as_pydicts="strict")
     except (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError) as error:
-        raise Unfit(f"returned a {name} that is no value of its type: {error}") from error
+        raise Unfit(f"returned a {name} that is no value of its type: {text_of(error)}") from error
 
 
 def _is_sound(array: pa.Array) -> bool:

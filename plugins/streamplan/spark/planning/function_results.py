@@ -13,12 +13,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamplan.errors import StreamplanError
+from streamplan.model.functions import STOP
+from streamplan.serdes.reason import harmless, representation_of, text_of
+
+NOT_OF_A_FUNCTION = (KeyboardInterrupt, GeneratorExit)
+"""What is raised in a function and does not come from it: a person interrupts, or Python closes a generator."""
+
+_TRACEBACK_CHARACTERS = 64_000
+"""A traceback of at most so many characters goes to the driver, and so to the log."""
+
 
 class Unfit(TypeError):
     """A function returned what its declaration does not allow. ``str()`` says what."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(harmless(reason))
 
-def reason_of(name: str, call: Callable[..., Any], error: Exception) -> str:
+
+class FunctionFailed(StreamplanError):
+    """A function of a declaration raised what cannot be passed on as it is. ``str()`` is its :func:`reason_of`."""
+
+
+def reason_of(name: str, call: Callable[..., Any], error: BaseException) -> str:
     """Return why a record is rejected: the function, the exception, and the line where it was raised.
 
     Args:
@@ -27,11 +44,36 @@ def reason_of(name: str, call: Callable[..., Any], error: Exception) -> str:
         error: What it raised.
     """
     if isinstance(error, Unfit):
-        return f"{name} {error}"
+        return harmless(f"{name} {error}")
     code = getattr(call, "__code__", None)
     frames = [at for at in traceback.extract_tb(error.__traceback__) if code and at.filename == code.co_filename]
     line = f" in line {frames[-1].lineno}" if frames else ""
-    return f"{name} raised {type(error).__name__}{line}: {error}"
+    return harmless(f"{name} raised {type(error).__name__}{line}: {text_of(error)}")
+
+
+def rejected_by(name: str, call: Callable[..., Any], error: BaseException, on_error: str) -> str:
+    """Return the :func:`reason_of` what a function raised, or raise it where it stops the application.
+
+    Also ``SystemExit``, ``CancelledError`` and a panic of a library in Rust (PyO3's ``PanicException``) are reasons of
+    a record, although they are no ``Exception``: a worker that passes them on ends without a word.
+
+    Args:
+        name: The name of the function.
+        call: The function.
+        error: What it raised.
+        on_error: ``reject`` or ``stop``.
+
+    Raises:
+        Exception: The error itself: the application is to stop.
+        FunctionFailed: In its place, where the error is no ``Exception``, or where its text is too long or cannot be
+            encoded: Spark's worker would end without a word.
+    """
+    if on_error != STOP:
+        return reason_of(name, call, error)
+    told = "".join(traceback.format_exception(error))
+    if isinstance(error, Exception) and harmless(told, _TRACEBACK_CHARACTERS) == told:
+        raise error
+    raise FunctionFailed(reason_of(name, call, error)) from None
 
 
 def values_of(results: Any, fields: Collection[str]) -> list[dict[str, Any] | None]:
@@ -117,9 +159,9 @@ def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, Unfit):
             raise
-        raise Unfit(f"returned a {path} of another type than its schema: {item!r}") from error
+        raise Unfit(f"returned a {path} of another type than its schema: {representation_of(item)}") from error
     if pa.types.is_floating(data_type) and not pc.is_finite(scalar).as_py():
-        raise Unfit(f"returned {item!r} as {path}, which is no number")
+        raise Unfit(f"returned {representation_of(item)} as {path}, which is no number")
     return item
 
 

@@ -21,7 +21,6 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from streamplan.model.functions import STOP
 from streamplan.model.operations import Columns, Process
 from streamplan.model.processor import KeyValueStore, Record
 from streamplan.serdes.arrow import struct_type
@@ -32,7 +31,14 @@ from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.field_types import in_state
-from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of, reason_of, values_of
+from streamplan.spark.planning.function_results import (
+    NOT_OF_A_FUNCTION,
+    Unfit,
+    fields_of,
+    parts_of,
+    rejected_by,
+    values_of,
+)
 from streamplan.spark.planning.python_functions import with_attributes
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 
@@ -257,10 +263,10 @@ class ProcessState(StatefulProcessor):
         try:
             values = values_of(method(subject, store), self._made.types)
             judged = [None if value is None else self._made.judged(value) for value in values]
-        except Exception as error:  # whatever a class of a declaration raises is the record's reason
-            if function.on_error == STOP:
+        except BaseException as error:  # whatever a class of a declaration raises is the record's reason
+            if isinstance(error, NOT_OF_A_FUNCTION):
                 raise
-            return reason_of(f"{function.name}.{name}", method, error)
+            return rejected_by(f"{function.name}.{name}", method, error, function.on_error)
         if store.is_changed:
             entry.change(store.value, store.due, at)
             if store.due is not None:

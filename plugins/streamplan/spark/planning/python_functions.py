@@ -25,7 +25,14 @@ from streamplan.serdes.primitive import KeySerde
 from streamplan.spark.planning.arrow_batches import conditions_by, values_by
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import declared_type
-from streamplan.spark.planning.function_results import Unfit, fields_of, parts_of, reason_of, values_of
+from streamplan.spark.planning.function_results import (
+    NOT_OF_A_FUNCTION,
+    Unfit,
+    fields_of,
+    parts_of,
+    rejected_by,
+    values_of,
+)
 from streamplan.spark.planning.records import RecordFrame
 
 _POSITION = "_position"
@@ -234,10 +241,10 @@ def _call_with_each(
         if reasons[row] is None:
             try:
                 result = judge(function.call(SimpleNamespace(**value, record=RecordMetadata(records, row))))
-            except Exception as error:  # whatever a function of a declaration raises is the record's reason
-                if function.on_error == STOP:
+            except BaseException as error:  # whatever a function of a declaration raises is the record's reason
+                if isinstance(error, NOT_OF_A_FUNCTION):
                     raise
-                reasons[row] = reason_of(function.name, function.call, error)
+                reasons[row] = rejected_by(function.name, function.call, error, function.on_error)
         results.append(result)
     return results, reasons
 

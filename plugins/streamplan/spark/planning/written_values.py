@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from streamplan.errors import Refused
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import ArrayType, FieldType, MapType, Scalar, StructType, parse_type
+from streamplan.serdes.reason import text_of
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, declared_type
@@ -44,7 +45,7 @@ def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
                     try:
                         data = serde.encode(values[row]) if has_value else None
                     except ValueError as error:
-                        rejected[row] = f"the value cannot be written: {error}"
+                        rejected[row] = f"the value cannot be written: {text_of(error)}"
                     else:
                         original[row] = data
             replaced = {"value": pa.array(original, pa.binary()), "reason": pa.array(rejected, pa.string())}

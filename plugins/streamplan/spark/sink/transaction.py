@@ -31,11 +31,12 @@ from streamplan.kafka.transactions import (
     send_positions,
 )
 from streamplan.model.committed_positions import CommittedPosition, foreign_position_error
-from streamplan.model.dead_letters import ERROR_MESSAGE, REASON, TASK, Origin, fit_record, origin_headers
+from streamplan.model.dead_letters import ERROR_MESSAGE, MAX_BYTES, REASON, TASK, Origin, fit_record, origin_headers
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER, partition_for_key
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.timestamps import FIRST_WRITABLE_MS, writable_timestamp
+from streamplan.serdes.reason import harmless
 from streamplan.serdes.serde import header_bytes
 from streamplan.serdes.subscriptions import LENGTH_BYTES
 from streamplan.spark.sink import delivery_queue
@@ -128,7 +129,8 @@ class TaskOutput(ABC):
 
         Parts that make it too large for the topic are left out, and a header says so.
         """
-        added = {REASON: letter.reason, ERROR_MESSAGE: letter.reason, TASK: str(self.spec.task(self.partition))}
+        reason = harmless(letter.reason)
+        added = {REASON: reason, ERROR_MESSAGE: reason, TASK: str(self.spec.task(self.partition))}
         if letter.topic is not None and letter.offset is not None:
             added |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
         record = fit_record(letter.key, letter.value, letter.headers, added)
@@ -305,6 +307,15 @@ class TaskTransaction(TaskOutput):
                 remedy="The brokers are slow, or what one transaction must hold (the updates of an aggregate, or all "
                 "that is made of one record) is large. Raise --transaction-timeout-ms "
                 "(STREAMPLAN_AGGREGATOR_OPTIONS), up to the brokers' transaction.max.timeout.ms.",
+            ) from error
+        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise Refused(
+                f"task {self.spec.task(self.partition)}: a topic refuses a record, or a batch of records, as too large",
+                expected="max.message.bytes of each topic that it writes to be as large as when it was created: "
+                f"{MAX_BYTES} for {self.spec.dead_letter_topic}, and 1048588 or more for each other one",
+                observed=error.args[0].str(),
+                remedy="Raise max.message.bytes of that topic, and start the application again. Nothing of this "
+                "transaction is committed.",
             ) from error
         if error is not None and is_fenced(error):
             raise StreamplanError(

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from streamplan.errors import Refused, StreamplanError
+from streamplan.serdes.columns import reason_array
 from streamplan.serdes.serde import Serde, header_bytes, too_large
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.sink.instance import this_instance
@@ -196,7 +197,7 @@ class RekeyedRecords:
         unreadable = {**decoded.rejected, **_too_large(rows, keys, self.serde.max_bytes)}
         faults = timestamp_faults(rows["timestamp"])
         if unreadable or faults is not None:
-            reasons = pa.array([unreadable.get(row) for row in range(rows.num_rows)], pa.string())
+            reasons = reason_array(unreadable, rows.num_rows)
             if faults is not None:
                 reasons = pc.coalesce(reasons, faults)
                 timestamps = pc.if_else(pc.is_null(faults), rows["timestamp"], pa.scalar(None, pa.int64()))
