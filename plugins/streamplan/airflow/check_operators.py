@@ -363,8 +363,10 @@ def run_page(context: Context, pipeline: str) -> RunPage:
 
 
 def log_lines(result: CheckResult) -> Iterator[str]:
-    """Yield what the log says of a check that did not pass: outcome and reason, then the wrong rows as a table."""
+    """Yield what the log says of a check that did not pass: the reason, what to do next, and a table of wrong rows."""
     yield from textwrap.wrap(f"{result.outcome}: {result.reason}", _LOG_COLUMNS, subsequent_indent="  ")
+    for advice in result.advice:
+        yield from textwrap.wrap(f"Next: {advice}", _LOG_COLUMNS, subsequent_indent="  ")
     wrong_rows = [row for row in result.observations if not row.agrees]
     if wrong_rows:
         yield from _table_lines(wrong_rows[:LOGGED_ROWS])

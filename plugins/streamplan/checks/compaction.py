@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from streamplan.checks.discovery.changelogs import resolve_policy
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
 from streamplan.checks.framework.cluster import Cluster
@@ -80,6 +81,7 @@ class CompactionCheck(Check):
         " defeats compaction, and Kafka removes superseded records when min.cleanable.dirty.ratio and"
         " max.compaction.lag.ms of the topic say so."
     )
+    advice = Advice.COMPACTION
     every_minutes = 60
 
     full: bool = False
@@ -213,7 +215,7 @@ def _backlogs(
     for partition, backlog in backlogs.items():
         described = _described(backlog, rules, complete=complete[partition])
         subject = f"{topic.name}-{partition}: superseded records overdue for compaction ({described})"
-        yield Observation(subject, 0, backlog.due, _STOPPED if backlog.due else "")
+        yield Observation(subject, 0, backlog.due, _STOPPED if backlog.due else "", advice=Advice.LOG_CLEANER)
 
 
 def _described(backlog: CleanerBacklog, rules: CompactionRules, *, complete: bool) -> str:

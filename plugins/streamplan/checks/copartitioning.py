@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 from zlib import crc32
 
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordBatch
@@ -78,6 +79,7 @@ class CopartitioningCheck(Check):
         "Topics that are read together, and the changelogs of their stores, have the declared number of partitions, and"
         " every record of a repartition topic or changelog lies in the partition that murmur2 gives its key."
     )
+    advice = Advice.COPARTITIONING
     every_minutes = 60
     distributed = True
 
@@ -121,14 +123,23 @@ def _counts(application: Application, observed: Mapping[str, ObservedTopic]) -> 
             if topic in specs and (expected := specs[topic].partitions):
                 found = observed[topic].partitions
                 remedy = explain_changed_counts(application.name, others) if others and found != expected else ""
-                yield Observation(f"{topic}: partitions ({subtopology.name})", expected, found, remedy)
+                yield Observation(
+                    f"{topic}: partitions ({subtopology.name})",
+                    expected,
+                    found,
+                    remedy,
+                    advice=Advice.PARTITION_COUNTS,
+                )
     for group in application.groups:
         counts = {topic: observed[topic].partitions for topic in sorted(group)}
         listed = ", ".join(f"{topic}={count}" for topic, count in counts.items())
         alike = len(set(counts.values())) == 1
         expected_words = f"co-partitioned: [{{{listed}}}]"
         yield Observation(
-            "topics that are joined", expected_words, expected_words if alike else f"Topics not {expected_words}"
+            "topics that are joined",
+            expected_words,
+            expected_words if alike else f"Topics not {expected_words}",
+            advice=Advice.PARTITION_COUNTS,
         )
 
 
@@ -165,6 +176,7 @@ def _placement(
             f"{topic}: the partitioner of its producers",
             "murmur2, in librdkafka partitioner=murmur2_random",
             "CRC32, librdkafka's default partitioner",
+            advice=Advice.CRC32,
         )
 
 

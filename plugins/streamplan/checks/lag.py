@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, Observation, existing, limit
 from streamplan.checks.framework.cluster import Cluster
@@ -44,6 +45,7 @@ class LagCheck(Check):
         "Every stream task has processed all records, or its position moves; no position is missing or out of range, no"
         " transaction hangs, an aggregator that says it runs sends heartbeats, and its group has no foreign member."
     )
+    advice = Advice.LAG
 
     aggregator: AggregatorStatus | None = None
     deadline: Deadline = LAG_DEADLINE
@@ -103,12 +105,13 @@ def _member_row(application: Application, subject: str, members: Sequence[Member
         return Observation(subject, "members of the application", "members of the application")
     expected = "only aggregators of this application"
     if members is None:
-        return Observation(subject, expected, "a group of Kafka Streams: its members can move the positions", _SEPARATE)
+        observed = "a group of Kafka Streams: its members can move the positions"
+        return Observation(subject, expected, observed, _SEPARATE, advice=Advice.FOREIGN_MEMBER)
     foreign = [str(member) for member in members if member.instance is None]
     if not foreign:
         return Observation(subject, expected, expected)
     observed = f"a foreign member: {some_of(foreign)}: it can move the positions"
-    return Observation(subject, expected, observed, _SEPARATE)
+    return Observation(subject, expected, observed, _SEPARATE, advice=Advice.FOREIGN_MEMBER)
 
 
 def _rows(
@@ -132,12 +135,14 @@ def _rows(
             f"{item.title}: position of group {group}",
             f"at most {item.offsets.high_watermark}, the end of the partition",
             f"{item.position}: was the topic recreated or truncated?",
+            advice=Advice.POSITIONS,
         )
     elif item.deleted:
         yield Observation(
             f"{item.title}: position of group {group}",
             f"at least {item.offsets.log_start}, the start of the partition",
             f"{item.position}: {item.deleted:,} offsets were deleted before they were processed",
+            advice=Advice.POSITIONS,
         )
     elif not unprocessed.records or task_moves(item, inputs):
         yield Observation(subject, _HEALTHY, _HEALTHY, figures=figures)
@@ -151,7 +156,7 @@ def _rows(
             f"{item.name}: transactions",
             f"each ends {within}",
             f"one is open since offset {item.offsets.last_stable}, and what follows cannot be read",
-            "find its producer with kafka-transactions.sh find-hanging, and stop it",
+            advice=Advice.HANGING_TRANSACTION,
         )
     bound = application.limits.lag_seconds
     if bound is not None:

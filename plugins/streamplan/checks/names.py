@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, limit
 from streamplan.checks.framework.cluster import Cluster
@@ -31,6 +32,7 @@ class NamesCheck(Check):
         "The names of internal topics and the group's metadata are below 95% of Kafka's limits, and no topic has a name"
         " that Kafka takes for the name of another topic."
     )
+    advice = Advice.NAMES
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe names and metadata; see :class:`Check`."""
@@ -66,9 +68,7 @@ def _collisions(application_topics: set[str], existing: Iterable[str]) -> Iterab
     for names in alike.values():
         for name in sorted(names & application_topics):
             if others := sorted(names - {name}):
-                yield Observation(
-                    subject.format(name), "none", ", ".join(others), "Kafka refuses the second of them: rename one"
-                )
+                yield Observation(subject.format(name), "none", ", ".join(others), advice=Advice.COLLISION)
 
 
 def _metadata(application: Application, cluster: Cluster) -> Observation:

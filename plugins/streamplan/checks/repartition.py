@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import (
     Check,
@@ -43,6 +44,7 @@ class RepartitionCheck(Check):
         "Every repartition topic keeps each record until it is consumed: cleanup.policy=delete, no retention by time or"
         " size, and as many replicas as the topics that the application reads."
     )
+    advice = Advice.REPARTITION
 
     def applies_to(self, application: Application) -> NotApplicable | None:
         """Require a repartition topic."""

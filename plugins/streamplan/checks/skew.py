@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, existing
 from streamplan.checks.framework.cluster import Cluster, Offsets
@@ -93,6 +94,7 @@ class SkewCheck(Check):
         "No partition of a topic that is read has more than the declared share (80% by default) of its records or"
         " bytes, so that no stream task has most of the work."
     )
+    advice = Advice.SKEW
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the share of each partition; see :class:`Check`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from streamplan.checks import compaction, repartition
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, Observation, at_least, expected_replication
 from streamplan.checks.framework.cluster import Cluster
@@ -54,6 +55,7 @@ class TopicsCheck(Check):
         "Every topic exists with the declared partitions, replicas and configs, and every partition has a leader and"
         " all of its replicas in sync."
     )
+    advice = Advice.TOPICS
 
     deadline: Deadline = REPLICA_DEADLINE
 
@@ -67,9 +69,12 @@ class TopicsCheck(Check):
         replicas = expected_replication(application, cluster)
         for spec in application.topics:
             missing = _Suspect(spec.name, -1, _Fault.MISSING) in faults
-            remedy = ("deploying the pipeline creates it" if spec.owned else "its owner creates it") if missing else ""
-            remedy = remedy if application.declared else ""
-            yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", remedy)
+            advice = Advice.MISSING_INTERNAL if spec.role in INTERNAL else Advice.MISSING_OF_OTHERS
+            if application.declared and spec.owned:
+                advice = Advice.MISSING_OWN
+            where = ("deploying the pipeline creates it" if spec.owned else "its owner creates it") if missing else ""
+            where = where if application.declared else ""
+            yield Observation(f"topic {spec.name}", "exists", "missing" if missing else "exists", where, advice=advice)
             if spec.name in observed:
                 topic = observed[spec.name]
                 yield from _declared(application, spec, topic, replicas)
@@ -93,14 +98,13 @@ def _declared(
     if replicas is not None and spec.role is not TopicRole.REPARTITION:
         subject = f"{spec.name}: replication factor"
         if application.declared:
-            yield Observation(subject, replicas, topic.replication_factor)
+            yield Observation(subject, replicas, topic.replication_factor, advice=Advice.REPLICAS)
         elif spec.role in INTERNAL:
             yield at_least(subject, topic.replication_factor, replicas)
     for config, expected in _configs(application, spec, replicas).items():
         value = topic.configs.get(config, "not set")
         agrees = same_value(value, expected)
-        remedy = "" if agrees else "set the config with kafka-configs.sh"
-        yield Observation(f"{spec.name}: {config}", expected, expected if agrees else value, remedy)
+        yield Observation(f"{spec.name}: {config}", expected, expected if agrees else value)
 
 
 def _configs(application: Application, spec: TopicSpec, replicas: int | None) -> Mapping[str, str]:
@@ -118,16 +122,19 @@ def _configs(application: Application, spec: TopicSpec, replicas: int | None) ->
 def _partitions(topic: ObservedTopic, faults: Sequence[_Suspect]) -> Iterable[Observation]:
     leaderless = [suspect.partition for suspect in faults if suspect.fault is _Fault.LEADERLESS]
     behind = [suspect.partition for suspect in faults if suspect.fault is _Fault.UNDER_REPLICATED]
-    yield Observation(f"{topic.name}: partitions with a leader", topic.partitions, topic.partitions - len(leaderless))
+    led, replicated = topic.partitions - len(leaderless), topic.partitions - len(behind)
+    yield Observation(f"{topic.name}: partitions with a leader", topic.partitions, led, advice=Advice.NO_LEADER)
     for partition in leaderless[:NAMED_PARTITIONS]:
-        held = f"held by {_listed(topic.replicas[partition])}: start one that was in sync"
-        yield Observation(f"{topic.name}-{partition}: leader", "a broker", "none", held)
-    yield Observation(f"{topic.name}: fully replicated partitions", topic.partitions, topic.partitions - len(behind))
+        held = f"held by {_listed(topic.replicas[partition])}"
+        yield Observation(f"{topic.name}-{partition}: leader", "a broker", "none", held, advice=Advice.NO_LEADER)
+    subject = f"{topic.name}: fully replicated partitions"
+    yield Observation(subject, topic.partitions, replicated, advice=Advice.UNDER_REPLICATED)
     for partition in behind[:NAMED_PARTITIONS]:
         missing = sorted(_behind(topic, partition))
         replicas, in_sync = topic.replicas[partition], topic.in_sync[partition]
         where = f"missing: {_listed(missing)}"
-        yield Observation(f"{topic.name}-{partition}: in sync", _listed(replicas), _listed(in_sync), where)
+        subject = f"{topic.name}-{partition}: in sync"
+        yield Observation(subject, _listed(replicas), _listed(in_sync), where, advice=Advice.UNDER_REPLICATED)
 
 
 def _listed(brokers: Sequence[int]) -> str:

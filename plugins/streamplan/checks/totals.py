@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, SparkJob
 from streamplan.checks.framework.cluster import Cluster
@@ -31,6 +32,7 @@ class TotalsCheck(Check):
         "Every record up to the committed positions has its effect exactly once in what the pipeline holds and writes,"
         " or stands in the dead-letter topic."
     )
+    advice = Advice.TOTALS
     distributed = True
     stores_verified_cut = True
 

@@ -11,8 +11,10 @@ With ``--json`` standard output is one object::
      "topics": {"my-app-counts-changelog": {"role": "changelog", "partitions": 2}, ...},
      "notes": ["..."],                         what could not be found out
      "checks": [{"check": "compaction", "outcome": "failed", "reason": "1 of 3 wrong: ...", "at": "2025-01-31T...",
+                 "advice": ["Set the config ..."],     what to do next; empty if it passed
                  "observations": [{"subject": "...", "expected": "compact", "observed": "delete", "where": "",
                                    "agrees": false}, ...]}, ...],
+                                               a row with the observed text "not judged" says why in "where"
      "left_out": {"totals": "..."}}            checks that have nothing to look at in this application
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import CheckResult, NotApplicable, Outcome, sentence
+from streamplan.checks.framework.check import CheckResult, NotApplicable, Observation, Outcome, sentence
 from streamplan.cli.tables import checks_table
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.topics import TopicRole
@@ -67,7 +67,8 @@ class CheckReport:
                     "outcome": str(result.outcome),
                     "reason": result.reason,
                     "at": result.at,
-                    "observations": [asdict(row) | {"agrees": row.agrees} for row in result.observations],
+                    "advice": list(result.advice),
+                    "observations": [_row_as_json(row) for row in result.observations],
                 }
                 for result in self.results
             ],
@@ -88,10 +89,20 @@ class CheckReport:
             for row in result.observations:
                 if not row.agrees:
                     console.print(f"{result.check}: {sentence(row)}", style="red", soft_wrap=True)
+            for advice in result.advice:
+                console.print(f"{result.check}: next: {advice}", soft_wrap=True)
+            for row in result.not_judged:
+                console.print(f"{result.check}: {row.subject}: not judged: {row.where}", style="yellow", soft_wrap=True)
         for note in self.application.notes if self.application else ():
             console.print(f"Note: {note}", style="dim", soft_wrap=True)
         if self.error:
             console.print(f"Could not look: {self.error}", style="yellow", soft_wrap=True)
+
+
+def _row_as_json(row: Observation) -> dict[str, Any]:
+    content = asdict(row) | {"agrees": row.agrees}
+    del content["topic"], content["advice"]  # what to do next stands once, at the check
+    return content
 
 
 def _heading(application: Application) -> str:

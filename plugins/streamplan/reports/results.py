@@ -132,5 +132,6 @@ def _decode(content: Mapping[str, Any]) -> CheckResult:
             **content,
             "outcome": Outcome(content["outcome"]),
             "observations": tuple(Observation(**row) for row in content["observations"]),
+            "advice": tuple(content.get("advice", ())),
         }
     )

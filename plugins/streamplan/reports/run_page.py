@@ -93,6 +93,7 @@ def page_content(result: CheckResult) -> dict[str, Any]:
         "healthy": check.healthy,
         "outcome": str(result.outcome),
         "reason": result.reason,
+        "advice": list(result.advice),
         "at": _time(result.at),
         "rows": [[row.subject, row.expected, row.observed, row.where, row.agrees] for row in rows[:SHOWN_ROWS]],
         "rows_left_out": max(0, len(rows) - SHOWN_ROWS),

@@ -68,7 +68,10 @@ def assert_healthy(
         f"{result.check}: {line}"
         for result in results
         if result.outcome is Outcome.FAILED
-        for line in [sentence(row) for row in result.observations if not row.agrees] or [result.reason]
+        for line in [
+            *([sentence(row) for row in result.observations if not row.agrees] or [result.reason]),
+            *(f"next: {advice}" for advice in result.advice),
+        ]
     ]
     if wrong:
         raise AssertionError("\n".join([f"{subject.name} is not healthy:", *wrong]))

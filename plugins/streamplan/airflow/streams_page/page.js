@@ -217,6 +217,7 @@ function showChecks(snapshot) {
     const details = element("details", { "data-check": check.check },
       element("summary", {}, element("b", {}, check.check), " ", outcome(check), " ", moment(check.at), ` — ${check.reason}`,
         element("span", { class: "history", "aria-hidden": "true" }, ...bars)),
+      ...check.advice.map((advice) => element("p", {}, element("b", {}, "What to do next: "), advice)),
       element("div", {}, table(wrong.length ? "The rows that are wrong" : "All rows", [
         ["What", (row) => row.subject], ["Expected", (row) => String(row.expected)], ["Observed", (row) => String(row.observed)],
         ["Where", (row) => row.where],
@@ -229,13 +230,15 @@ function showChecks(snapshot) {
   replace("check-rows", ...(rows.length ? rows : [element("p", { class: "dim" }, "No check has run yet.")]));
 }
 
-// Marks the topics and the state stores that the subjects of wrong rows name: `orders-0`, `quantities[0]`.
+// Marks the topic in which a row is wrong, and else the topics and stores that its subject names: `orders-0`, `quantities[0]`.
 function markWrong(snapshot) {
-  const subjects = snapshot.checks.flatMap((check) => check.observations.filter((row) => row.expected !== row.observed).map((row) => row.subject));
+  const rows = snapshot.checks.flatMap((check) => check.observations.filter((row) => row.expected !== row.observed));
   const literal = (name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  const named = (pattern) => subjects.some((subject) => new RegExp(pattern).test(subject));
+  const named = (pattern, among = rows) => among.some((row) => new RegExp(pattern).test(row.subject));
+  const unplaced = rows.filter((row) => !row.topic);
   for (const group of document.querySelectorAll("#diagram [data-topic]"))
-    group.classList.toggle("bad", named(`(?<![\\w.-])${literal(group.dataset.topic)}(-\\d+)?(?![\\w.[-])`));
+    group.classList.toggle("bad", rows.some((row) => row.topic === group.dataset.topic)
+      || named(`(?<![\\w.-])${literal(group.dataset.topic)}(-\\d+)?(?![\\w.[-])`, unplaced));
   for (const group of document.querySelectorAll("#diagram .store"))
     group.classList.toggle("bad", named(`(?<![\\w.-])${literal(group.querySelector("title").textContent)}\\[`));
 }

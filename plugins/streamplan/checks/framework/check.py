@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,9 +15,12 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import tell_nobody
 from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
-from streamplan.errors import BrokersUnavailable, CouldNotLook, SchemaRegistryUnavailable
+from streamplan.errors import CouldNotLook, StreamplanError
 from streamplan.model.status import AggregatorStatus
 from streamplan.model.topics import ObservedTopic, TopicRole, resolve_replication_factor
+
+NOT_JUDGED = "not judged"
+"""What stands in a row about something that the check can tell nothing about."""
 
 
 class Outcome(StrEnum):
@@ -37,6 +41,8 @@ class Observation:
         observed: The same of what was found.
         where: Where to look if the row is wrong: ``"since orders-0 offset 120 and orders-1 offset 98"``.
         figures: Numbers that belong to the row and are kept in the history, by their name: ``{"lag_records": 12}``.
+        topic: The topic in which it is wrong, where the subject names another topic, too.
+        advice: What to do next if the row is wrong; empty for what its check says of every row.
     """
 
     subject: str
@@ -44,11 +50,18 @@ class Observation:
     observed: str | int
     where: str = field(default="", compare=False)
     figures: Mapping[str, float] = field(default_factory=dict, compare=False, kw_only=True)
+    topic: str = field(default="", compare=False, kw_only=True)
+    advice: str = field(default="", compare=False, kw_only=True)
 
     @property
     def agrees(self) -> bool:
-        """Whether what was observed is what was expected."""
+        """Whether what was observed is what was expected, or nothing was judged."""
         return self.expected == self.observed
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the row says anything about health. One of :func:`not_judged` says why it does not."""
+        return self.observed != NOT_JUDGED
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,7 @@ class Check:
         name: The task id in Airflow and the file name of the check's results.
         title: A heading of a few words.
         healthy: One sentence that says what healthy means. Airflow, the Data Docs and the command line show it.
+        advice: What to do next about a wrong row that has no advice of its own.
         every_minutes: How long a schedule leaves the check alone once it has passed; for checks that read much.
         distributed: Whether Spark's executors can share the reading (``jobs/check.py``).
         stores_verified_cut: Whether a pass moves the verified cut, below which repartition records may be purged.
@@ -107,6 +121,7 @@ class Check:
     name: str
     title: str
     healthy: str
+    advice: str = ""
     every_minutes: int = 0
     distributed: bool = False
     stores_verified_cut: bool = False
@@ -139,7 +154,7 @@ class RecordedCheck(Check):
     """A check whose observations were made before, for example by a Spark job that wrote them to a file."""
 
     def __init__(self, check: Check, read: Callable[[], Iterable[Observation]]) -> None:
-        self.name, self.title, self.healthy = check.name, check.title, check.healthy
+        self.name, self.title, self.healthy, self.advice = check.name, check.title, check.healthy, check.advice
         self._read = read
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
@@ -160,6 +175,7 @@ class CheckResult:
         observations: All rows.
         data_docs: The page of the run, relative to the directory of all reports.
         figures: The greatest of each figure of the rows. The history keeps them, also those of rows that agree.
+        advice: What to do next: a sentence for each kind of wrong row.
     """
 
     pipeline: str
@@ -170,6 +186,12 @@ class CheckResult:
     observations: tuple[Observation, ...]
     data_docs: str | None = None
     figures: Mapping[str, float] = field(default_factory=dict, hash=False)
+    advice: tuple[str, ...] = ()
+
+    @property
+    def not_judged(self) -> tuple[Observation, ...]:
+        """The rows that judge nothing, and say why."""
+        return tuple(row for row in self.observations if not row.is_judged)
 
 
 def run_check(application: Application, check: Check, cluster: Cluster) -> CheckResult:
@@ -183,16 +205,37 @@ def run_check(application: Application, check: Check, cluster: Cluster) -> Check
     """
     at = datetime.now(UTC).isoformat(timespec="microseconds")
     observations: tuple[Observation, ...] = ()
+    advice: dict[str, None] = {}
     try:
         observations = tuple(check.observe(application, cluster))
-        healthy = bool(observations) and all(row.agrees for row in observations)
-        outcome, reason = Outcome.PASSED if healthy else Outcome.FAILED, explain(observations)
-    except (BrokersUnavailable, CouldNotLook, SchemaRegistryUnavailable) as error:
+        outcome, reason = _outcome(observations), explain(observations)
+        advice = {row.advice or check.advice: None for row in observations if not row.agrees}
+    except StreamplanError as error:
         outcome, reason = Outcome.COULD_NOT_LOOK, " ".join(str(error).split())
+    except Exception as error:  # noqa: BLE001  # a fault of one check takes nothing from what the others found
+        outcome, reason = Outcome.COULD_NOT_LOOK, _unexpected(error)
     figures: dict[str, float] = {}
     for row in observations:
         figures |= {name: max(figure, figures.get(name, figure)) for name, figure in row.figures.items()}
-    return CheckResult(application.name, check.name, outcome, reason, at, observations, figures=figures)
+    return CheckResult(
+        application.name, check.name, outcome, reason, at, observations, None, figures, tuple(filter(None, advice))
+    )
+
+
+def _outcome(observations: Sequence[Observation]) -> Outcome:
+    if not all(row.agrees for row in observations) or not observations:
+        return Outcome.FAILED
+    return Outcome.PASSED if any(row.is_judged for row in observations) else Outcome.COULD_NOT_LOOK
+
+
+def _unexpected(error: Exception) -> str:
+    """Return one line about an exception that no check is expected to raise: its type, its text and its place."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}"
+    text = " ".join(traceback.format_exception_only(error)[0].split())
+    return (
+        f"an unexpected error: {text} ({place}). The other checks are not affected. Report it as a fault of Streamplan."
+    )
 
 
 def run_checks(
@@ -212,9 +255,6 @@ def run_checks(
 
     Returns:
         The results in the order of the checks.
-
-    Raises:
-        Exception: A check raised what :func:`run_check` does not expect.
     """
 
     def run(check: Check) -> CheckResult:
@@ -273,6 +313,11 @@ def expected_replication(application: Application, cluster: Cluster) -> int | No
     return max((topic.replication_factor for topic in sources.values()), default=None)
 
 
+def not_judged(subject: str, reason: str, *, topic: str = "") -> Observation:
+    """Return a row about something that the check can tell nothing about. It never counts as a healthy one."""
+    return Observation(subject, NOT_JUDGED, NOT_JUDGED, reason, topic=topic)
+
+
 def limit(subject: str, value: float, most: float, unit: str = "") -> Observation:
     """Return a row about a number that must not be greater than ``most``. The number is part of the subject."""
     allowed, shown = f"at most {_figure(most)}{unit}", f"{_figure(value)}{unit}"
@@ -290,13 +335,18 @@ def _figure(value: float) -> str:
 
 
 def explain(observations: Sequence[Observation]) -> str:
-    """Return one line: how many rows agree, or how many are wrong and the first of them."""
+    """Return one line: how many rows agree, or how many are wrong, with the first of them that says where to look."""
     if not observations:
         return "nothing to look at: the check found no rows"
-    wrong = [row for row in observations if not row.agrees]
-    if not wrong:
-        return f"{len(observations)} of {len(observations)} as expected"
-    return f"{len(wrong)} of {len(observations)} wrong: {sentence(wrong[0])}"
+    judged = [row for row in observations if row.is_judged]
+    others = [row for row in observations if not row.is_judged]
+    wrong = [row for row in judged if not row.agrees]
+    found = f"{len(judged)} of {len(judged)} as expected" if judged else ""
+    if wrong:
+        first = next((row for row in wrong if row.where), wrong[0])
+        found = f"{len(wrong)} of {len(judged)} wrong: {sentence(first)}"
+    unjudged = f"{len(others)} not judged: {others[0].subject}: {others[0].where}" if others else ""
+    return "; ".join(filter(None, (found, unjudged)))
 
 
 def sentence(row: Observation) -> str:

@@ -197,32 +197,36 @@ def _count_keys(batches: Iterator[RecordBatch]) -> tuple[Counter[bytes], set[Sou
 class ChangelogUpdates(NamedTuple):
     """The end of a changelog.
 
-    ``values`` has the last count of each partition and key, 0 for a key that was deleted. ``not_counts`` is the number
-    of values that are no count, and of records without a key.
+    ``values`` has the last count of each partition and key, 0 for a key that was deleted, and ``offsets`` the offset of
+    that record. ``not_counts`` has the records whose value is no count, and those without a key.
     """
 
     values: Mapping[tuple[int, bytes], int]
-    not_counts: int
+    offsets: Mapping[tuple[int, bytes], int]
+    not_counts: frozenset[tuple[int, int]]
 
 
 def read_changelog(cluster: Cluster, topic: str, since: Positions, until: Positions) -> ChangelogUpdates:
     """Read the last count of each key that was written from ``since`` to ``until``."""
     last: dict[tuple[int, bytes], bytes | None] = {}
-    not_counts = 0
+    offsets: dict[tuple[int, bytes], int] = {}
+    not_counts: set[tuple[int, int]] = set()
     starts = cluster.offsets(topic)
     ranges = {number: (max(since.get(number, 0), starts[number].log_start), end) for number, end in until.items()}
     for batch in cluster.read(topic, ranges):
-        for key, value in zip(batch.keys, batch.values, strict=True):
+        for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True):
             if key is None:
-                not_counts += 1
+                not_counts.add((batch.partition, offset))
             else:
                 last[batch.partition, key] = value
+                offsets[batch.partition, key] = offset
     values = {}
     for at, value in last.items():
         is_count = value is not None and len(value) == COUNT_BYTES
         values[at] = int.from_bytes(value, "big", signed=True) if value is not None and is_count else 0
-        not_counts += value is not None and not is_count
-    return ChangelogUpdates(values, not_counts)
+        if value is not None and not is_count:
+            not_counts.add((at[0], offsets[at]))
+    return ChangelogUpdates(values, offsets, frozenset(not_counts))
 
 
 class DeadLetters(NamedTuple):

@@ -258,6 +258,7 @@ class TotalsReader:
             unprocessed=sum(max(end - until.get(number, 0), 0) for number, end in ends.items()),
             verified_elsewhere=previous.records - verified_here - no_longer_rejected if previous else 0,
             keys=(self.verified.key_count() if previous else 0) + len({*counted, *changelog} - before.keys()),
+            changelog_offsets=updates.offsets,
             not_counts=updates.not_counts,
             store=store.totals if store else None,
             store_in_flight=store_in_flight,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Aggregation
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.verified import Positions
@@ -78,7 +79,9 @@ class Totals:
         unprocessed: The number of offsets of the source behind ``until``.
         verified_elsewhere: The number of records that were verified before and are not in ``counted``.
         keys: The number of keys, also of those without news.
-        not_counts: The number of values in the changelog that are no count.
+        changelog_offsets: The offset of the last record of each partition and key of the changelog, of those that were
+            written since the verified cut.
+        not_counts: The partition and the offset of each record of the changelog whose value is no count.
         store: The totals of Spark's state store, where they were read.
         store_in_flight: Like ``in_flight``, for the state store.
         rekeyed: What the repartition topic is compared with. None where nothing says which of its records are new.
@@ -101,7 +104,8 @@ class Totals:
     unprocessed: int
     verified_elsewhere: int
     keys: int
-    not_counts: int = 0
+    changelog_offsets: Mapping[tuple[int, bytes], int] = field(default_factory=dict)
+    not_counts: frozenset[SourceOffset] = frozenset()
     store: Mapping[bytes, int] | None = None
     store_in_flight: Mapping[bytes, int] = field(default_factory=dict)
     rekeyed: RekeyedTotals | None = None
@@ -151,8 +155,9 @@ class Totals:
             yield Observation(f"{self.aggregation.store}: keys with their total", self.keys, self.keys - len(wrong))
             yield from wrong[:NAMED_KEYS]
         if self.not_counts:
-            subject = f"{self.aggregation.changelog}: values that are not a count of 8 bytes"
-            yield Observation(subject, 0, self.not_counts)
+            topic = self.aggregation.changelog
+            subject = f"{topic}: values that are not a count of 8 bytes{_listed(topic, self.not_counts)}"
+            yield Observation(subject, 0, len(self.not_counts), topic=topic)
         yield from self._repartition_rows()
         yield from self.dead_letter_rows
         for remark in self._remarks():
@@ -179,10 +184,11 @@ class Totals:
         label = self.aggregation.label(key)
         counted, total = self.counted.get(key, 0), self.total(key)
         if self.at_most is None or (most := self.at_most.get(key, 0)) == counted or total < counted:
-            yield Observation(label, self._within(counted, total), total, self._where)
+            expected, observed = self._within(counted, total), total
         else:
-            held = total - self.in_flight.get(key, 0)
-            yield Observation(label, min(held, most + self.gone), held, self._where)
+            observed = total - self.in_flight.get(key, 0)
+            expected = min(observed, most + self.gone)
+        yield Observation(label, expected, observed, self._where(key), topic=self.aggregation.changelog)
         if self.store is not None:
             held = self.store.get(key, 0) + self.store_in_flight.get(key, 0)
             yield Observation(f"{label}, in the state store", self.verified(key), held)
@@ -203,21 +209,27 @@ class Totals:
                 f" ({rekeyed.deleted:,} of {sum(rekeyed.counted.values()):,} records were deleted after they were"
                 " consumed and are not compared)"
             )
-        yield Observation(subject, len(rekeyed.keys), len(rekeyed.keys) - len(wrong))
+        yield Observation(subject, len(rekeyed.keys), len(rekeyed.keys) - len(wrong), topic=topic)
         where = _ranges(topic, {**found.since, **found.deleted_below}, found.until)
         for key in wrong[:NAMED_KEYS]:
             label = f"{topic}: records of {self.aggregation.label(key)}"
-            yield Observation(label, rekeyed.expected(key), found.by_key[key], f"in {where}")
+            yield Observation(label, rekeyed.expected(key), found.by_key[key], f"in {where}", topic=topic)
         # A repartition() of Kafka Streams passes null keys on. Where there are dead letters, they stand there.
         if found.without_key and self.aggregation.dead_letters is not None:
             subject = f"{topic}: records without a key{_listed(topic, found.without_key)}"
             yield Observation(subject, 0, len(found.without_key))
 
-    @property
-    def _where(self) -> str:
-        """The offsets of the source in which a wrong record lies."""
-        ranges = _ranges(self.aggregation.source, self.since, self.until)
-        return f"in {ranges}" if ranges else "only in the changelog: the source has no new records"
+    def _where(self, key: bytes) -> str:
+        """The offsets of the source in which a wrong record lies, and the records of the changelog with the total."""
+        ranges, topic = _ranges(self.aggregation.source, self.since, self.until), self.aggregation.changelog
+        counted = f"in {ranges}" if ranges else "only in the changelog: the source has no new records"
+        held = [
+            f"{topic}-{partition} offset {self.changelog_offsets[partition, key]:,}"
+            if (partition, key) in self.changelog_offsets
+            else f"{topic}-{partition}, before the last verified cut"
+            for partition in sorted(self.changelog.get(key, {}))
+        ]
+        return f"{counted}; the total is that of {' and '.join(held)}" if held else f"{counted}; {topic} has no total"
 
     @property
     def dead_letter_rows(self) -> tuple[Observation, ...]:
@@ -227,17 +239,27 @@ class Totals:
             return ()
         missing = self.rejected - origins
         unexpected = set() if self.without_record else origins - self.rejected
-        processed = self.verified_elsewhere + sum(map(self.total, self.all_keys)) + len(self.dead_letters)
+        aggregated = sum(map(self.total, self.all_keys))
+        processed = self.verified_elsewhere + aggregated + len(self.dead_letters)
         repeated = {origin for origin, times in self.dead_letters.items() if times > 1}
         rows = [
             Observation(
                 f"{source}: records that cannot be aggregated, in {topic}{_listed(source, missing)}",
                 len(self.rejected),
                 len(self.rejected) - len(missing),
+                topic=topic,
+                advice=Advice.DEAD_LETTERS,
             )
         ]
         rows += [
-            Observation(f"{topic}: records {fault}{_listed(source, wrong)}", 0, len(wrong), remedy)
+            Observation(
+                f"{topic}: records {fault}{_listed(source, wrong)}",
+                0,
+                len(wrong),
+                remedy,
+                topic=topic,
+                advice=Advice.DEAD_LETTERS,
+            )
             for fault, wrong, remedy in (
                 ("that could be aggregated", unexpected, PROCESS_AGAIN),
                 ("more than once", repeated, ""),
@@ -250,6 +272,7 @@ class Totals:
                 f" ({self.unprocessed:,} not yet processed)",
                 self._within(self.verified_elsewhere + sum(self.counted.values()) + len(self.rejected), processed),
                 processed,
+                topic=topic if aggregated == sum(self.counted.values()) else self.aggregation.changelog,
             )
         )
         return tuple(rows)

@@ -77,8 +77,8 @@ def compare_store(
     is_open = F.lit(True) if windowing is None else windowing.is_open(F.col("timestamp"))
     expected = _last(demanded.withColumn("open", is_open), by, "turn", "offset", "order", also="open")
     expected = written.timed(expected).select(*by, "open", F.struct("value", "timestamp").alias("expected"))
-    observed = _last(written.rows.where("key is not null"), by, "offset")
-    observed = observed.select(*by, F.struct("value", "timestamp").alias("observed"))
+    observed = _last(written.rows.where("key is not null"), by, "offset", also="offset")
+    observed = observed.select(*by, F.struct("value", "timestamp").alias("observed"), F.col("offset").alias("at"))
     both = _at_any_time(expected.join(observed, by, "full_outer")).withColumn("open", F.coalesce("open", F.lit(True)))
     both = both.where("expected.value is not null or observed.value is not null")
     is_gone = F.col("observed").isNull() & F.col("partition").isin(*written.incomplete)
@@ -102,7 +102,12 @@ def compare_store(
     found.compared(subject, keys, keys - len(wrong))
     for row in sorted(wrong, key=lambda row: (bytes(row["key"]), row["partition"]))[:NAMED]:
         found.rows.append(
-            _difference(f"{written.name}: key {written.key_text(row['key'])}", row["expected"], row["observed"])
+            _difference(
+                f"{written.name}: key {written.key_text(row['key'])}",
+                row["expected"],
+                row["observed"],
+                _place(written.name, row["partition"], row["at"]),
+            )
         )
 
 
@@ -150,8 +155,10 @@ class _UpdateComparison:
             rows = rows.where(is_open)
         rows = self.written.timed(rows)
         hexed = F.coalesce(F.hex("key"), F.lit("null")).alias("id")
-        last = _last(self.written.rows, ["key"], "offset")
-        last = last.select(hexed, F.col("key").alias("found key"), F.struct("value", "timestamp").alias("observed"))
+        placed = self.written.rows.withColumn("place", F.struct("partition", "offset"))
+        last = _last(placed, ["key"], "offset", also="place")
+        observed = F.struct("value", "timestamp").alias("observed")
+        last = last.select(hexed, F.col("key").alias("found key"), observed, "place")
         expected = F.struct("value", "timestamp").alias("expected")
         rows = rows.select(hexed, "key", expected, F.count("*").over(Window.partitionBy("key")).alias("rivals"))
         both = _at_any_time(rows.join(last, "id", "left")).persist()
@@ -163,14 +170,14 @@ class _UpdateComparison:
             both.unpersist()
         what = "keys whose last value is the recounted one" if self.keyed else "recounted records that were written"
         self.found.compared(f"{name}: {what}{_not_compared(closed, gone)}", count - gone, count - gone - len(left))
-        for subject, expected_row, observed_row in left[:NAMED]:
-            self.found.rows.append(_difference(subject, expected_row, observed_row))
+        for subject, expected_row, observed_row, place in left[:NAMED]:
+            self.found.rows.append(_difference(subject, expected_row, observed_row, place))
         if self.keyed and self.complete:
             known = self.demanded.select(hexed).distinct()
             self._judge_unknown_keys(last.where("observed.value is not null").join(known, "id", "left_anti"))
 
-    def _judge_differences(self, differ: DataFrame) -> tuple[list[tuple[str, Row, Row | None]], int]:
-        """Return what is wrong, each with a subject, and the number of rows that cannot be compared any more."""
+    def _judge_differences(self, differ: DataFrame) -> tuple[list[tuple[str, Row, Row | None, str]], int]:
+        """Return what is wrong, with subject and place, and the number of rows that cannot be compared any more."""
         rows = [row for row in differ.collect() if not (self._is_last(row) and _same(row["expected"], row["observed"]))]
         if not rows:
             return [], 0
@@ -196,10 +203,14 @@ class _UpdateComparison:
             elif not self.written.exclusive and (is_there or (row["id"] in versions and may_be_gone)):
                 doubtful.append(self.written.key_text(row["key"]))
             else:
-                wrong.append((subject, row["expected"], row["observed"] if self.keyed else None))
+                found = row["observed"] if self.keyed else None
+                wrong.append((subject, row["expected"], found, "" if found is None else self._place(row)))
         if doubtful:
             self._doubt(doubtful, "whose last value is another than the recounted one")
         return wrong, gone
+
+    def _place(self, row: Row) -> str:
+        return _place(self.written.name, row["place"]["partition"], row["place"]["offset"])
 
     def _is_last(self, row: Row) -> bool:
         """Whether the demanded row must be the last record of its key."""
@@ -214,7 +225,9 @@ class _UpdateComparison:
             self.found.compared(f"{self.written.name}: keys that the input does not demand", 0, number)
             for row in some:
                 subject = f"{self.written.name}: key {self.written.key_text(row['found key'])}"
-                self.found.rows.append(Observation(subject, "none", text_of(row["observed"]["value"])))
+                self.found.rows.append(
+                    Observation(subject, "none", text_of(row["observed"]["value"]), self._place(row))
+                )
         else:
             self._doubt(
                 [self.written.key_text(row["found key"]) for row in some], "that the input does not demand", number
@@ -251,12 +264,17 @@ def _not_compared(closed: int, gone: int, why: str = _LATE) -> str:
     return f" ({'; '.join(notes)})" if notes else ""
 
 
-def _difference(subject: str, expected: Row | None, observed: Row | None) -> Observation:
+def _place(topic: str, partition: int, offset: int | None) -> str:
+    """Where a record lies, or would lie: ``orders-totals-changelog-0 offset 7``."""
+    return f"{topic}-{partition}" if offset is None else f"{topic}-{partition} offset {offset}"
+
+
+def _difference(subject: str, expected: Row | None, observed: Row | None, where: str) -> Observation:
     """A row for two structs of value and timestamp that differ."""
     texts = [text_of(row["value"]) if row is not None else "none" for row in (expected, observed)]
     if texts[0] == texts[1] and expected is not None and observed is not None:
-        return Observation(f"{subject}, timestamp", expected["timestamp"], observed["timestamp"])
-    return Observation(subject, *texts)
+        return Observation(f"{subject}, timestamp", expected["timestamp"], observed["timestamp"], where)
+    return Observation(subject, *texts, where)
 
 
 def _same(expected: Row | None, observed: Row | None) -> bool:

@@ -230,30 +230,43 @@ class _RecordComparison:
         rows = self.demanded.withColumnRenamed("partition", "source").join(some, keys, "left_semi")
         for row in first_rows(rows, *keys):
             subject = f"{self.written.name}: record of {row['topic']}-{row['source']} offset {row['offset']}"
-            self.found.rows.append(Observation(subject, _record_text(self.written, row), "none"))
+            place = f"missing in {self.written.name}"
+            self.found.rows.append(
+                Observation(subject, _record_text(self.written, row), "none", place, topic=self.written.name)
+            )
 
     def _name_extra(self, extra: DataFrame, expected: str) -> None:
         some = extra.select(F.col("place").alias("partition"), F.col("at").alias("offset"))
         some = some.orderBy("partition", "offset").limit(NAMED)
         rows = self.written.rows.join(some, ["partition", "offset"], "left_semi")
         for row in first_rows(rows, "partition", "offset"):
-            subject = (
-                f"{self.written.name}-{row['partition']} offset {row['offset']}: {_record_text(self.written, row)}"
-            )
-            self.found.rows.append(Observation(subject, expected, "once more" if expected == "once" else "there"))
+            place = f"{self.written.name}-{row['partition']} offset {row['offset']}"
+            subject = f"{place}: {_record_text(self.written, row)}"
+            observed = "once more" if expected == "once" else "there"
+            self.found.rows.append(Observation(subject, expected, observed, f"at {place}", topic=self.written.name))
 
     def _name_misplaced(self) -> None:
         rows = self.pairs.where("offset is not null and belongs is not null")
         for row in first_rows(rows, "place", "at"):
             subject = f"{self.written.name}: partition of key {self.written.key_text(row['key'])} at offset {row['at']}"
-            self.found.rows.append(Observation(subject, row["belongs"], row["place"]))
+            place = f"at {self.written.name}-{row['place']} offset {row['at']}"
+            self.found.rows.append(Observation(subject, row["belongs"], row["place"], place))
 
     def _name_disordered(self, disordered: DataFrame) -> None:
         for row in first_rows(disordered, "place", "at"):
             subject = (
                 f"{self.written.name}-{row['place']}: record of {row['topic']}-{row['source']} offset {row['offset']}"
             )
-            self.found.rows.append(Observation(subject, f"behind offset {row['before']}", f"at offset {row['at']}"))
+            place = f"{self.written.name}-{row['place']} offset {row['at']}"
+            self.found.rows.append(
+                Observation(
+                    subject,
+                    f"behind offset {row['before']}",
+                    f"at offset {row['at']}",
+                    place,
+                    topic=self.written.name,
+                )
+            )
 
 
 def _record_text(written: WrittenTopic, row: Row) -> str:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 
 import pytest
+from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import Application, application_of
-from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, run_checks
+from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, not_judged, run_checks
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
 from streamplan.pipelines.orders import PIPELINE
@@ -88,12 +90,74 @@ def test_one_that_could_not_look_stops_no_other() -> None:
     assert [result.outcome for result in results] == [Outcome.COULD_NOT_LOOK, Outcome.PASSED]
 
 
-def test_a_mistake_in_a_check_is_not_hidden() -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
 
-    with pytest.raises(ZeroDivisionError):
-        run_checks(ORDERS, [Doing("one"), Doing("another", fail)], FakeCluster)
+
+@pytest.mark.parametrize(
+    "error",
+    [ZeroDivisionError("by zero"), KeyError("a"), AssertionError(), Unprintable(), ValueError("two\nlines")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_unexpected_exception_is_told_with_its_place_and_takes_nothing_from_the_other_checks(
+    error: Exception,
+) -> None:
+    def fail() -> None:
+        raise error
+
+    one, another, third = run_checks(ORDERS, [Doing("one"), Doing("another", fail), Doing("third")], FakeCluster)
+    assert (one.outcome, third.outcome) == (Outcome.PASSED, Outcome.PASSED)
+    assert another.outcome is Outcome.COULD_NOT_LOOK
+    assert type(error).__name__ in another.reason
+    assert "\n" not in another.reason
+    assert f"{__file__}, line " in another.reason
+    assert another.reason.endswith("Report it as a fault of Streamplan.")
+
+
+class Telling(Check):
+    title = healthy = "as the test says"
+    advice = "Do this."
+
+    def __init__(self, *rows: Observation) -> None:
+        self.name = "telling"
+        self.rows = rows
+
+    def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        return self.rows
+
+
+def test_each_kind_of_wrong_row_has_its_advice_once() -> None:
+    rows = [Observation("a", 1, n, advice=advice) for n, advice in ((2, ""), (3, "That."), (4, "That."), (1, "Else."))]
+    (result,) = run_checks(ORDERS, [Telling(*rows)], FakeCluster)
+    assert result.advice == ("Do this.", "That.")
+    (result,) = run_checks(ORDERS, [Telling(ROW)], FakeCluster)
+    assert result.advice == ()
+
+
+def test_the_reason_has_the_first_wrong_row_that_says_where_to_look() -> None:
+    (result,) = run_checks(
+        ORDERS, [Telling(Observation("sum", 3, 2), ROW, Observation("key", 2, 1, "t-0 offset 7"))], FakeCluster
+    )
+    assert result.reason == "2 of 3 wrong: key: expected 2, observed 1, 1 too few (t-0 offset 7)"
+
+
+def test_what_is_not_judged_never_counts_as_passed() -> None:
+    row = not_judged("store", "its keys are not those of the records")
+    (alone,) = run_checks(ORDERS, [Telling(row)], FakeCluster)
+    (beside,) = run_checks(ORDERS, [Telling(ROW, row)], FakeCluster)
+    (wrong,) = run_checks(ORDERS, [Telling(row, Observation("a", 1, 2))], FakeCluster)
+    assert alone.outcome is Outcome.COULD_NOT_LOOK
+    assert alone.reason == "1 not judged: store: its keys are not those of the records"
+    assert beside.outcome is Outcome.PASSED
+    assert beside.reason == f"1 of 1 as expected; {alone.reason}"
+    assert beside.not_judged == (row,)
+    assert wrong.outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_every_check_says_what_to_do_next(check: Check) -> None:
+    assert re.fullmatch(r"[A-Z][^.]*([.](?! )[^.]*)*\.", check.advice), "one sentence"
 
 
 def test_no_checks() -> None:
