@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.field_types import ArrayType, DecimalType, FieldType, MapType, StructType, parse_type
-from streamplan.serdes.serde import Serde, Undecodable, missing, too_large
+from streamplan.serdes.serde import OF_THE_DEPLOYMENT, Serde, Undecodable, missing, too_large, unexpected
 
 _SCALAR_TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -58,7 +58,21 @@ def decode_each(serde: Serde, values: pa.Array) -> DecodedColumn:
         except Undecodable as error:
             decoded.append(None)
             rejected[row] = str(error)
-    return DecodedColumn(pa.array(decoded, struct_type(serde.fields)), rejected)
+    fields_type = struct_type(serde.fields)
+    try:
+        return DecodedColumn(pa.array(decoded, fields_type), rejected)
+    except OF_THE_DEPLOYMENT:
+        raise
+    except Exception:  # noqa: BLE001  # a value is not of the type that the serde says
+        for row, value in enumerate(decoded):
+            try:
+                pa.array([value], fields_type)
+            except OF_THE_DEPLOYMENT:
+                raise
+            except Exception as error:  # noqa: BLE001  # the reason of this value
+                decoded[row] = None
+                rejected[row] = f"the value is not of its type: {unexpected(error)}"
+        return DecodedColumn(pa.array(decoded, fields_type), dict(sorted(rejected.items())))
 
 
 def decode_again(serde: Serde, values: pa.Array, column: pa.StructArray, rows: Sequence[int]) -> DecodedColumn:

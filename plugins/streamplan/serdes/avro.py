@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from streamplan.serdes.avro_binary import Malformed, NotDeclared, reader_of
+from streamplan.serdes.avro_names import parse_json
 from streamplan.serdes.avro_resolution import differences, undeclared_fields
-from streamplan.serdes.avro_schema import RecordSchema, parse_json, parse_record, without_logical_types
+from streamplan.serdes.avro_schema import RecordSchema, parse_record
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.schema_serde import (
@@ -29,8 +31,8 @@ from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.serdes.schema_values import Difference, told
 from streamplan.serdes.serde import Undecodable, Value
 
-_UNREADABLE = (EOFError, ValueError, LookupError, TypeError, OverflowError, MemoryError)
-"""What Avro's library raises where bytes are no record."""
+_NO_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What a text raises that a registry has and that is no schema."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +105,18 @@ def text_of_record(data: bytes, written: WrittenSchema) -> str | None:
     from fastavro import parse_schema, schemaless_reader
     from fastavro.schema import SchemaParseException, UnknownType
 
-    named: dict[str, Any] = {}
-    stream = io.BytesIO(data)
-    stream.seek(PREFIX.size)
     try:
+        _, end = reader_of(written)(data, PREFIX.size, 0)  # Avro's library reads any bytes; see avro_binary
+        if end != len(data):
+            return None
+        named: dict[str, Any] = {}
         for reference in written.flattened().values():
             parse_schema(parse_json(reference), named)
         plain_writer: Any = parse_schema(parse_json(written.text), named)
-        fields = schemaless_reader(stream, plain_writer, None)
-    except (SchemaParseException, UnknownType, *_UNREADABLE):
+        fields = schemaless_reader(io.BytesIO(data[PREFIX.size :]), plain_writer, None)
+    except (SchemaParseException, UnknownType, ArithmeticError, *_NO_SCHEMA):
         return None
-    return json.dumps(fields, ensure_ascii=False, default=str) if stream.tell() == len(data) else None
+    return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def _is_json(text: str) -> bool:
@@ -123,48 +126,33 @@ def _is_json(text: str) -> bool:
 @lru_cache(maxsize=1024)
 def _decoder(written: WrittenSchema, reader: str, schema_id: int) -> Decode:
     """Return what reads the values of one schema. A schema that cannot be read rejects all of its values."""
-    from fastavro import parse_schema, schemaless_reader
-    from fastavro.read import SchemaResolutionError
-    from fastavro.schema import SchemaParseException, UnknownType
-
-    record = parse_record(reader)
+    convert = parse_record(reader).read
     try:
         unread = [each.text for each in differences(written, reader) if each.always]
-        named: dict[str, Any] = {}
-        for reference in written.flattened().values():
-            parse_schema(without_logical_types(parse_json(reference)), named)
-        plain_writer: Any = parse_schema(without_logical_types(parse_json(written.text)), named)
-    except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError) as error:
+        if unread:
+            return rejecting(f"schema {schema_id} cannot be read as declared: {'; '.join(unread)}")
+        read = reader_of(written, reader)
+    except _NO_SCHEMA as error:
         return rejecting(f"schema {schema_id} cannot be used: {type(error).__name__}: {error}")
-    if unread:
-        return rejecting(f"schema {schema_id} cannot be read as declared: {'; '.join(unread)}")
-    plain_reader: Any = parse_schema(record.plain, {})
-    resolved = None if _is_same(written, reader) else plain_reader
-    read = record.read
 
     def decode(data: bytes) -> dict[str, Any]:
-        stream = io.BytesIO(data)
-        stream.seek(PREFIX.size)
         try:
-            fields = read(schemaless_reader(stream, plain_writer, resolved))
+            value, end = read(data, PREFIX.size, 0)
+            if end != len(data):
+                raise Undecodable(f"the value goes on behind the record of schema {schema_id}")
+            found: dict[str, Any] = convert(value)
         except Misfit as misfit:
             raise Undecodable(told(misfit)) from misfit
-        except SchemaResolutionError as error:
+        except NotDeclared as error:
             raise Undecodable(
                 f"a part of it has a type or a symbol that schema {schema_id} allows and the declaration does not"
             ) from error
-        except _UNREADABLE as error:
-            raise Undecodable(f"the value is no record of schema {schema_id}") from error
-        if stream.tell() != len(data):
-            raise Undecodable(f"the value goes on behind the record of schema {schema_id}")
-        found: dict[str, Any] = fields
+        except (IndexError, UnicodeDecodeError, Malformed) as error:
+            reason = {IndexError: "it ends early", UnicodeDecodeError: "a text is not UTF-8"}.get(type(error), error)
+            raise Undecodable(f"the value is no record of schema {schema_id}: {reason}") from error
         return found
 
     return decode
-
-
-def _is_same(written: WrittenSchema, reader: str) -> bool:
-    return not written.references and parse_json(written.text) == parse_json(reader)
 
 
 @lru_cache(maxsize=256)

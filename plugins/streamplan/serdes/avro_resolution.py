@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamplan.serdes.avro_schema import full_name, parse_json
+from streamplan.serdes.avro_names import NAMED, NamedTypes, full_name
 from streamplan.serdes.schema_source import WrittenSchema
 from streamplan.serdes.schema_values import Difference
 
@@ -22,7 +22,6 @@ _PROMOTIONS = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-_NAMED = ("record", "enum", "fixed")
 _LOGICAL_TYPES = ("date", "timestamp-millis", "timestamp-micros")
 """The number of one of them is none of another's."""
 
@@ -37,8 +36,8 @@ def differences(written: WrittenSchema, reader: str) -> tuple[Difference, ...]:
     Raises:
         ValueError: One of them is no schema.
     """
-    writer_schema, reader_schema = _Schema(written.text, tuple(written.flattened().values())), _Schema(reader)
-    return tuple(_Comparison(writer_schema, reader_schema).of(writer_schema.root, "", reader_schema.root, "", ""))
+    writer_schema, reader_schema = NamedTypes(written.text, tuple(written.flattened().values())), NamedTypes(reader)
+    return tuple(Comparison(writer_schema, reader_schema).of(writer_schema.root, "", reader_schema.root, "", ""))
 
 
 def undeclared_fields(written: WrittenSchema, reader: str) -> list[str]:
@@ -48,55 +47,37 @@ def undeclared_fields(written: WrittenSchema, reader: str) -> list[str]:
         written: As for :func:`differences`.
         reader: As for :func:`differences`.
     """
-    writer_schema, reader_schema = _Schema(written.text, tuple(written.flattened().values())), _Schema(reader)
+    writer_schema, reader_schema = NamedTypes(written.text, tuple(written.flattened().values())), NamedTypes(reader)
     declared = {name for field in reader_schema.root["fields"] for name in (field["name"], *field.get("aliases", ()))}
     fields = writer_schema.root.get("fields", ()) if isinstance(writer_schema.root, dict) else ()
     return [field["name"] for field in fields if field["name"] not in declared]
 
 
-class _Schema:
-    """A schema with the types that it names."""
+class Comparison:
+    """Compares types of a written schema with types of the reader's.
 
-    def __init__(self, text: str, references: tuple[str, ...] = ()) -> None:
-        self._named: dict[str, tuple[Any, str]] = {}
-        for reference in references:
-            self._collect(parse_json(reference), "")
-        self.root = parse_json(text)
-        self._collect(self.root, "")
+    Args:
+        writer: The written schema.
+        reader: The reader's.
+    """
 
-    def _collect(self, schema: Any, namespace: str) -> None:
-        if isinstance(schema, list):
-            for branch in schema:
-                self._collect(branch, namespace)
-        if not isinstance(schema, dict):
-            return
-        if schema.get("type") in _NAMED:
-            name, inner = full_name(schema, namespace)
-            self._named[name] = schema, namespace
-            namespace = inner
-        for part in ("type", "items", "values"):
-            self._collect(schema.get(part), namespace)
-        for field in schema.get("fields", ()):
-            self._collect(field.get("type"), namespace)
-
-    def resolved(self, schema: Any, namespace: str) -> tuple[Any, str]:
-        """Return a type with its parts, and the namespace that it stands in: for a name the type of that name."""
-        if isinstance(schema, dict) and not isinstance(schema.get("type"), str):
-            return self.resolved(schema.get("type"), namespace)
-        name = schema.get("type") if isinstance(schema, dict) else schema
-        if isinstance(name, str):
-            for full in (f"{namespace}.{name}", name):
-                if full in self._named:
-                    return self._named[full]
-        return ({"type": schema} if isinstance(schema, str) else schema), namespace
-
-
-class _Comparison:
-    def __init__(self, writer: _Schema, reader: _Schema) -> None:
+    def __init__(self, writer: NamedTypes, reader: NamedTypes) -> None:
         self._writer, self._reader = writer, reader
         self._begun = set[tuple[int, int]]()
 
+    def can_read(self, written: Any, namespace: str, read: Any, of_reader: str) -> bool:
+        """Return whether some value of a type can be read.
+
+        Args:
+            written: The type.
+            namespace: Where it stands in.
+            read: That of the reader.
+            of_reader: Where that stands in.
+        """
+        return all(not each.always for each in [*self.of(written, namespace, read, of_reader, "")])
+
     def of(self, written: Any, namespace: str, read: Any, of_reader: str, path: str) -> Iterator[Difference]:
+        """Yield what the reader cannot read of a type: see :meth:`can_read`, and ``path``, its place in the value."""
         written, namespace = self._writer.resolved(written, namespace)
         read, of_reader = self._reader.resolved(read, of_reader)
         if isinstance(written, list):
@@ -210,5 +191,5 @@ def _text(schema: Any) -> str:
     if schema.get("logicalType"):
         return str(schema["logicalType"])
     if isinstance(schema["type"], str):
-        return f"the {schema['type']} {schema['name']}" if schema["type"] in _NAMED else schema["type"]
+        return f"the {schema['type']} {schema['name']}" if schema["type"] in NAMED else schema["type"]
     return json.dumps(schema["type"])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from streamplan.serdes.avro_names import full_name, parse_json
 from streamplan.serdes.avro_values import (
     DAY,
     PRIMITIVES,
@@ -71,34 +72,6 @@ def parse_record(text: str) -> RecordSchema:
     assert isinstance(part.type, StructType)
     name, _ = full_name(schema, "")
     return RecordSchema(name, dict(part.type.fields), without_logical_types(schema), part.read, part.write)
-
-
-def parse_json(text: str) -> Any:
-    """Read the JSON of a schema.
-
-    Raises:
-        ValueError: It is no JSON.
-    """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the schema is not JSON: {error}") from error
-
-
-def full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """Return the full name of a record, an enum or a fixed, and the namespace of what stands in it.
-
-    Args:
-        schema: Its schema.
-        namespace: That of what it stands in.
-    """
-    name = schema.get("name")
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"a {schema.get('type')} without a name")
-    if "." not in name:
-        namespace = schema.get("namespace", namespace) or ""
-        name = f"{namespace}.{name}" if namespace else name
-    return name, name.rpartition(".")[0]
 
 
 def without_logical_types(schema: Any) -> Any:

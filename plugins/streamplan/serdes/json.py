@@ -24,6 +24,7 @@ from streamplan.serdes.field_types import (
 )
 from streamplan.serdes.json_keys import KeyFields, fault_of_key_fields, written_key
 from streamplan.serdes.json_values import Misfit, Number, readers, write_object
+from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
@@ -165,6 +166,7 @@ class Json:
     def prepare_to_write(self) -> None:
         """Nothing: every reader knows the format."""
 
+    @rejects_values
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Reads one value: every declared field, None where it is absent or null.
 
@@ -183,10 +185,12 @@ class Json:
                 raise Undecodable(f"{name} is not one of {', '.join(map(str, self.allowed[name]))}")
         return decoded
 
+    @refuses_values
     def encode(self, value: Value) -> bytes:
         """Writes one value as Spark's ``to_json`` does: a field that is None is left out."""
         return write_object(self.types, value).encode()
 
+    @or_each_value
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         """Reads the values of many records, nulls allowed."""
         from streamplan.serdes.arrow import binary_array

@@ -21,6 +21,7 @@ from streamplan.serdes.json_schema_resolution import differences, undeclared_fie
 from streamplan.serdes.json_schema_types import ObjectSchema, parse_object, referenced_names
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.reason import text_of
+from streamplan.serdes.rejection import or_each_value
 from streamplan.serdes.schema_serde import (
     PREFIX,
     Decode,
@@ -108,6 +109,7 @@ class JsonSchema(SchemaSerde):
         """Return the properties of another schema that the declared one lacks."""
         return undeclared_fields(written, self.declared)
 
+    @or_each_value
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         """Reads the values of many records, nulls allowed."""
         import pyarrow as pa

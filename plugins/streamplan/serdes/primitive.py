@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from streamplan.serdes.field_types import FieldType, StructType, parse_type
 from streamplan.serdes.json import Json
+from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 
@@ -113,6 +114,7 @@ class Primitive:
     def prepare_to_write(self) -> None:
         """Nothing: every reader knows the format."""
 
+    @rejects_values
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Reads one value.
 
@@ -126,10 +128,12 @@ class Primitive:
         except ValueError as error:
             raise Undecodable(f"the value {error}") from error
 
+    @refuses_values
     def encode(self, value: Value) -> bytes:
         """Writes one value. Raises ValueError where the field is None or has no such form."""
         return self._bytes(value.get(FIELD))
 
+    @or_each_value
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         """Reads the values of many records, nulls allowed: whole, or one by one where a value cannot be read."""
         import pyarrow as pa

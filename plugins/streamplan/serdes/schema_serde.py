@@ -22,6 +22,7 @@ from zipfile import ZipFile, is_zipfile
 from streamplan.errors import Refused
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
+from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource, UnknownSchema, WrittenSchema
 from streamplan.serdes.schema_values import Difference, told
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
@@ -140,6 +141,7 @@ class SchemaSerde:
         """Registers the schema, or looks it up, as the registry's properties say."""
         self._registry.register(self.topic, self.record_name, self.declared)
 
+    @rejects_values
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Reads one value: every declared field, None where it is null.
 
@@ -152,6 +154,7 @@ class SchemaSerde:
             raise Undecodable("the value is null")
         return self._decoder_of(schema_id_of(data))(data)
 
+    @refuses_values
     def encode(self, value: Value) -> bytes:
         """Writes one value. Raises ValueError where the schema has no such value."""
         try:
@@ -161,6 +164,7 @@ class SchemaSerde:
         schema_id = self._registry.id_of(self.topic, self.record_name, self.declared)
         return PREFIX.pack(MAGIC, schema_id) + written
 
+    @or_each_value
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         """Reads the values of many records, nulls allowed."""
         from streamplan.serdes.arrow import binary_array, decode_each

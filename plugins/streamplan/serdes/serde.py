@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from streamplan.errors import StreamplanError
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.reason import harmless
@@ -36,6 +37,13 @@ The brokers' default of it is 1048588.
 
 HEADER_LENGTH_BYTES = 6
 """The most bytes that the lengths of a header's name and of its value take in a record."""
+
+
+OF_THE_DEPLOYMENT = (StreamplanError, OSError, ImportError, MemoryError)
+"""What stops a query: no other value would be read better. All else is the fault of a value."""
+
+_SHOWN_OF_ERROR = 300
+"""The most characters of an unexpected error that stand in a reason."""
 
 
 class Undecodable(ValueError):
@@ -179,6 +187,12 @@ def header_bytes(headers: Headers) -> int:
         len(name.encode()) + len(value.encode() if isinstance(value, str) else value or b"") + HEADER_LENGTH_BYTES
         for name, value in headers
     )
+
+
+def unexpected(error: Exception) -> str:
+    """The reason of a value that made a library raise what it does not document."""
+    text = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _SHOWN_OF_ERROR else f"{text[:_SHOWN_OF_ERROR]}…"
 
 
 def missing(field: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.field_types import FieldType
+from streamplan.serdes.rejection import or_each_value, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Serde, Undecodable, Value
 
@@ -259,6 +260,7 @@ class Subscriptions(_Carried):
     def prepare_to_read(self) -> None:
         """Nothing: values can always be read."""
 
+    @rejects_values
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Read one value.
 
@@ -270,6 +272,7 @@ class Subscriptions(_Carried):
         except ValueError as error:
             raise Undecodable(str(error)) from error
 
+    @or_each_value
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         """Read the values of many records."""
         from streamplan.serdes.arrow import binary_array, decode_each
@@ -311,6 +314,7 @@ class Responses(_Carried):
         """Make sure that values can be read."""
         self.value.prepare_to_read()
 
+    @rejects_values
     def decode(self, data: bytes | None) -> dict[str, Any]:
         """Read one value. Without one of the other table all fields are None.
 
@@ -325,6 +329,7 @@ class Responses(_Carried):
             return dict.fromkeys(self.fields)
         return self.value.unrestricted().decode(response.value)
 
+    @or_each_value
     def decode_column(self, values: pa.Array | Sequence[bytes | None]) -> DecodedColumn:
         """Read the values of many records. A response without a value has none."""
         import pyarrow as pa

@@ -203,9 +203,9 @@ def test_a_value_that_the_schema_does_not_have_is_not_written(value: dict[str, A
         (b"\0\0\0\0", "the value does not begin with the byte 0 and the id of a schema"),
         (b'{"id": "1"}', "the value does not begin with the byte 0 and the id of a schema"),
         (b"\0\0\0\0\7\2x", "the Schema Registry has no schema 7"),
-        (b"\0\0\0\0\1", "the value is no record of schema 1"),
-        (b"\0\0\0\0\1\6ab", "the value is no record of schema 1"),
-        (b"\0\0\0\0\1\2\xff", "the value is no record of schema 1"),
+        (b"\0\0\0\0\1", "the value is no record of schema 1: it ends early"),
+        (b"\0\0\0\0\1\6ab", "the value is no record of schema 1: it ends early"),
+        (b"\0\0\0\0\1\2\xff", "the value is no record of schema 1: a text is not UTF-8"),
         (b"\0\0\0\0\1\2xy", "the value goes on behind the record of schema 1"),
     ],
 )
