@@ -35,6 +35,7 @@ from streamplan.airflow.supervised_job import (
     seconds_for,
 )
 from streamplan.airflow.triggers import ProcessTrigger
+from streamplan.checks.framework.cluster import Offsets
 from streamplan.doctor.airflow import ask_airflow, brokers_of, judge_airflow
 from streamplan.doctor.finding import Finding, State
 from streamplan.errors import BrokersUnavailable, Refused
@@ -116,7 +117,7 @@ class Run:
         operator.resume(self.context, event(trigger))
 
 
-def event(trigger: ProcessTrigger) -> dict[str, Any]:
+def event(trigger: ProcessTrigger | triggers.ProcessedTrigger) -> dict[str, Any]:
     async def first() -> TriggerEvent:
         return await asyncio.wait_for(anext(trigger.run()), 300)
 
@@ -769,3 +770,29 @@ def test_a_job_imports_every_example_from_the_archive_that_spark_is_given(settin
     file, *names = done.stdout.splitlines()
     assert file == str(archive / "streamplan" / "pipelines" / "__init__.py"), done.stderr
     assert names == [pipeline.name for pipeline in PIPELINES]
+
+
+@pytest.mark.parametrize("seconds", [-2 * 86_400, 0, 2 * 86_400])
+def test_a_clock_of_another_host_neither_ends_nor_prolongs_the_wait_for_the_records(
+    monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """The worker defers, and the triggerer waits. What lies in open transactions of the application is waited for."""
+    looks = itertools.count()
+    cluster = SimpleNamespace(
+        offsets=lambda topic: {0: Offsets(0, 3, 5)},
+        positions=lambda group, topic: {0: 5 if topic == "source" or next(looks) else 3},
+    )
+
+    async def some_brokers(kafka_conn_id: str) -> Brokers:
+        return Brokers("127.0.0.1:1")
+
+    monkeypatch.setattr(triggers, "brokers_in_trigger", some_brokers)
+    monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", lambda brokers: cluster)
+    monkeypatch.setattr(triggers, "time", SimpleNamespace(monotonic=time.monotonic, time=lambda: time.time() + seconds))
+    targets: dict[str, Any] = {"source": {"0": 5}, "repartition": None}
+    deferred = triggers.ProcessedTrigger(group="app", targets=targets, seconds=60.0).serialize()[1]
+    for arguments in (deferred, {"group": "app", "targets": targets, "deadline": time.time()}):  # by an earlier version
+        looks = itertools.count()
+        trigger = triggers.ProcessedTrigger(**json.loads(json.dumps(arguments)))
+        assert event(trigger) == {"processed": True, "state": "all processed"}
+        assert next(looks) == 2

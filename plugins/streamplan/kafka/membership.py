@@ -38,6 +38,9 @@ _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 0.5
 """How often a member that waits to join looks at the others."""
 
+_REJOIN_SECONDS = 1.0
+"""How long a member waits before it makes a new client. One that had a fatal error joins no more."""
+
 
 class GroupMember:
     """Joins the group on entry and leaves it on exit. Nothing is fetched: what it is assigned is paused.
@@ -86,26 +89,37 @@ class GroupMember:
         """
         return [member for member in self.others() if member.instance is None]
 
-    def await_join(self, report: Callable[[str], None], *, with_ours: bool = False) -> None:
+    def await_join(
+        self, report: Callable[[str], None], *, with_ours: bool = False, foreign_seconds: float = 0.0
+    ) -> None:
         """Wait until the brokers have accepted this member, and have forgotten those that died.
 
         Args:
             report: Is told when it takes longer than a moment.
             with_ours: Do not wait for other members that are aggregators. The brokers list a member from its request to
                 join on, and from then on refuse commits by everybody who is not in the group.
+            foreign_seconds: How long to wait while members of another protocol keep it out. A Kafka Streams application
+                does not leave its group when it is closed: the brokers forget its members when their sessions end.
 
         Raises:
             Refused: The group belongs to another kind of members, for instance a Kafka Streams application.
             BrokersUnavailable: The brokers did not accept it by :data:`JOIN_SECONDS`.
         """
-        deadline = time.monotonic() + JOIN_SECONDS
-        told = False
+        begun = time.monotonic()
+        deadline, told, told_foreign = begun + JOIN_SECONDS, False, False
         while not self._joined.wait(_LOOK_SECONDS):
             if with_ours and self._is_among_ours():
                 return
-            if self._error is not None and self._error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
-                raise foreign_member_error(self._group, self.others())
-            if time.monotonic() > deadline or not self._thread.is_alive():
+            now = time.monotonic()
+            if _is_of_another_protocol(self._error):
+                foreign = self.others()
+                if now > begun + foreign_seconds:
+                    raise foreign_member_error(self._group, foreign)
+                if not told_foreign:
+                    report(waiting_for_members(self._group, foreign, foreign_seconds))
+                deadline, told_foreign = now + JOIN_SECONDS, True
+                continue
+            if now > deadline or not self._thread.is_alive():
                 raise BrokersUnavailable(
                     f"consumer group {self._group}",
                     expected=f"to join it within {JOIN_SECONDS:g} s",
@@ -133,15 +147,25 @@ class GroupMember:
         return rebalanced
 
     def _poll(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._poll_until_fatal()
+                self._ended.wait(_REJOIN_SECONDS)
+        except KafkaException as error:  # the aggregator goes on, and looks at the positions' metadata
+            self._error = error.args[0]
+
+    def _poll_until_fatal(self) -> None:
+        """Be a member until the end, or until the client has an error after which it joins no more."""
         consumer = self._brokers.consumer(self._group, client_id=self.client_id, **self._configs())
         try:
             consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke)
             while not self._ended.is_set():
                 message = consumer.poll(_POLL_SECONDS)
-                if message is not None and message.error() is not None:
-                    self._error = message.error()
-        except KafkaException as error:  # a fatal one; the aggregator goes on, and looks at the positions' metadata
-            self._error = error.args[0]
+                error = message.error() if message is not None else None
+                if error is not None:
+                    self._error = error
+                    if _is_fatal(error):
+                        return
         finally:
             consumer.close()
 
@@ -212,6 +236,42 @@ def drain_application(
             time.sleep(_LOOK_SECONDS)
 
 
+def _is_of_another_protocol(error: KafkaError | None) -> bool:
+    """Whether the brokers refuse a join because the group has members of another protocol.
+
+    With the protocol of KIP-848 such a group does not exist for a member. For the client that is fatal, and only the
+    text of a fatal error says the reason.
+    """
+    if error is None:
+        return False
+    missing = KafkaError(KafkaError.GROUP_ID_NOT_FOUND).str()
+    return error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL or (_is_fatal(error) and missing in error.str())
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    """Whether the client that tells an error is of no use any more. As a message the error has a code for that alone."""
+    return error.fatal() or error.code() == KafkaError._FATAL
+
+
+def waiting_for_members(group: str, foreign: Sequence[Member], seconds: float) -> str:
+    """Return the line of a start that waits until members of another program have left.
+
+    Args:
+        group: The group's id.
+        foreign: The members.
+        seconds: How long it waits at most.
+    """
+    return (
+        f"consumer group {group} has members of another program: {_named(foreign)}. Waiting up to {seconds:g} s until "
+        "they have left."
+    )
+
+
+def _named(foreign: Sequence[Member]) -> str:
+    # DescribeGroups lists the members of the protocol of KIP-1071 to nobody.
+    return ", ".join(map(str, foreign)) or "members of another protocol, such as those of group.protocol=streams"
+
+
 def foreign_member_error(group: str, foreign: Sequence[Member]) -> Refused:
     """Return the error of an aggregator that finds members of another program in its group.
 
@@ -222,7 +282,7 @@ def foreign_member_error(group: str, foreign: Sequence[Member]) -> Refused:
     return Refused(
         f"consumer group {group}",
         expected="no member but the aggregators of this application",
-        observed=", ".join(map(str, foreign)) or "members of another protocol",
+        observed=_named(foreign),
         remedy="They could move the positions, and records would be lost or doubled. Stop them, or give them a group "
         "of their own. Then start this aggregator again. A Kafka Streams application that was stopped stays a member "
         "until its session ends (session.timeout.ms, 45 s by default).",

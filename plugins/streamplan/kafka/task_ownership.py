@@ -23,7 +23,7 @@ from streamplan.kafka.application_state import observe_application
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets, fence
-from streamplan.kafka.membership import GroupMember, foreign_member_error
+from streamplan.kafka.membership import GroupMember, foreign_member_error, waiting_for_members
 from streamplan.kafka.transactions import DEADLINE_SECONDS, Fenced, send_positions, transactional_producer
 from streamplan.model.committed_positions import CommittedPosition, latest_generation, resolve_positions
 from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
@@ -37,7 +37,11 @@ CHECK_SECONDS = 5.0
 _MAX_ATTEMPTS = 6
 
 FOREIGN_SECONDS = 60.0
-"""How long a start waits until members of another program have left. One that died leaves when its session ends."""
+"""How long a start waits until members of another program have left.
+
+One that died leaves when its session ends, and so do the members of a Kafka Streams application that was closed: after
+45 s by default (``session.timeout.ms``).
+"""
 
 _CLAIM_SECONDS = 10.0
 """How long an aggregator whose stream task was fenced waits for the claim that fenced it."""
@@ -166,7 +170,7 @@ class TaskOwnership:
             StopRequested: Somebody has asked the application to stop since this start was asked for.
             StreamplanError: Another aggregator was being started each time.
         """
-        self._member.await_join(self.report, with_ours=True)
+        self._member.await_join(self.report, with_ours=True, foreign_seconds=FOREIGN_SECONDS)
         self._await_no_foreign_member()
         self._require_turn()
         for _ in range(_MAX_ATTEMPTS):
@@ -189,11 +193,7 @@ class TaskOwnership:
             if time.monotonic() > deadline:
                 raise foreign_member_error(self._application_id, foreign)
             if not told:
-                named = ", ".join(map(str, foreign))
-                self.report(
-                    f"consumer group {self._application_id} has members of another program: {named}. "
-                    f"Waiting up to {FOREIGN_SECONDS:g} s until they have left."
-                )
+                self.report(waiting_for_members(self._application_id, foreign, FOREIGN_SECONDS))
                 told = True
             time.sleep(min(1.0, FOREIGN_SECONDS))
 

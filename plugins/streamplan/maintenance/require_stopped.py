@@ -10,8 +10,9 @@ from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
-from streamplan.kafka.membership import SESSION_SECONDS
+from streamplan.kafka.membership import SESSION_SECONDS, GroupMember
 from streamplan.kafka.requests import require_reachable
+from streamplan.model.generation import Generation
 from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 from streamplan.settings import Settings
@@ -63,6 +64,8 @@ def require_stopped(
     signs += _processes(pipeline, settings, jobs)
     found = members(brokers, group) if signs else _await_leave(group, brokers, report)
     signs += [f"a member of consumer group {group}: {member}" for member in found]
+    if not signs and KafkaCluster(brokers).members(group) is None:
+        signs += _unlisted(brokers, group, pipeline.topology.source_topics)
     if not signs and unchanged:
         signs += _changes(brokers, unchanged, watched_seconds)
     if signs:
@@ -100,6 +103,16 @@ def _await_leave(group: str, brokers: Brokers, report: Callable[[str], None]) ->
             is_told = True
         time.sleep(0.5)
     return found
+
+
+def _unlisted(brokers: Brokers, group: str, topics: Sequence[str]) -> Iterable[str]:
+    """Tell whether a group has members whose protocol lets nobody list them: then nobody of another one can join."""
+    instance = Generation.of_this_process(None).instance
+    with GroupMember(brokers, group, topics, instance) as member:
+        try:
+            member.await_join(lambda line: None, foreign_seconds=LEAVE_SECONDS)
+        except Refused as refused:
+            yield f"in consumer group {group} {refused.observed}"
 
 
 def _changes(brokers: Brokers, topics: Sequence[str], watched_seconds: float) -> Iterable[str]:

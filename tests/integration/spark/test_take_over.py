@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,19 @@ from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import application_in
 from streamplan.checks.framework.check import Outcome, run_check
 from streamplan.errors import Refused
+from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets, members
+from streamplan.kafka.topics import apply_topics
 from streamplan.maintenance.evolution import observe_evolution
+from streamplan.maintenance.require_stopped import require_stopped
+from streamplan.settings import Settings
 
+from tests.support.draining import drain
 from tests.support.orders_application import Application, numbered
 from tests.support.records import recount
+from tests.support.soak import soak
 from tests.support.streams_library import Library, forget, java_with_callbacks, order_key, running
 from tests.support.waiting import eventually
 
@@ -63,19 +71,21 @@ class HandedOver:
         library.grouped(stream, order_key, "quantities").count(library.stored("totals"))
         return library, library.builder.build()
 
-    def run_jvm(self, count: int, **config: str) -> str:
-        """Process ``count`` more orders with Kafka Streams, and close it. Returns its description."""
+    def run_jvm(self, count: int, *, is_forgotten: bool = True, **config: str) -> str:
+        """Process ``count`` more orders with Kafka Streams, and close it. Returns its description.
+
+        ``is_forgotten``: the brokers have forgotten its member then.
+        """
         library, built = self.declare()
         description = str(built.describe().toString())
         self.order_many(count)
-        more = {"processing_guarantee": "exactly_once_v2", **SHORT_SESSION, **config}
+        more = {"processing_guarantee": "exactly_once_v2", **(config or SHORT_SESSION)}
         with running(library, built, self.ours.bootstrap_servers, self.home / "jvm", **more):
             eventually(
                 lambda: self.ours.totals() == self.expected(), "the totals of Kafka Streams", evidence=self.evidence
             )
-        eventually(
-            lambda: not members(Brokers(self.ours.bootstrap_servers), self.id), "the brokers have forgotten its member"
-        )
+        if is_forgotten:
+            eventually(lambda: not members(Brokers(self.ours.bootstrap_servers), self.id), "its member is forgotten")
         return description
 
     def evidence(self) -> str:
@@ -142,7 +152,42 @@ def test_totals_are_exact_from_the_jvm_to_ours_and_back(application: HandedOver)
         assert sum(ours.totals().values()) == application.produced
 
 
-def test_a_jvm_application_that_runs_is_not_taken_over(application: HandedOver) -> None:
+DEFAULT_SESSION = {"session_timeout_ms": "45000"}
+KIP_1071 = {"group_protocol": "streams"}
+
+
+@pytest.mark.parametrize(
+    "protocols",
+    [
+        (DEFAULT_SESSION, "classic"),
+        *soak([(DEFAULT_SESSION, "consumer"), (KIP_1071, "classic"), (KIP_1071, "consumer")]),
+    ],
+    ids=lambda both: f"{next(iter(both[0]))} and {both[1]}",
+)
+def test_each_goes_on_right_after_the_other_was_stopped(
+    application: HandedOver, protocols: tuple[dict[str, str], str]
+) -> None:
+    """The member of a JVM application stays in the group until its session ends, but for the protocol of KIP-1071."""
+    theirs, protocol = protocols
+    ours = application.ours
+    apply_topics(Brokers(ours.bootstrap_servers), ours.pipeline)
+    brokers = Brokers(ours.bootstrap_servers, {"group.protocol": protocol})
+    application.run_jvm(200, is_forgotten=False, **theirs)
+    application.order_many(100)
+    lines: list[str] = []
+    drain(ours.spark, ours.pipeline, brokers, ours.checkpoints, report=lines.append)
+    assert ours.totals() == application.expected()
+    if theirs is DEFAULT_SESSION:
+        (waited,) = (line for line in lines if "Waiting up to 60 s" in line)
+        assert re.search(rf"{application.id}-.*-StreamThread-1-consumer on 127\.0\.0\.1", waited)
+    application.run_jvm(200, **theirs)
+    assert sum(ours.totals().values()) == application.produced
+
+
+def test_a_jvm_application_that_runs_is_not_taken_over(
+    application: HandedOver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_ownership, "FOREIGN_SECONDS", 3.0)
     ours = application.ours
     library, built = application.declare()
     application.order_many(50)
@@ -156,3 +201,25 @@ def test_a_jvm_application_that_runs_is_not_taken_over(application: HandedOver) 
         assert application.positions() == before
         application.order_many(50)
         eventually(lambda: ours.totals() == application.expected(), "more totals of Kafka Streams")
+
+
+@pytest.mark.soak
+def test_a_jvm_application_whose_members_nobody_can_list_is_not_taken_over(
+    application: HandedOver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group protocol of Kafka Streams (KIP-1071). The application leaves its group when it is closed."""
+    monkeypatch.setattr(task_ownership, "FOREIGN_SECONDS", 3.0)
+    ours, settings = application.ours, Settings.from_environment({"STREAMPLAN_HOME": str(tmp_path)})
+    brokers = Brokers(ours.bootstrap_servers)
+    stopped = partial(require_stopped, ours.pipeline, brokers, settings, action="the reset", report=lambda line: None)
+    library, built = application.declare()
+    application.order_many(50)
+    with running(library, built, ours.bootstrap_servers, application.home / "jvm", **KIP_1071):
+        eventually(lambda: ours.totals() == application.expected(), "the totals of Kafka Streams")
+        ours.create_topics()
+        before = application.positions()
+        for refused in (stopped, ours.drain):
+            with pytest.raises(Refused, match=r"members of another protocol, such as those of group\.protocol=streams"):
+                refused()
+        assert application.positions() == before
+    stopped()
