@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -21,7 +21,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, RecordBatch, RecordsGone, Result
+from streamplan.checks.framework.cluster import (
+    UNREADABLE_HEADERS,
+    Cluster,
+    Headers,
+    Offsets,
+    RecordBatch,
+    RecordsGone,
+    Result,
+)
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
@@ -333,12 +341,25 @@ class _MessageBatch:
     def values(self) -> list[bytes | None]:
         return [message.value() for message in self._messages]
 
-    @property
-    def headers(self) -> list[Headers]:
-        return [tuple(message.headers() or ()) for message in self._messages]
+    @cached_property
+    def headers(self) -> list[Headers]:  # a message must not be asked twice, see _headers_of
+        return [_headers_of(message) for message in self._messages]
 
     def __len__(self) -> int:
         return len(self._messages)
+
+
+def _headers_of(message: Any) -> Headers:
+    """Return the headers of a message; ``UNREADABLE_HEADERS`` where a name is not UTF-8.
+
+    confluent-kafka raises then, and when it is asked again it gives tuples with a null pointer in place of that name.
+    """
+    try:
+        return tuple(message.headers() or ())
+    except (SystemError, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError):
+            return UNREADABLE_HEADERS
+        raise
 
 
 def _read_share(brokers: Brokers, deadline_seconds: float, topic: str, ranges: shares.Ranges) -> Iterator[RecordBatch]:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from streamplan.checks.framework.cluster import Headers, Record, records_of
+from streamplan.checks.framework.cluster import UNREADABLE_HEADERS, Headers, Record, records_of
+from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.transactions import send_positions, transactional_producer
@@ -306,6 +307,14 @@ def _write_with_offsets(
 
 def _produce(producer: Producer, to: str, rows: list[PlacedRecord]) -> None:
     for partition, record in rows:
+        if record.headers == UNREADABLE_HEADERS:
+            raise Refused(
+                f"the record at partition {record.partition}, offset {record.offset} cannot be copied to {to}",
+                expected="headers whose names are UTF-8",
+                observed="a name that is not, which the client cannot read",
+                remedy="The copy would lose its headers. Nothing of this transaction is committed. Copy the topic with "
+                "a tool that copies names byte by byte (MirrorMaker 2 does not), or let the record go by retention.",
+            )
         while True:
             try:
                 producer.produce(

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from streamplan.checks.framework.cluster import Cluster, Record, read_records_at, records_of
+from streamplan.checks.framework.cluster import (
+    UNREADABLE_HEADERS,
+    Cluster,
+    Record,
+    read_records_at,
+    records_of,
+)
 from streamplan.maintenance.redrive_plan import BY_RESET, Judged, Letter, Verdict, refusal, without_repeated
 from streamplan.model.dead_letters import (
     OMITTED,
@@ -176,7 +182,11 @@ def _record(letter: Letter, written: Record, original: Record | None) -> Record 
         if record_digest(original.key, original.value) == dead_letter_digest(
             written.key, written.value, written.headers
         ):
-            return original
+            if original.headers != UNREADABLE_HEADERS:
+                return original
+            if letter.is_whole:  # Spark has read the headers and has written them to the dead letter
+                return original._replace(headers=own_headers(written.headers))
+            return "the client cannot read its headers, and the dead letter has only a part of it"
         return f"another record lies at its origin now: {BY_RESET}"
     if not letter.is_whole:
         return "its record was deleted, and the dead letter has only a part of it"

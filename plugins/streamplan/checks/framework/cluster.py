@@ -15,6 +15,13 @@ from streamplan.serdes.schema_source import SchemaSource
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
+UNREADABLE_HEADERS: Headers = (("(headers with a name that is not UTF-8)", None),)
+"""What stands for the headers of a record that the client cannot read, because a name among them is not UTF-8.
+
+Kafka takes any bytes for a name. Spark and Kafka Streams read such headers: each byte that is not UTF-8 becomes U+FFFD.
+"""
+
+
 class RecordsGone(CouldNotLook):
     """Retention, compaction or purging deleted records while they were read. A further attempt may succeed."""
 
@@ -73,7 +80,7 @@ class RecordBatch(Protocol):
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """The headers of each record."""
+        """The headers of each record; :data:`UNREADABLE_HEADERS` for one whose headers cannot be read."""
 
     def __len__(self) -> int: ...
 
