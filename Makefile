@@ -15,7 +15,7 @@ export PYTHONPATH := plugins
 export STREAMPLAN_HOME ?= $(CURDIR)/.streamplan
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test quick archive soak chaos bench lint wheel down status clean lock
+.PHONY: help setup demo unit test quick archive soak fuzz chaos bench lint wheel down status clean lock
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,10 @@ soak: ## the tests that prove by length: hours
 	@$(BOOTSTRAP) --oracle
 	@$(PYTHON) -m pip install --quiet --constraint requirements.txt apache-airflow-providers-celery==3.26.0
 	$(PYTHON) -m pytest $(PARALLEL) -m soak
+	@$(MAKE) --no-print-directory fuzz SECONDS=1800
+
+fuzz: setup ## changed bytes and generated values for every serde, SECONDS (60) each; SEED makes the cases
+	PYTHONPATH=plugins:. $(PYTHON) -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(FUZZ)
 
 chaos: setup ## break the running system ROUNDS (100) times, by the schedule of SEED, and compare every record
 	PYTHONPATH=plugins:. $(PYTHON) -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(CHAOS)

@@ -9,7 +9,16 @@ import sys
 
 from tests.fuzz.runner import run
 
-SUBJECTS = tuple(f"tests.fuzz.{module}" for module in ("json_values", "primitive_values", "keys", "function_results"))
+MODULES = (
+    "json_values",
+    "primitive_values",
+    "keys",
+    "function_results",
+    "avro_values",
+    "protobuf_values",
+    "json_schema_values",
+)
+SUBJECTS = tuple(f"tests.fuzz.{module}" for module in MODULES)
 """The modules of the subjects."""
 
 

@@ -111,14 +111,16 @@ def _try_cases(found: Connection, module: str, seed: int, seconds: float, first:
     """Try cases, in the child. What is sent before a case is its number, and behind it what was wrong, if anything."""
     faulthandler.enable()
     subject = importlib.import_module(module)
-    end = time.monotonic() + seconds
+    end = None
     case = first
-    while (until is None or case < until) and (case == first or time.monotonic() < end):
+    while (until is None or case < until) and (end is None or time.monotonic() < end):
         found.send((case, None))
         texts = list(_findings(subject, Random(f"{seed} {subject.NAME} {case}")))
         if texts:
             found.send((case, texts))
         case += 1
+        if end is None:
+            end = time.monotonic() + seconds  # The first case imports the libraries.
     found.send(None)
 
 

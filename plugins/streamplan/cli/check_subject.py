@@ -84,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEMA",
         help='the fields of the values of that topic: "Id string, Type int"; or, with a Schema Registry in the client '
         "properties, a file: of Avro (order.avsc), of JSON Schema (order.schema.json) or of Protobuf (order.proto); if "
-        "the file has several messages, add the name of one after a colon: order.proto:Order",
+        "the file has several messages or records, add the name of one after a colon: order.proto:Order",
     )
     group.add_argument("--store", metavar="NAME", help="the store that holds the counts, if there are several stores")
 
@@ -161,13 +161,13 @@ def _count(options: argparse.Namespace) -> CountOf:
 
 
 def _serde(declared: str) -> Serde:
-    file, _, message = declared.partition(":")
+    file, _, name = declared.partition(":")
     path = str(Path(file).absolute())
     match Path(file).suffix:
         case ".avsc":
-            return Avro(path)
+            return Avro(path, record=name)
         case ".proto" | ".desc" | ".binpb":
-            return Protobuf(path, message=message)
+            return Protobuf(path, message=name)
         case ".json":
             return JsonSchema(path)
     return Avro(declared) if declared.lstrip().startswith("{") else Json(declared)

@@ -53,7 +53,7 @@ def _of_source(topic: str, serde: SchemaSerde, registry: SchemaRegistry) -> Iter
     try:
         found = serde.differences(latest)
         undeclared = serde.undeclared_fields(latest)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         yield SchemaFinding(f"{topic}: the latest schema of the subject {subject} cannot be used: {error}", True)
         return
     if not any(each.always for each in found):

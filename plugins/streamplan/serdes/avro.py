@@ -1,6 +1,7 @@
 """Avro records as values, in Confluent's wire format.
 
-:meth:`Avro.decode` is the reference; a column is read value by value, because Avro's library reads no columns.
+:meth:`Avro.decode` is the reference; a column is read value by value. :mod:`.avro_binary` reads the bytes, and Avro's
+library writes them.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from streamplan.serdes.avro_binary import Malformed, NotDeclared, reader_of
 from streamplan.serdes.avro_names import parse_json
 from streamplan.serdes.avro_resolution import differences, undeclared_fields
-from streamplan.serdes.avro_schema import RecordSchema, parse_record
+from streamplan.serdes.avro_schema import RecordSchema, chosen_record, parse_record
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.schema_serde import (
@@ -23,11 +24,11 @@ from streamplan.serdes.schema_serde import (
     Decode,
     SchemaSerde,
     declared_file,
+    declared_text,
     rejecting,
-    text_of_file,
-    unreadable,
 )
 from streamplan.serdes.schema_source import WrittenSchema
+from streamplan.serdes.schema_text import is_json, plain_json
 from streamplan.serdes.schema_values import Difference, told
 from streamplan.serdes.serde import Undecodable, Value
 
@@ -44,41 +45,54 @@ class Avro(SchemaSerde):
     Attributes:
         schema: The schema of a record as JSON, or the path of a file with it. A relative path begins at the file that
             declares it. Values may have been written with another schema, which this one can read: it may leave out
-            fields, and add fields with a default.
+            fields, and add fields with a default. What is kept is the schema of the record alone.
         max_bytes: The most bytes that the value, its new key and the record's headers may have together.
         schemas: Where the schemas of values are looked up. It is not declared: :meth:`with_schemas` sets it.
         topic: The topic that the values are in, for the name of the schema's subject. It is not declared either.
+        record: The name of the record where the schema has several types, as ``Order``, or ``shop.Order`` if several
+            namespaces have one. It is not needed for the only record of a file.
     """
+
+    record: InitVar[str] = ""
 
     schema_format: ClassVar[str] = "AVRO"
     title: ClassVar[str] = "Avro"
 
-    def __post_init__(self) -> None:
-        if not _is_json(self.schema):
-            path = declared_file(self.schema)
-            # Without a text the property `fields` says so, with the line of the declaration.
-            object.__setattr__(self, "schema", text_of_file(path) or str(path))
+    def __post_init__(self, record: str) -> None:
+        def judged(text: str) -> str:
+            chosen = chosen_record(text, record)
+            parse_record(chosen)
+            return chosen
+
+        if not is_json(self.schema):
+            object.__setattr__(self, "schema", declared_text(declared_file(self.schema), judged))
+        elif record or plain_json(self.schema) != self.schema or self.schema.lstrip().startswith("["):
+            try:
+                text = judged(self.schema)
+            except ValueError as error:  # the property `fields` says it, with the line of the declaration
+                text = str(error)
+            object.__setattr__(self, "schema", text)
 
     @property
-    def record(self) -> RecordSchema:
+    def declared_record(self) -> RecordSchema:
         """The schema, read.
 
         Raises:
             ValueError: It is none, or a field has a type that is not read.
         """
-        if not _is_json(self.schema):
-            raise ValueError(unreadable(self.schema))
+        if not is_json(self.schema):
+            raise ValueError(self.schema)
         return parse_record(self.schema)
 
     @property
     def types(self) -> Mapping[str, FieldType]:
         """Field name to type."""
-        return self.record.types
+        return self.declared_record.types
 
     @property
     def record_name(self) -> str:
         """The full name of the record."""
-        return self.record.name
+        return self.declared_record.name
 
     def differences(self, written: WrittenSchema) -> tuple[Difference, ...]:
         """Return what the declared schema cannot read of values that were written with another one."""
@@ -92,7 +106,7 @@ class Avro(SchemaSerde):
         return _decoder(written, self.schema, schema_id)
 
     def _write(self, value: Value) -> bytes:
-        return _write(self.schema, self.record.write(value))
+        return _write(self.schema, self.declared_record.write(value))
 
 
 def text_of_record(data: bytes, written: WrittenSchema) -> str | None:
@@ -117,10 +131,6 @@ def text_of_record(data: bytes, written: WrittenSchema) -> str | None:
     except (SchemaParseException, UnknownType, ArithmeticError, *_NO_SCHEMA):
         return None
     return json.dumps(fields, ensure_ascii=False, default=str)
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("{", "[", '"')
 
 
 @lru_cache(maxsize=1024)

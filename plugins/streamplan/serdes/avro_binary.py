@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from streamplan.serdes.avro_names import PRIMITIVE, NamedTypes, full_name
+from streamplan.serdes.avro_names import PRIMITIVE, NamedTypes, default_of, full_name
 from streamplan.serdes.avro_resolution import Comparison
 from streamplan.serdes.schema_source import WrittenSchema
 
@@ -63,6 +63,8 @@ class _Compiler:
         self._comparison = Comparison(writer, reader)
         self._records: dict[tuple[int, int], Read | None] = {}
         """By the identities of the two schemas what reads a record; None while it is being made."""
+        self._empty: dict[int, bool] = {}
+        """By the identity of a record's schema whether its values take no bytes; False while it is looked up."""
 
     def of(self, written: Any, namespace: str, read: Any, of_reader: str) -> Read:
         """Return what reads a type.
@@ -98,7 +100,7 @@ class _Compiler:
                 element = self.of(written[part], namespace, None if read is None else read[part], of_reader)
                 if name == "map":
                     return _map(element)
-                return _array(element, self._is_empty(written["items"], namespace, ()))
+                return _array(element, self._is_empty(written["items"], namespace))
             case "enum":
                 return _enum(written["symbols"], read)
             case "fixed":
@@ -153,14 +155,18 @@ class _Compiler:
             fields.append((declared and declared["name"], of_field))
         return _struct(tuple(fields), defaults)
 
-    def _is_empty(self, written: Any, namespace: str, around: tuple[int, ...]) -> bool:
+    def _is_empty(self, written: Any, namespace: str) -> bool:
         """Whether the values of a type take no bytes."""
         written, namespace = self._writer.resolved(written, namespace)
-        if isinstance(written, list) or id(written) in around:
+        if isinstance(written, list):
             return False
         if written["type"] == "record":
-            _, within = full_name(written, namespace)
-            return all(self._is_empty(field["type"], within, (*around, id(written))) for field in written["fields"])
+            if id(written) not in self._empty:
+                self._empty[id(written)] = False
+                _, within = full_name(written, namespace)
+                parts = [self._is_empty(field["type"], within) for field in written["fields"]]
+                self._empty[id(written)] = all(parts)
+            return self._empty[id(written)]
         return bool(written["type"] == "null" or (written["type"] == "fixed" and written["size"] == 0))
 
 
@@ -343,63 +349,3 @@ def _next_block(data: bytes, at: int, end: int | None) -> tuple[int, int, int | 
     if end is not None and at != end:
         raise Malformed("a block has another size than is written")
     return _block(data, at)
-
-
-# -- defaults
-
-
-def default_of(types: NamedTypes, schema: Any, namespace: str, value: Any) -> Any:
-    """Return the default of a field as its bytes would be read; a text for bytes, one character for each of them.
-
-    Args:
-        types: The schema of the reader.
-        schema: The type of the field.
-        namespace: Where it stands in.
-        value: The default, from JSON. That of a union is of any of its types.
-
-    Raises:
-        ValueError: It is none of the type.
-    """
-    schema, namespace = types.resolved(schema, namespace)
-    if isinstance(schema, list):
-        for branch in schema:
-            try:
-                return default_of(types, branch, namespace, value)
-            except ValueError:
-                continue
-        raise ValueError(f"{value!r} is none of the union's types")
-    match schema["type"], value:
-        case "null", None:
-            return None
-        case "boolean", bool():
-            return value
-        case "int" | "long" as name, int() if not isinstance(value, bool):
-            if -(limit := 1 << (31 if name == "int" else 63)) <= value < limit:
-                return value
-        case "float" | "double", int() | float() if not isinstance(value, bool):
-            return float(value)
-        case "string" | "bytes" | "fixed", str():
-            if schema["type"] == "string" or (
-                all(ord(each) < 256 for each in value) and len(value) == schema.get("size", len(value))
-            ):
-                return value
-        case "enum", str() if value in schema["symbols"]:
-            return value
-        case "array", list():
-            return [default_of(types, schema["items"], namespace, each) for each in value]
-        case "map", dict():
-            return {key: default_of(types, schema["values"], namespace, each) for key, each in value.items()}
-        case "record", dict():
-            return _default_record(types, schema, namespace, value)
-    raise ValueError(f"{value!r} is not of type {schema['type']}")
-
-
-def _default_record(types: NamedTypes, schema: Any, namespace: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    _, within = full_name(schema, namespace)
-    found = {}
-    for field in schema["fields"]:
-        if field["name"] not in value and "default" not in field:
-            raise ValueError(f"{dict(value)!r} has no {field['name']}")
-        given = value.get(field["name"], field.get("default"))
-        found[field["name"]] = default_of(types, field["type"], within, given)
-    return found

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from streamplan.serdes.schema_text import plain_json
+
 NAMED = ("record", "enum", "fixed")
 """The types that have names."""
 
@@ -13,13 +15,13 @@ PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "stri
 
 
 def parse_json(text: str) -> Any:
-    """Read the JSON of a schema.
+    """Read the JSON of a schema, perhaps with comments.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: It is no JSON. The message has the line and the column.
     """
     try:
-        return json.loads(text)
+        return json.loads(plain_json(text))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the schema is not JSON: {error}") from error
 
@@ -36,6 +38,8 @@ def full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
         raise ValueError(f"a {schema.get('type')} without a name")
     if "." not in name:
         namespace = schema.get("namespace", namespace) or ""
+        if not isinstance(namespace, str):
+            raise ValueError(f"the {schema.get('type')} {name} has the namespace {namespace!r}, which is no text")
         name = f"{namespace}.{name}" if namespace else name
     return name, name.rpartition(".")[0]
 
@@ -67,8 +71,9 @@ class NamedTypes:
             namespace = inner
         for part in ("type", "items", "values"):
             self._collect(schema.get(part), namespace)
-        for field in schema.get("fields", ()):
-            self._collect(field.get("type"), namespace)
+        fields = schema.get("fields")
+        for field in fields if isinstance(fields, list) else ():
+            self._collect(field.get("type") if isinstance(field, dict) else None, namespace)
 
     def resolved(self, schema: Any, namespace: str) -> tuple[Any, str]:
         """Return a type with its parts, and the namespace that it stands in: for a name the type of that name."""
@@ -80,3 +85,100 @@ class NamedTypes:
                 if full in self.named:
                     return self.named[full]
         return ({"type": schema} if isinstance(schema, str) else schema), namespace
+
+    def records(self, name: str = "") -> list[str]:
+        """Return the full names of the records of this name, with a namespace or without; of all without a name."""
+        found = [full for full, (schema, _) in self.named.items() if schema["type"] == "record"]
+        return [full for full in found if name in ("", full)] or [
+            full for full in found if full.rpartition(".")[2] == name
+        ]
+
+    def contained(self, name: str) -> Any:
+        """Return a named type with the types in it that it names, each where it is named first.
+
+        Args:
+            name: Its full name.
+        """
+        return self._contained(name, "", set())
+
+    def _contained(self, schema: Any, namespace: str, seen: set[str]) -> Any:
+        if isinstance(schema, list):
+            return [self._contained(branch, namespace, seen) for branch in schema]
+        if isinstance(schema, str):
+            names = [full for full in (f"{namespace}.{schema}", schema) if full in self.named]
+            if not names:
+                return schema
+            schema, namespace = self.named[names[0]]
+        if not isinstance(schema, dict):
+            return schema
+        found = dict(schema)
+        if schema.get("type") in NAMED:
+            name, inner = full_name(schema, namespace)
+            if name in seen:
+                return name
+            seen.add(name)
+            found["name"], found["namespace"] = name.rpartition(".")[2], inner
+            namespace = inner
+        for part in ("type", "items", "values"):
+            if part in found and found[part] not in NAMED:
+                found[part] = self._contained(found[part], namespace, seen)
+        if isinstance(fields := schema.get("fields"), list):
+            found["fields"] = [self._contained(field, namespace, seen) for field in fields]
+        return found
+
+
+def default_of(types: NamedTypes, schema: Any, namespace: str, value: Any) -> Any:
+    """Return the default of a field as its bytes would be read; a text for bytes, one character for each of them.
+
+    Args:
+        types: The schema of the reader.
+        schema: The type of the field.
+        namespace: Where it stands in.
+        value: The default, from JSON. That of a union is of any of its types.
+
+    Raises:
+        ValueError: It is none of the type.
+    """
+    schema, namespace = types.resolved(schema, namespace)
+    if isinstance(schema, list):
+        for branch in schema:
+            try:
+                return default_of(types, branch, namespace, value)
+            except ValueError:
+                continue
+        raise ValueError(f"{value!r} is none of the union's types")
+    match schema["type"], value:
+        case "null", None:
+            return None
+        case "boolean", bool():
+            return value
+        case "int" | "long" as name, int() if not isinstance(value, bool):
+            if -(limit := 1 << (31 if name == "int" else 63)) <= value < limit:
+                return value
+        case "float" | "double", int() | float() if not isinstance(value, bool):
+            return float(value)
+        case "string" | "bytes" | "fixed", str():
+            if schema["type"] == "string" or (
+                all(ord(each) < 256 for each in value) and len(value) == schema.get("size", len(value))
+            ):
+                return value
+        case "enum", str() if value in schema["symbols"]:
+            return value
+        case "array", list():
+            return [default_of(types, schema["items"], namespace, each) for each in value]
+        case "map", dict():
+            return {key: default_of(types, schema["values"], namespace, each) for key, each in value.items()}
+        case "record", dict():
+            return _default_record(types, schema, namespace, value)
+    raise ValueError(f"{value!r} is not of type {schema['type']}")
+
+
+def _default_record(types: NamedTypes, schema: Any, namespace: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    _, within = full_name(schema, namespace)
+    found = {}
+    for field in schema["fields"]:
+        if field["name"] not in value and "default" not in field:
+            raise ValueError(f"{dict(value)!r} has no {field['name']}")
+        given = value.get(field["name"], field.get("default"))
+        found[field["name"]] = default_of(types, field["type"], within, given)
+    return found

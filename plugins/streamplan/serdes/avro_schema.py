@@ -1,8 +1,8 @@
 """Avro schemas as declarations: the types of their fields. On the standard library alone.
 
-Avro's library reads and writes numbers, bytes and texts. Logical types are applied by the schema of the reader, as
-Java's Avro applies them (:mod:`streamplan.serdes.avro_values`). So the library is given schemas without logical types
-(:func:`without_logical_types`).
+Numbers, bytes and texts are read and written. Logical types are applied by the schema of the reader, as Java's Avro
+applies them (:mod:`streamplan.serdes.avro_values`). So Avro's library, which writes, is given schemas without logical
+types (:func:`without_logical_types`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from streamplan.serdes.avro_names import full_name, parse_json
+from streamplan.serdes.avro_names import NamedTypes, default_of, full_name, parse_json
 from streamplan.serdes.avro_values import (
     DAY,
     PRIMITIVES,
@@ -28,7 +28,8 @@ from streamplan.serdes.avro_values import (
     record_part,
 )
 from streamplan.serdes.field_types import GREATEST_PRECISION, FieldType, StructType
-from streamplan.serdes.schema_values import Convert
+from streamplan.serdes.schema_text import plain_json
+from streamplan.serdes.schema_values import Convert, require_shallow
 
 _UNREAD_LOGICAL_TYPES = (
     *("time-millis", "time-micros", "timestamp-nanos", "duration"),
@@ -47,7 +48,7 @@ class RecordSchema:
         name: Its full name.
         types: The fields and their types.
         plain: The schema without logical types, as JSON.
-        read: Makes the fields of a value of what Avro's library has read. Raises :class:`Misfit`.
+        read: Makes the fields of a value of what :mod:`.avro_binary` has read. Raises :class:`Misfit`.
         write: Makes of the fields what Avro's library writes. Raises :class:`Misfit`.
     """
 
@@ -68,10 +69,46 @@ def parse_record(text: str) -> RecordSchema:
     schema = parse_json(text)
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError('the schema is not that of a record: {"type": "record", "name": …, "fields": […]}')
-    part = _Parser().part(schema, "", "")
+    try:
+        part = _Parser(NamedTypes(text)).part(schema, "", "")
+    except RecursionError as error:
+        raise ValueError("the schema is nested too deep") from error
     assert isinstance(part.type, StructType)
     name, _ = full_name(schema, "")
     return RecordSchema(name, dict(part.type.fields), without_logical_types(schema), part.read, part.write)
+
+
+def chosen_record(text: str, name: str) -> str:
+    """Return the schema of one record of a text that defines several types.
+
+    Args:
+        text: A type, or several in an array. A type may name others before and behind it.
+        name: The record, with its namespace or without; empty for the only one that stands there.
+
+    Returns:
+        The text itself where the record is all of it; else a schema that contains all that it names.
+
+    Raises:
+        ValueError: There is no such record, or there are several.
+    """
+    plain = plain_json(text).strip() if plain_json(text) != text else text
+    if not name and not isinstance(parse_json(plain), list):
+        return plain
+    types = NamedTypes(plain)
+    if name:
+        found = types.records(name)
+    else:
+        found = [full for full in types.records() if any(types.named[full][0] is each for each in types.root)]
+    if len(found) != 1:
+        listed = f"its records are {', '.join(types.records()) or 'none'}"
+        if not name:
+            raise ValueError(
+                f"{'it has several types: name one by record=' if found else 'it has no record'}; {listed}"
+            )
+        raise ValueError(f"it has {'several records' if found else 'no record'} named {name}: {listed}")
+    if types.named[found[0]][0] is types.root:
+        return plain
+    return json.dumps(types.contained(found[0]), ensure_ascii=False)
 
 
 def without_logical_types(schema: Any) -> Any:
@@ -88,11 +125,13 @@ def without_logical_types(schema: Any) -> Any:
 
 
 class _Parser:
-    def __init__(self) -> None:
+    def __init__(self, types: NamedTypes) -> None:
+        self._types = types
         self._named: dict[str, Part | None] = {}
         """By full name the types that were met; None while one is being read."""
 
     def part(self, schema: Any, path: str, namespace: str) -> Part:
+        require_shallow(path)
         if isinstance(schema, list):
             return self._union(schema, path, namespace)
         if isinstance(schema, str):
@@ -120,7 +159,7 @@ class _Parser:
                 return self.part(inner, path, namespace)
 
     def _union(self, schema: list[Any], path: str, namespace: str) -> Part:
-        others = [branch for branch in schema if branch != "null"]
+        others = [branch for branch in schema if branch not in ("null", {"type": "null"})]
         if len(others) != 1 or len(schema) > 2:
             raise ValueError(
                 f'{_place(path)}: a union is a type or null, as ["null", "string"]; '
@@ -163,7 +202,7 @@ class _Parser:
         return part
 
     def _record(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:
-        full, inner = full_name(schema, namespace)
+        full, inner = self._new_name(schema, path, namespace)
         self._named[full] = None
         fields = schema.get("fields")
         if not isinstance(fields, list) or not fields:
@@ -178,27 +217,60 @@ class _Parser:
                 raise ValueError(f"the field {within!r} is declared twice")
             if "type" not in declared:
                 raise ValueError(f"{within}: a field without a type")
+            if not _are_texts(declared.get("aliases", [])):
+                raise ValueError(f"{within}: the aliases are not a list of names")
             parts[name] = self.part(declared["type"], within, inner)
+            if "default" in declared:
+                self._judge_default(declared, parts[name], within, inner)
         part = record_part(parts)
         self._named[full] = part
         return part
 
-    def _enum(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:
-        full, _ = full_name(schema, namespace)
-        symbols = schema.get("symbols")
-        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-            raise ValueError(f"{_place(path)}: the enum {full} has no list of symbols")
+    def _judge_default(self, field: Mapping[str, Any], part: Part, path: str, namespace: str) -> None:
+        try:
+            part.read(default_of(self._types, field["type"], namespace, field["default"]))
+        except ValueError as error:
+            raise ValueError(f"{path}: the default {error}") from error
 
+    def _new_name(self, schema: Mapping[str, Any], path: str, namespace: str) -> tuple[str, str]:
+        full, inner = full_name(schema, namespace)
+        if not all(map(_NAME.fullmatch, full.split("."))):
+            raise ValueError(f"{_place(path)}: {full!r} is no legal name of a type")
+        if full in self._named:
+            raise ValueError(f"{_place(path)}: the type {full} is defined twice")
+        if not _are_texts(schema.get("aliases", [])):
+            raise ValueError(f"{_place(path)}: the aliases of {full} are not a list of names")
+        return full, inner
+
+    def _enum(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:
+        full, _ = self._new_name(schema, path, namespace)
+        symbols = schema.get("symbols")
+        if not _are_texts(symbols) or not symbols:
+            raise ValueError(f"{_place(path)}: the enum {full} has no list of symbols")
+        if illegal := [each for each in symbols if not _NAME.fullmatch(each) or symbols.count(each) > 1]:
+            raise ValueError(
+                f"{_place(path)}: the enum {full} has the symbol {illegal[0]!r}, which is illegal or twice"
+            )
+        if "default" in schema and schema["default"] not in symbols:
+            raise ValueError(f"{_place(path)}: the default {schema['default']!r} is no symbol of the enum {full}")
         part = self._named[full] = enum_part(symbols)
         return part
 
     def _fixed(self, schema: Mapping[str, Any], path: str, namespace: str) -> Part:
-        full, _ = full_name(schema, namespace)
-        if schema.get("logicalType") != "decimal" or not isinstance(schema.get("size"), int):
+        full, _ = self._new_name(schema, path, namespace)
+        if schema.get("logicalType") != "decimal" or not _is_size(schema.get("size")):
             kind = f"fixed with {schema['logicalType']}" if schema.get("logicalType") else "fixed"
             raise ValueError(f"{_place(path)}: there is no field type for {kind}")
         part = self._named[full] = _decimal(schema, path, schema["size"])
         return part
+
+
+def _are_texts(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+
+
+def _is_size(size: Any) -> bool:
+    return type(size) is int and 0 < size < 1 << 31
 
 
 def _place(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Values of Avro's types: checked, and converted from and to what Avro's library reads and writes.
+"""Values of Avro's types: checked, and converted from what :mod:`.avro_binary` reads and to what Avro's library writes.
 
 On the standard library alone.
 """
@@ -48,7 +48,7 @@ class Part:
 
     Attributes:
         type: The type of the field.
-        read: Takes what Avro's library has read.
+        read: Takes what :mod:`.avro_binary` has read, or the default of a field.
         write: Gives what Avro's library writes.
     """
 

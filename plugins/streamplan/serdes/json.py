@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 from streamplan.serdes.field_types import (
     TIMESTAMP,
@@ -22,8 +22,9 @@ from streamplan.serdes.field_types import (
     leaves,
     parse_fields,
 )
+from streamplan.serdes.json_documents import parse_document
 from streamplan.serdes.json_keys import KeyFields, fault_of_key_fields, written_key
-from streamplan.serdes.json_values import Misfit, Number, readers, write_object
+from streamplan.serdes.json_values import Misfit, readers, write_object
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
@@ -35,14 +36,6 @@ if TYPE_CHECKING:
 
 _LISTED_TYPES = ("string", "int", "bigint", "double", "boolean")
 """The types of fields whose allowed values can be listed."""
-
-
-def _refuse_constant(constant: str) -> Never:
-    raise ValueError(f"{constant} is not JSON")  # json.loads would accept NaN and Infinity.
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=Number)
-"""Made once: ``json.loads`` with an argument makes a decoder for each record."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +133,10 @@ class Json:
 
     def key_of_text(self, text: str) -> Any:
         """The key that people write so, with any spaces and in any order. Raises ValueError where there is none."""
-        document = json.loads(text)
+        try:
+            document = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("the key nests too deep") from error
         if not isinstance(document, dict):
             raise ValueError(f"{text} is no JSON object")
         return KeyFields(document)
@@ -254,10 +250,7 @@ def _has_finer(field_type: FieldType, expression: str, depth: int = 0) -> str:
 def _document(data: bytes | None) -> dict[str, Any]:
     if data is None:
         raise Undecodable("the value is null")
-    try:
-        document = _DECODER.decode(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise Undecodable("the value is not JSON") from error
+    document = parse_document(data)
     if not isinstance(document, dict):
         raise Undecodable("the value is not a JSON object")
     return document

@@ -1,7 +1,8 @@
 """Reads whole Arrow arrays of JSON values.
 
-Agrees record for record with the reference, :meth:`streamplan.serdes.json.Json.decode`: the fast path accepts only what
-the reference accepts, and the reference reads every record of which the fast path is not sure.
+Agrees record for record with the reference, :meth:`streamplan.serdes.json.Json.decode`. Arrow's parser is given only
+what it provably reads as the reference does. It crashes on some numbers, and reads others as another number: the
+reference reads the values that have such ones, and Arrow does not see them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import pyarrow.json as paj
 from streamplan.serdes.arrow import arrow_type, decode_again, decode_each, longest, struct_type, true_rows
 from streamplan.serdes.columns import DecodedColumn
 from streamplan.serdes.field_types import (
+    GREATEST_PRECISION,
     TIMESTAMP,
     ArrayType,
     DecimalType,
@@ -49,6 +52,17 @@ _SAMPLED = 20
 
 _MOMENT = r"^(?:[1-9]\d\d\d|0[1-9]\d\d|00[1-9]\d|000[1-9])-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)$"
 """Arrow's parser of timestamps also accepts other forms, and the year 0."""
+
+_CONSTANT = r"[\s:,\[]-?(?:NaN|Inf)"
+"""Arrow's parser takes them for numbers."""
+
+_BEFORE_NUMBER = r"""[\s":,\[][-+]?"""
+"""What stands before a number, or before a text with one."""
+
+_EXPONENT = _BEFORE_NUMBER + r"""[0-9.]+[eE][-+]?[0-9]+[\s",}\]]"""
+
+_ESCAPED_NUMBER = r"\\u00(?:2[bBdDeE]|3[0-9]|[46]5)"
+"""A text with a number that has a sign, a digit, a point or an ``e`` as an escape sequence."""
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -87,10 +101,12 @@ def decode_json(serde: Serde, values: pa.Array) -> DecodedColumn:
 
 def _decode_batch(serde: Serde, types: Mapping[str, FieldType], values: pa.Array) -> DecodedColumn | None:
     """Every declared field of every record; None where a value is not plain JSON, or of another type."""
-    parsed = _parse(values.fill_null(b"{}") if values.null_count else values, _parsed_type(serde, types, values))
+    beyond = _beyond_the_parser(values, types)
+    doubtful = set(true_rows(beyond))
+    given = pc.if_else(beyond, pa.scalar(b"{}", values.type), values) if doubtful else values
+    parsed = _parse(given.fill_null(b"{}") if given.null_count else given, _parsed_type(serde, types, given))
     if parsed is None:
         return None
-    doubtful = set(true_rows(_beyond_the_parser(values)))
     if values.null_count:
         doubtful |= set(true_rows(pc.is_null(values)))
     if parsed.null_count:  # "v": null
@@ -116,7 +132,7 @@ def _parsed_type(serde: Serde, types: Mapping[str, FieldType], values: pa.Array)
             try:
                 samples.append(json.loads(value))
             except (ValueError, RecursionError):  # The reference will say so.
-                return struct_type(serde.fields)
+                continue
     return _parsed_as(StructType(tuple(types.items())), samples)
 
 
@@ -169,6 +185,8 @@ class _Reading:
         match declared:
             case Scalar(name="double"):
                 self._doubt(pc.invert(pc.is_finite(array)), rows)
+                if pc.any(pc.equal(array, 0)).as_py():  # -0 is an integer, and has no sign
+                    self._doubt(pc.equal(pc.divide(1.0, array), float("-inf")), rows)
             case Scalar(name="date"):
                 array = array.cast(pa.date32())
                 self._doubt(pc.less(array.cast(pa.int32()), _FIRST_DAY), rows)
@@ -230,21 +248,60 @@ def _content(values: pa.Array) -> bytes:
     return data.to_pybytes() if data is not None else b""
 
 
-def _beyond_the_parser(values: pa.Array) -> pa.Array:
-    """True for values with something that Arrow's parser accepts and the reference may refuse.
+def _beyond_the_parser(values: pa.Array, types: Mapping[str, FieldType]) -> pa.Array:
+    """True for values with something that Arrow's parser may read as another value, or accept beyond the reference.
 
-    These are NaN and Infinity, and nesting or numbers beyond the limits of the standard library.
+    These are NaN and Infinity, nesting and numbers beyond the limits of the reference, and what
+    :func:`_doubtful_decimals` says.
     """
     content = _content(values)
-    if b"NaN" in content or b"Infinity" in content:
-        doubtful = pc.or_(pc.match_substring(values, b"NaN"), pc.match_substring(values, b"Infinity"))
-    else:
-        doubtful = pa.nulls(len(values), pa.bool_()).fill_null(False)
-    if longest(values) < _LONG:
-        return doubtful
-    brackets = pc.add(pc.count_substring(values, b"["), pc.count_substring(values, b"{"))
-    deep = pc.greater(brackets, _LONG // 2)
-    return pc.or_(doubtful, pc.or_(deep, pc.match_substring_regex(values, rf"[0-9]{{{_LONG}}}")))
+    patterns = [_CONSTANT] if b"NaN" in content or b"Inf" in content else []
+    scales = [leaf.scale for each in types.values() for leaf in leaves(each) if isinstance(leaf, DecimalType)]
+    if scales:
+        patterns += _doubtful_decimals(content, GREATEST_PRECISION - max(scales))
+    doubts = [pc.match_substring_regex(values, pattern) for pattern in patterns]
+    if longest(values) >= _LONG:
+        brackets = pc.add(pc.count_substring(values, b"["), pc.count_substring(values, b"{"))
+        doubts.append(pc.greater(brackets, _LONG // 2))
+        doubts.append(pc.match_substring_regex(values, rf"[0-9]{{{_LONG}}}"))
+    return reduce(pc.or_, doubts) if doubts else pa.nulls(len(values), pa.bool_()).fill_null(False)
+
+
+def _doubtful_decimals(content: bytes, most_digits: int) -> list[str]:
+    """The patterns of values with numbers that Arrow may make another decimal of, or crash on.
+
+    Arrow computes in 128 bits, and shifts the point by its table of the powers of ten up to 10^38, both unchecked. A
+    number is right without an exponent, with 39 digits and points at the most, and with so few digits before the point
+    that the digits behind it, as many as the type has, fit beside them.
+
+    Args:
+        content: The bytes of all values.
+        most_digits: 38, less the digits of the type behind the point.
+    """
+    codes = np.frombuffer(content, np.uint8)
+    patterns = []
+    before = codes[np.flatnonzero((codes | 32 if b"E" in content else codes) == ord("e")) - 1]
+    if (_are_digits(before) | (before == ord("."))).any():
+        patterns.append(_EXPONENT)
+    if _may_have_digits(codes, min(most_digits + 1, GREATEST_PRECISION // 2)):
+        patterns.append(rf"{_BEFORE_NUMBER}(?:[0-9]{{{most_digits + 1},}}|[0-9.]{{{GREATEST_PRECISION + 2},}})")
+    if b"\\" in content:
+        patterns.append(_ESCAPED_NUMBER)
+    return patterns
+
+
+def _may_have_digits(codes: np.ndarray[Any, Any], length: int) -> bool:
+    """Whether so many digits may stand in a row: then every third byte is a digit so often in a row, too."""
+    sampled = _are_digits(codes[::3])
+    times = length // 3
+    row = np.ones(max(0, len(sampled) - times + 1), bool)
+    for step in range(times):
+        row &= sampled[step : step + len(row)]
+    return bool(row.any())
+
+
+def _are_digits(codes: np.ndarray[Any, Any]) -> Any:
+    return codes - ord("0") < 10  # a byte below "0" wraps around
 
 
 def _parse(values: pa.Array, value_type: pa.StructType) -> pa.StructArray | None:

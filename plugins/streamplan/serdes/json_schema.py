@@ -8,7 +8,9 @@ judged value by value.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from streamplan.serdes.field_types import DecimalType, FieldType, leaves, quoted
 from streamplan.serdes.json import Json
+from streamplan.serdes.json_documents import LONG_NUMBER
 from streamplan.serdes.json_schema_resolution import differences, undeclared_fields
 from streamplan.serdes.json_schema_types import ObjectSchema, parse_object, referenced_names
 from streamplan.serdes.json_values import Misfit
@@ -27,11 +30,12 @@ from streamplan.serdes.schema_serde import (
     Decode,
     SchemaSerde,
     declared_file,
+    declared_text,
     schema_id_of,
     text_of_file,
-    unreadable,
 )
 from streamplan.serdes.schema_source import Reference, WrittenSchema
+from streamplan.serdes.schema_text import is_json, plain_json
 from streamplan.serdes.schema_values import Difference, told
 from streamplan.serdes.serde import Undecodable, Value
 
@@ -42,6 +46,15 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 300
 """So many characters of the library's message stand in a reason: it shows the value."""
+
+_DIALECT = re.compile(r"https?://json-schema\.org/draft[-/](04|06|07|2019-09|2020-12)/schema#?")
+"""The meta-schemas that the library has."""
+
+_DEFAULT_DRAFT = "7"
+"""Of a schema without ``$schema``, or with another one, as for Confluent's serializers for Java."""
+
+_MOST_EXPONENT_DIGITS = 3
+"""An exact number with a longer exponent could take any memory."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +78,19 @@ class JsonSchema(SchemaSerde):
     title: ClassVar[str] = "JSON Schema"
 
     def __post_init__(self) -> None:
-        if _is_json(self.schema):
+        if is_json(self.schema):
+            object.__setattr__(self, "schema", plain_json(self.schema))
             return
         path = declared_file(self.schema)
-        # Without a text the property `fields` says so, with the line of the declaration.
-        text = text_of_file(path) or str(path)
-        object.__setattr__(self, "schema", text)
-        if _is_json(text) and not self.references:
-            object.__setattr__(self, "references", _references(text, path.parent))
+
+        def judged(text: str) -> str:
+            plain = plain_json(text)
+            references = self.references or _references(plain, path)
+            _ = _reading(WrittenSchema(plain, references, self.schema_format))
+            object.__setattr__(self, "references", references)
+            return plain
+
+        object.__setattr__(self, "schema", declared_text(path, judged))
 
     @cached_property
     def declared(self) -> WrittenSchema:
@@ -86,14 +104,14 @@ class JsonSchema(SchemaSerde):
         Raises:
             ValueError: It is none, or a field has a type that is not read.
         """
-        if not _is_json(self.schema):
-            raise ValueError(unreadable(self.schema))
+        if not is_json(self.schema):
+            raise ValueError(self.schema)
         return parse_object(self.declared)
 
     @property
     def types(self) -> Mapping[str, FieldType]:
         """Field name to type."""
-        _ = _reading(self.declared) if _is_json(self.schema) else None  # raises where the schema is not valid
+        _ = _reading(self.declared) if is_json(self.schema) else None  # raises where the schema is not valid
         return self.document.types
 
     @property
@@ -199,7 +217,11 @@ class _Reading(NamedTuple):
 
     def misfit(self, document: bytes) -> Misfit | None:
         """Return what is not valid in a document that is JSON; None where nothing is."""
-        value = json.loads(document, parse_float=self.parse_float)
+        try:
+            value = json.loads(document, parse_float=self.parse_float)
+        except (ValueError, RecursionError):  # a long integer, or the caller's stack: see json_documents
+            with ThreadPoolExecutor(1) as executor:
+                value = executor.submit(self._with_long_integers, document).result()
         try:
             if self.is_valid(value):
                 return None
@@ -211,36 +233,70 @@ class _Reading(NamedTuple):
         misfit.path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
         return misfit
 
+    def _with_long_integers(self, document: bytes) -> Any:
+        return json.loads(document, parse_float=self.parse_float, parse_int=_integer)
+
+
+def _integer(text: str) -> int | Decimal:
+    return int(text) if len(text) <= LONG_NUMBER else Decimal(text)
+
 
 @lru_cache(maxsize=256)
 def _reading(declared: WrittenSchema) -> _Reading:
     """Raises ValueError where the schema is not valid."""
-    from jsonschema_rs import Draft7Validator, ReferencingError, ValidationError, validator_for
+    import jsonschema_rs
+    from jsonschema_rs import ReferencingError, ValidationError
 
     parsed = parse_object(declared)
-    text = json.dumps(parsed.document, default=float)
+    document = dict(parsed.document)
+    dialect = _DIALECT.fullmatch(str(document.get("$schema", "")))
+    if dialect is None:
+        document.pop("$schema", None)
+    name = f"Draft{dialect[1].replace('-', '').removeprefix('0') if dialect else _DEFAULT_DRAFT}Validator"
     try:
-        # Without "$schema" it is one of draft 7, as for Confluent's serializers for Java.
-        validator = validator_for(text) if "$schema" in parsed.document else Draft7Validator(text)
-    except (ValidationError, ReferencingError, ValueError) as error:
-        raise ValueError(f"the schema is not valid: {error}") from error
+        # Without formats: date-time and date are read by the fields' types, and the others say nothing.
+        validator = getattr(jsonschema_rs, name)(
+            json.dumps(document, default=float), validate_formats=False, offline=True
+        )
+    except (ValidationError, ReferencingError, ValueError, RecursionError) as error:
+        raise ValueError(f"the schema is not valid: {_first_line(error)}") from error
     fields = Json(", ".join(f"{quoted(name)} {of_field}" for name, of_field in parsed.types.items()))
     has_decimal = any(isinstance(leaf, DecimalType) for each in parsed.types.values() for leaf in leaves(each))
-    return _Reading(fields, validator.is_valid, validator.iter_errors, Decimal if has_decimal else float)
+    return _Reading(fields, validator.is_valid, validator.iter_errors, _judged_number if has_decimal else float)
 
 
-def _references(text: str, folder: Path) -> tuple[Reference, ...]:
-    """The schemas in files beside one that it names. One that cannot be read is missing when the schema is read."""
-    try:
-        names = referenced_names(text)
-    except ValueError:
-        return ()
+def _first_line(error: Exception) -> str:
+    """What a library says of a schema, and where in it; without the schema itself."""
+    place = "".join(f"/{step}" for step in getattr(error, "instance_path", ()))
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"{message[:_MOST_SHOWN]}{f', at #{place}' if place else ''}"
+
+
+def _judged_number(text: str) -> Decimal | float:
+    """The number that is judged: exact, if its exponent is one that a decimal of a field or a double can have."""
+    _, _, exponent = text.lower().partition("e")
+    return Decimal(text) if len(exponent.lstrip("+-0")) <= _MOST_EXPONENT_DIGITS else float(text)
+
+
+def _references(text: str, path: Path, around: tuple[Path, ...] = ()) -> tuple[Reference, ...]:
+    """The schemas in files beside one that it names.
+
+    One of which there is no file is missing when the schema is read.
+
+    Raises:
+        ValueError: The text, or one of the files, is no JSON, or the files name each other. The message names the file.
+    """
     found = []
-    for name in names:
-        if (inner := text_of_file(folder / name)) is not None:
-            found.append(Reference(name, WrittenSchema(inner, _references(inner, (folder / name).parent), "JSON")))
+    for name in referenced_names(text):
+        other = path.parent / name
+        if other.resolve() in (each.resolve() for each in (path, *around)):
+            raise ValueError(f"it refers to {name}, which leads back to it")
+        try:
+            inner = plain_json(text_of_file(other))
+            references = _references(inner, other, (path, *around))
+        except OSError:
+            continue
+        except ValueError as error:
+            raise ValueError(f"{other}: {error}") from error
+        found.append(Reference(name, WrittenSchema(inner, references, "JSON")))
     return tuple(found)
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip()[:1] == "{"

@@ -7,6 +7,7 @@ them (:mod:`streamplan.serdes.json_schema`).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -27,7 +28,14 @@ from streamplan.serdes.field_types import (
 )
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.schema_source import WrittenSchema
-from streamplan.serdes.schema_values import NULL, convert_elements, convert_entries, write_double, writer_of
+from streamplan.serdes.schema_values import (
+    NULL,
+    convert_elements,
+    convert_entries,
+    require_shallow,
+    write_double,
+    writer_of,
+)
 
 Text: TypeAlias = Callable[[Any], str]
 """Makes JSON of a value that is not null. Raises :class:`Misfit`."""
@@ -100,9 +108,17 @@ def parse_json(text: str, name: str = "the schema") -> Any:
         ValueError: It is no JSON.
     """
     try:
-        return json.loads(text, parse_float=Decimal)
+        return json.loads(text, parse_float=_number, parse_constant=_number)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is not JSON: {error}") from error
+
+
+def _number(text: str) -> Decimal:
+    """A number with a point or an exponent, as exact as it is; one too small for a double is 0."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number that a double can be")
+    return Decimal(text) if number else Decimal(0)
 
 
 def bundled(written: WrittenSchema) -> Mapping[str, Any]:
@@ -113,9 +129,11 @@ def bundled(written: WrittenSchema) -> Mapping[str, Any]:
     """
     texts = written.flattened()
     places = {name: f"#/{_DEFINITIONS}/{number}" for number, name in enumerate(texts)}
-    document = _with_places(parse_json(written.text), "#", places)
-    if not isinstance(document, dict):
+    parsed = parse_json(written.text)
+    if not isinstance(parsed, dict):
         raise ValueError("the schema is no object")
+    own = {str(name).partition("#")[0]: "#" for name in (parsed.get("$id"), parsed.get("id")) if name}
+    document: dict[str, Any] = _with_places(parsed, "#", {**own, **places})
     if places:
         document[_DEFINITIONS] = {}
     for (name, text), place in zip(texts.items(), places.values(), strict=True):
@@ -158,7 +176,9 @@ def _with_places(schema: Any, own: str, places: Mapping[str, str]) -> Any:
     if isinstance(reference := schema.get("$ref"), str):
         name, _, pointer = reference.partition("#")
         if name and name not in places:
-            raise ValueError(f"it refers to {name}, which is not there")
+            raise ValueError(
+                f"it refers to {name}, which is not there: only files beside a schema are read, and nothing is fetched"
+            )
         found["$ref"] = (places[name] if name else own) + pointer
     return found
 
@@ -200,9 +220,10 @@ def types_of(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
         declared = [_type_of_value(value) for value in values] if isinstance(values, list) else []
         if not declared and "properties" in schema:
             declared = ["object"]
-    names = dict.fromkeys(declared if isinstance(declared, list) else [declared])
-    if unknown := [name for name in names if name not in _TYPES]:
+    listed = declared if isinstance(declared, list) else [declared]
+    if unknown := [name for name in listed if name not in _TYPES]:
         raise ValueError(f"{unknown[0]!r} is no type of JSON Schema")
+    names = dict.fromkeys(listed)
     allowed = schema.get("enum")
     nullable = "null" in names and not (isinstance(allowed, list) and None not in allowed)
     return [name for name in names if name != "null"], nullable
@@ -213,6 +234,7 @@ class _Parser:
         self._document = document
 
     def part(self, schema: Any, path: str, around: tuple[str, ...]) -> Part:
+        require_shallow(path)
         if not isinstance(schema, dict):
             raise ValueError(f"{_place(path)}: there is no field type for {json.dumps(schema)}")
         if "$ref" in schema:
@@ -222,7 +244,10 @@ class _Parser:
                 return self._one_of(schema[word], word, path, around)
         if "allOf" in schema and "type" not in schema and "properties" not in schema:
             return self._all_of(schema["allOf"], path, around)
-        names, nullable = types_of(schema)
+        try:
+            names, nullable = types_of(schema)
+        except ValueError as error:
+            raise ValueError(f"{_place(path)}: {error}") from error
         if len(names) != 1:
             raise ValueError(
                 f"{_place(path)}: a field has one type, or that and null; there is no field type for "
@@ -236,7 +261,9 @@ class _Parser:
         return self.part(at_place(self._document, reference, path), path, (*around, reference))
 
     def _one_of(self, branches: Any, word: str, path: str, around: tuple[str, ...]) -> Part:
-        others = [each for each in branches if not (isinstance(each, dict) and types_of(each) == ([], True))]
+        if not isinstance(branches, list):
+            raise ValueError(f"{_place(path)}: {word} is a list of schemas")
+        others = [each for each in branches if not _is_null(each)]
         if len(others) != 1:
             raise ValueError(
                 f"{_place(path)}: {word} is a type or null; there is no field type for {len(others)} types"
@@ -245,6 +272,8 @@ class _Parser:
         return replace(part, nullable=part.nullable or len(others) < len(branches))
 
     def _all_of(self, branches: Any, path: str, around: tuple[str, ...]) -> Part:
+        if not isinstance(branches, list):
+            raise ValueError(f"{_place(path)}: allOf is a list of schemas")
         typed = [
             each for each in branches if isinstance(each, dict) and not {"type", "$ref", "properties"}.isdisjoint(each)
         ]
@@ -278,6 +307,11 @@ class _Parser:
 
     def _object(self, schema: Mapping[str, Any], path: str, around: tuple[str, ...]) -> Part:
         properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
+        required = schema.get("required") or []
+        if not isinstance(properties, dict) or not isinstance(required, list):
+            raise ValueError(
+                f'{_place(path)}: "properties" are schemas by their names, and "required" is a list of names'
+            )
         if not properties:
             if not isinstance(others, dict) or "patternProperties" in schema:
                 raise ValueError(
@@ -287,7 +321,7 @@ class _Parser:
         parts = {name: self.part(each, f"{path}.{name}" if path else name, around) for name, each in properties.items()}
         if illegal := [name for name in parts if not name or "`" in name]:
             raise ValueError(f"{_place(path)}: no field can have the name {illegal[0]!r}")
-        return _struct(parts, schema.get("required") or ())
+        return _struct(parts, required)
 
 
 def _struct(parts: Mapping[str, Part], required: Sequence[str]) -> Part:
@@ -352,6 +386,13 @@ def _decimal(schema: Mapping[str, Any]) -> Part | None:
         return f"{value:f}"
 
     return Part(field_type, text)
+
+
+def _is_null(schema: Any) -> bool:
+    try:
+        return isinstance(schema, dict) and types_of(schema) == ([], True)
+    except ValueError:
+        return False
 
 
 def _place(path: str) -> str:

@@ -42,7 +42,7 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 
 class Number(str):
-    """The text of a JSON number that is no integer. A double is made of it, or an exact decimal."""
+    """The text of a JSON number that is no integer, or a long one. A double is made of it, or an exact decimal."""
 
     __slots__ = ()
 
@@ -263,14 +263,23 @@ def _day(value: str) -> date | None:
 
 
 def _decimal(value: int | str, precision: int, scale: int) -> Decimal | None:
-    """The number with exactly ``scale`` digits behind the point; None where it has more digits than the type."""
+    """The number of a field as :func:`exact_decimal` gives it; None where it is none."""
     if type(value) is not int and not _DECIMAL.fullmatch(str(value)):
         return None
     try:
-        sign, digits, exponent = Decimal(value).as_tuple()
+        return exact_decimal(Decimal(value), precision, scale)
     except InvalidOperation:  # An exponent beyond all numbers.
         return None
-    assert isinstance(exponent, int), "a number that is not finite"
+
+
+def exact_decimal(number: Decimal, precision: int, scale: int) -> Decimal | None:
+    """Return a number with exactly ``scale`` digits behind the point; None where ``decimal(precision,scale)`` lacks it.
+
+    Arrow must not be asked: it shifts the point of some numbers without a bound.
+    """
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):  # NaN, or an infinity
+        return None
     significant = "".join(map(str, digits)).lstrip("0")
     if not significant:
         return Decimal((0, (0,), -scale))

@@ -10,6 +10,7 @@ import json
 from base64 import b64decode, b64encode
 from binascii import Error
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import InitVar, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
@@ -43,6 +44,8 @@ from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
 _MOST_INDEXES = 100
 """So deep Google's library reads messages within messages."""
 
+_MOST_READERS = 100
+
 
 @dataclass(frozen=True)
 class Protobuf(SchemaSerde):
@@ -60,18 +63,20 @@ class Protobuf(SchemaSerde):
         topic: The topic that the values are in, for the name of the schema's subject. It is not declared either.
         message: The name of the message, with or without its package, as ``Order`` or ``Order.Line``. It is not
             needed for a file with one message.
-        proto_path: The folder that the paths of the file and of its imports begin at, by default the file's own.
+        proto_path: The folder that the paths of the file and of its imports begin at, or several, of which the first
+            that has a file gives it; by default the file's own.
     """
 
     message: str = ""
-    proto_path: InitVar[str] = ""
+    proto_path: InitVar[str | Sequence[str]] = ""
 
     schema_format: ClassVar[str] = SCHEMA_FORMAT
     title: ClassVar[str] = "Protobuf"
 
-    def __post_init__(self, proto_path: str) -> None:
+    def __post_init__(self, proto_path: str | Sequence[str]) -> None:
         if _is_path(self.schema):
-            object.__setattr__(self, "schema", _set_of_file(self.schema, proto_path))
+            roots = [proto_path] if isinstance(proto_path, str) else proto_path
+            object.__setattr__(self, "schema", _set_of_file(self.schema, [*filter(None, roots)]))
 
     @classmethod
     def of(cls, message_class: Any, *, max_bytes: int = MAX_BYTES) -> Self:
@@ -173,25 +178,30 @@ def text_of_message(data: bytes, written: WrittenSchema) -> str | None:
 @lru_cache(maxsize=256)
 def _is_path(schema: str) -> bool:
     """Whether it is no set of descriptors: the path of a file, or the fault of one."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
     try:
-        return not schema or b64encode(b64decode(schema, validate=True)).decode() != schema
-    except (Error, ValueError):
+        data = b64decode(schema, validate=True)
+        return b64encode(data).decode() != schema or not FileDescriptorSet.FromString(data).file
+    except (Error, ValueError, DecodeError):
         return True
 
 
-def _set_of_file(declared: str, proto_path: str) -> str:
+def _set_of_file(declared: str, proto_path: Sequence[str]) -> str:
     """A file's descriptors in base64, or what is wrong with it, for the property `fields`, which tells the line."""
     path = declared_file(declared)
-    name, folder = (declared, declared_file(proto_path)) if proto_path else (path.name, path.parent)
-    path = folder / name
+    name, folders = (declared, [*map(declared_file, proto_path)]) if proto_path else (path.name, [path.parent])
+    path = folders[0] / name
     try:
-        with real_folder(folder) as root:
-            if not (root / name).is_file():
-                return unreadable(str(path))
-            if path.suffix == ".proto":
-                return b64encode(compile_file(name, root)).decode()
-            return b64encode(_checked_set((root / name).read_bytes())).decode()
-    except (NotCompiled, OSError, Refused) as error:
+        with ExitStack() as stack:
+            roots = [stack.enter_context(real_folder(folder)) for folder in folders]
+            found = next((root / name for root in roots if (root / name).is_file()), None)
+            if found is None:
+                return unreadable(", ".join(str(folder / name) for folder in folders))
+            files = compile_file(name, roots) if path.suffix == ".proto" else _checked_set(found.read_bytes())
+        return b64encode(files).decode()
+    except (ValueError, OSError, Refused) as error:
         return f"the schema {path} cannot be read: {error}"
 
 
@@ -203,9 +213,12 @@ def _checked_set(data: bytes) -> bytes:
         found = FileDescriptorSet.FromString(data)
     except DecodeError as error:
         raise NotCompiled("it is no file .proto, and no set of descriptors") from error
+    if not found.file:
+        raise NotCompiled("it is an empty set of descriptors")
     for file in found.file:
         file.ClearField("source_code_info")
     checked: bytes = found.SerializeToString(deterministic=True)
+    _files(checked)
     return checked
 
 
@@ -265,7 +278,10 @@ def _declared_message(schema: str, message: str) -> _Declared:
     if found is None:
         listed = ", ".join(files.file.message_types_by_name) or "none"
         raise ValueError(f"{files.file.name} has no message {message!r}: its messages are {listed}")
-    return _Declared(found, message_schema(found), _indexes(found))
+    try:
+        return _Declared(found, message_schema(found), _indexes(found))
+    except ValueError as error:
+        raise ValueError(f"{files.file.name}: {error}") from error
 
 
 def _named(files: _Files, local_name: str) -> Any:
@@ -361,7 +377,9 @@ def _decoder(written: WrittenSchema, schema: str, message: str, schema_id: int) 
         except (IndexError, ValueError) as error:
             raise Undecodable("the value has no message indexes behind the id of its schema") from error
         if (read := readers.get(indexes)) is None:
-            read = readers[indexes] = _reader(files, indexes, declared, schema_id)
+            read = _reader(files, indexes, declared, schema_id)
+            if len(readers) < _MOST_READERS:  # a value may name any message
+                readers[indexes] = read
         return read(data[start:])
 
     return decode

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from base64 import b64decode, b64encode
 from binascii import Error
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,13 +53,13 @@ def require_compiler() -> None:
         )
 
 
-def compile_file(name: str, folder: Path, described: bytes = b"") -> bytes:
+def compile_file(name: str, folders: Sequence[Path], described: bytes = b"") -> bytes:
     """Compile a file with all that it imports.
 
     Args:
-        name: Its path in the folder.
-        folder: Where imports begin.
-        described: The ``FileDescriptorSet`` of files that are not in the folder; the file itself may be one of them.
+        name: Its path in one of the folders.
+        folders: Where its path and those of imports begin.
+        described: The ``FileDescriptorSet`` of files that are in no folder; the file itself may be one of them.
 
     Returns:
         A ``FileDescriptorSet``, in which each file stands after those that it imports.
@@ -68,9 +69,9 @@ def compile_file(name: str, folder: Path, described: bytes = b"") -> bytes:
         Refused: There is no compiler, or it does not run.
     """
     require_compiler()
-    status, told, result = _run_compiler(name, folder, described)
+    status, told, result = _run_compiler(name, folders, described)
     if status and '"confluent/' in told:  # no text of these files is here, and importing their descriptors takes long
-        status, told, result = _run_compiler(name, folder, described + _confluent_files())
+        status, told, result = _run_compiler(name, folders, described + _confluent_files())
     if (
         status not in (0, _OF_A_FILE) or "Traceback (most recent call last)" in told
     ):  # it did not run, whatever the file is
@@ -81,7 +82,9 @@ def compile_file(name: str, folder: Path, described: bytes = b"") -> bytes:
             remedy="Install it anew: `pip install --force-reinstall grpcio-tools`.",
         )
     if status:
-        lines = [line.removeprefix(f"{folder}/") for line in told.splitlines() if not _REMARK.search(line)]
+        for folder in folders:
+            told = told.replace(f"{folder}/", "")
+        lines = [line for line in told.splitlines() if not _REMARK.search(line)]
         raise NotCompiled("; ".join(lines) or "protoc failed")
     return result
 
@@ -106,7 +109,7 @@ def compile_schema(written: WrittenSchema) -> bytes:
                 raise NotCompiled(f"{name} is no name of a file that is imported")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        return compile_file(_FILE, Path(folder), described.SerializeToString())
+        return compile_file(_FILE, [Path(folder)], described.SerializeToString())
 
 
 def declared_schema(files: bytes, name: str) -> WrittenSchema:
@@ -144,11 +147,11 @@ def _described(name: str, text: str) -> Any:
     return found
 
 
-def _run_compiler(name: str, folder: Path, described: bytes) -> tuple[int, str, bytes]:
+def _run_compiler(name: str, folders: Sequence[Path], described: bytes) -> tuple[int, str, bytes]:
     """Run the compiler. Return its exit status, what it says, and the descriptors that it makes."""
     with TemporaryDirectory(prefix="streamplan-") as own:
         given, result = Path(own, "given"), Path(own, "result")
-        arguments = [f"--proto_path={path}" for path in (folder, *_common_folders())]
+        arguments = [f"--proto_path={path}" for path in (*folders, *_common_folders())]
         arguments += ["--include_imports", f"--descriptor_set_out={result}"]
         if described:
             given.write_bytes(described)

@@ -34,6 +34,7 @@ from streamplan.serdes.schema_values import (
     microseconds_of,
     moment_of,
     read_number,
+    require_shallow,
     same,
     shifted,
     unscaled_of,
@@ -52,6 +53,9 @@ _WRAPPERS = frozenset(
 _DECIMALS = ("confluent.type.Decimal", "confluent.types.Decimal")
 _FIELD_META = 1088
 """The number of the option ``confluent.field_meta``."""
+
+_CALLED = ("HasField", "SetInParent", "IsInitialized", "FindInitializationErrors", "SerializeToString")
+"""What is called of a message here. A field of the same name hides it."""
 
 UINT64 = DecimalType(20, 0)
 
@@ -103,7 +107,8 @@ def message_schema(descriptor: Any) -> MessageSchema:
     """
     from google.protobuf.message_factory import GetMessageClass
 
-    part = _message(descriptor, "", ())
+    # The value itself is a message with its fields, also where a field of this message would be one value.
+    part = _struct(descriptor, "", ())
     assert isinstance(part.type, StructType)
     assert part.fill is not None
     message_class: Any = GetMessageClass(descriptor)
@@ -156,6 +161,13 @@ def _message(descriptor: Any, path: str, around: tuple[str, ...]) -> Part:
         return Part(Scalar("date"), _read_day, fill=_fill_day)
     if name in _WRAPPERS:
         return _wrapper(descriptor, path)
+    return _struct(descriptor, path, around)
+
+
+def _struct(descriptor: Any, path: str, around: tuple[str, ...]) -> Part:
+    """The type of a message with its fields."""
+    require_shallow(path)
+    name = descriptor.full_name
     if name in around:
         raise ValueError(f"{path or name}: {name} contains itself. A field cannot have a recursive type")
     if not descriptor.fields:
@@ -164,7 +176,10 @@ def _message(descriptor: Any, path: str, around: tuple[str, ...]) -> Part:
     writers: list[tuple[str, Fill]] = []
     types: dict[str, FieldType] = {}
     for field in descriptor.fields:
-        part, read, write = _field(field, f"{path}.{field.name}" if path else field.name, (*around, name))
+        within = f"{path}.{field.name}" if path else field.name
+        if field.name in _CALLED:
+            raise ValueError(f"{within}: a function of Google's library has this name, so the field cannot be read")
+        part, read, write = _field(field, within, (*around, name))
         types[field.name] = part
         readers.append((field.name, read))
         writers.append((field.name, write))
@@ -394,11 +409,8 @@ def _decimal(precision: int, scale: int, path: str) -> Part:
     field_type = DecimalType(precision, scale)
 
     def read(message: Any) -> Decimal:
-        shift = scale - message.scale
-        if not message.value or abs(shift) > 10 * GREATEST_PRECISION:
-            raise Misfit(f"is not of type {field_type}")
-        unscaled = shifted(int.from_bytes(message.value, "big", signed=True), shift)
-        if unscaled is None:
+        unscaled = shifted(int.from_bytes(message.value, "big", signed=True), scale - message.scale)
+        if not message.value or unscaled is None:
             raise Misfit(f"is not of type {field_type}")
         return decimal_of(unscaled, field_type)
 

@@ -246,13 +246,37 @@ def declared_file(name: str) -> Path:
     return Path(os.path.normpath(declaring.parent / name))
 
 
-def text_of_file(path: Path) -> str | None:
-    """Return the text of a file that a declaration names; None where it cannot be read."""
+def declared_text(path: Path, judged: Callable[[str], str]) -> str:
+    """Return the schema in a file that a declaration names, or what is wrong with it, which is no JSON.
+
+    The property ``fields`` tells that, with the line of the declaration.
+
+    Args:
+        path: The file.
+        judged: Gives the schema of its text. Raises ValueError where it is none.
+    """
     try:
-        with real_folder(path.parent) as folder:
-            return (folder / path.name).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return None
+        return judged(text_of_file(path))
+    except FileNotFoundError:
+        return unreadable(str(path))
+    except RecursionError:
+        return f"the schema {path} cannot be read: it is nested too deep"
+    except (OSError, ValueError) as error:
+        return f"the schema {path} cannot be read: {error}"
+
+
+def text_of_file(path: Path) -> str:
+    """Return the text of a file that a declaration names. A byte order mark is left out.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no text in UTF-8.
+    """
+    with real_folder(path.parent) as folder:
+        try:
+            return (folder / path.name).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"the byte {error.start} is not UTF-8") from error
 
 
 @contextmanager

@@ -13,13 +13,17 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from streamplan.serdes.field_types import DecimalType
+from streamplan.serdes.field_types import GREATEST_PRECISION, DecimalType
 from streamplan.serdes.json_values import Misfit
 from streamplan.serdes.moments import EPOCH
 
 Convert: TypeAlias = Callable[[Any], Any]
 
 NULL = "is null, and the schema has no null there"
+
+_DEEPEST = 100
+_MOST_PLACES = 10 * GREATEST_PRECISION
+_SHOWN_OF_PATH = 40
 
 _FIRST_DAY = date(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -65,6 +69,19 @@ def convert_entries(convert: Convert, entries: Iterable[tuple[str, Any]]) -> dic
             misfit.path = f"[{key!r}]{misfit.path}"
             raise
     return found
+
+
+def require_shallow(path: str) -> None:
+    """Refuse a type whose parts are nested too deep for those that read it one in another.
+
+    Args:
+        path: The path of a part, as ``lines[].price``.
+
+    Raises:
+        ValueError: It is too deep.
+    """
+    if path.count(".") + path.count("[]") > _DEEPEST:
+        raise ValueError(f"{path[:_SHOWN_OF_PATH]}…: the types are nested more than {_DEEPEST} deep")
 
 
 def told(misfit: Misfit) -> str:
@@ -172,6 +189,8 @@ def unscaled_of(value: Any, field_type: DecimalType) -> int:
     if value is None:
         raise Misfit(NULL)
     sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise Misfit(f"is {value}, which is no number")
     number: int = int("".join(map(str, digits))) * (-1 if sign else 1)
     unscaled = shifted(number, exponent + field_type.scale)
     if unscaled is None or not -(10**field_type.precision) < unscaled < 10**field_type.precision:
@@ -180,7 +199,14 @@ def unscaled_of(value: Any, field_type: DecimalType) -> int:
 
 
 def shifted(number: int, places: int) -> int | None:
-    """Return a number times ten to the power of ``places``; None where that is no whole number."""
+    """Return a number times ten to the power of ``places``; None where that is no whole number, or one without use.
+
+    More places than any decimal of a field has are not computed: they would take any memory.
+    """
+    if number == 0:
+        return 0
+    if abs(places) > _MOST_PLACES:
+        return None
     if places >= 0:
         return number * int(10**places)
     whole, rest = divmod(number, int(10**-places))

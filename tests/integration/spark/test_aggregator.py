@@ -85,7 +85,7 @@ BAD: list[tuple[bytes | None, bytes | None, str]] = [
     (b"b", b'{"Id": "order_1"}', "ProductType is missing"),
     (b"c", None, "the value is null"),
     (b"d", b'{"ProductType": 7}', "ProductType is not one of 0, 1"),
-    (b"e", b"", "the value is not JSON"),
+    (b"e", b"", "the value is not JSON: it is empty"),
     (b"f", b'{"ProductType": "1"}', "ProductType is not of type int"),
     (None, b"null", "the value is not a JSON object"),
     (

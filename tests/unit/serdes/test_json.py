@@ -27,10 +27,10 @@ def test_the_key_is_the_text_of_the_field(value: bytes) -> None:
     ("value", "reason"),
     [
         (None, "the value is null"),
-        (b"", "the value is not JSON"),
+        (b"", "the value is not JSON: it is empty"),
         (b"not JSON", "the value is not JSON"),
-        (b'{"ProductType": NaN}', "the value is not JSON"),
-        (b'\xff{"ProductType": 1}', "the value is not JSON"),
+        (b'{"ProductType": NaN}', "the value is not JSON: it has NaN"),
+        (b'\xff{"ProductType": 1}', "the value is not JSON: it is not UTF-8"),
         (b"[1]", "the value is not a JSON object"),
         (b"{}", "ProductType is missing"),
         (b'{"ProductType": null}', "ProductType is missing"),

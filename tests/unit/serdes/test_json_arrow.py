@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+from decimal import Decimal
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
+from streamplan.serdes.field_types import DecimalType, parse_type
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Undecodable, key_of
 
@@ -279,10 +283,72 @@ def test_of_a_large_batch_only_the_values_around_a_bad_one_are_read_one_by_one(m
 
     monkeypatch.setattr(Json, "decode", counting)
     assert column_rows(NESTED, values) == expected
-    assert len(read) == 500 + 500 + 1  # around the bad one, around 1e400, and the last
+    assert len(read) == 500 + 3  # around the bad one; the null, 1e400, and the last
 
 
 def column_rows(serde: Json, values: list[bytes | None]) -> list[tuple[object, str | None]]:
     found = serde.decode_column(pa.array(values, pa.binary()))
     decoded = found.fields.to_pylist(maps_as_pydicts="strict")
     return [(each, found.rejected.get(number)) for number, each in enumerate(decoded)]
+
+
+DECIMALS = [Json(f"d decimal({p},{s})") for p, s in ((1, 0), (10, 2), (18, 18), (38, 0), (38, 18), (38, 38))]
+ODD_DECIMALS = [
+    *("1e-400000000", "1e-10000000", "1e400000000", "1E-9999999999999999999", "0e-400000000", "-1.5e-77777777"),
+    *("1e-41", "1e-77", "1e-39", "1e-38", "123456789012345678901234567890", "1e5", "1E+2", "1.0E1", "0E-18", "1e0"),
+    *("9" * 38, "9" * 39, "9" * 40, "0." + "9" * 38, "0." + "0" * 45, "0." + "0" * 45 + "1", "1." + "0" * 39, "-0"),
+    *("99999999.99", "100000000.00", "12.500", "12.501", "9" * 20 + "." + "9" * 18, "9" * 21 + "." + "9" * 17),
+]  # fmt: skip
+
+
+def test_a_decimal_is_exactly_the_written_number_or_rejected_and_arrow_sees_none_that_it_reads_otherwise() -> None:
+    texts = [
+        *ODD_DECIMALS,
+        *(f'"{text}"' for text in ODD_DECIMALS),
+        '"1\\u0065-400000000"',
+        '"\\u0031e-41"',
+        '"+1e-41"',
+    ]
+    for serde in DECIMALS:
+        of_field = parse_type(serde.fields["d"])
+        assert isinstance(of_field, DecimalType)
+        for text in texts:
+            value = b'{"d": %s}' % text.encode()
+            column = serde.decode_column([b'{"d":0}', value, b'{"d" :null}'])
+            number = (
+                Fraction(0) if text.strip('"').lower().startswith("0e") else _exact(json.loads(text, parse_float=str))
+            )
+            scaled = None if number is None else number * 10**of_field.scale
+            fits = scaled is not None and scaled.denominator == 1 and abs(scaled) < 10**of_field.precision
+            assert column.rejected == ({} if fits else {1: f"d is not of type {of_field}"}), (serde, text)
+            if fits:
+                read = column.fields[1].as_py()["d"]
+                assert Fraction(read) == number
+                assert read.as_tuple().exponent == -of_field.scale
+
+
+def _exact(text: object) -> Fraction | None:
+    """The number; None where it is beyond all decimals."""
+    if len(str(text)) > 100:
+        return None
+    number = Decimal(str(text)) if "99999999999999999" not in str(text)[2:] or "e" not in str(text).lower() else None
+    return Fraction(number) if number is not None and -100 < number.adjusted() < 100 else None
+
+
+def test_ordinary_decimals_beside_texts_that_look_like_numbers_are_not_left_to_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the reference was asked")
+
+    monkeypatch.setattr(Json, "decode", refuse)
+    values = [b'{"id":"550e8400-e29b-41d4-a716-4466554400e0","d":12.50}', b'{"id":"a\\n1e5","d":"-0.25"}'] * 3
+    column = Json("id string, d decimal(38,18)").decode_column(values)
+    assert column.fields.to_pylist()[0]["d"] == Decimal("12.50")
+
+
+def test_the_sign_of_a_zero_is_that_of_the_reference() -> None:
+    values = [b'{"v":-0}', b'{"v":-0.0}', b'{"v":0}', b'{"v":-1e-999}']
+    column = Json("v double").decode_column(values)
+    assert [str(row["v"]) for row in column.fields.to_pylist()] == ["0.0", "-0.0", "0.0", "-0.0"]
+    assert [str(Json("v double").decode(value)["v"]) for value in values] == ["0.0", "-0.0", "0.0", "-0.0"]

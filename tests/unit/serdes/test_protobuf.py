@@ -98,7 +98,7 @@ def test_a_message_without_types_of_fields_is_refused_with_the_reason(declare: D
     text += "".join(f"message M{n} {{ {fields} }} " for n, (fields, _) in enumerate(refused))
     whole = declare(text, "M0")
     for n, (_, reason) in enumerate(refused):
-        with pytest.raises(ValueError, match=f"^{re.escape(reason)}"):
+        with pytest.raises(ValueError, match=rf"^file0\.proto: {re.escape(reason)}"):
             _ = Protobuf(whole.schema, message=f"M{n}").fields
 
 

@@ -6,8 +6,9 @@ import math
 import random
 import traceback
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from streamplan.model.functions import STOP, PythonFunction, arrow_batch, functi
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.json import Json
 from streamplan.spark.planning.arrow_batches import conditions_by, values_by
-from streamplan.spark.planning.function_results import Unfit
+from streamplan.spark.planning.function_results import Unfit, parts_of
 from streamplan.spark.planning.python_functions import mapped_batches
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -393,3 +394,56 @@ def test_a_reason_that_quotes_what_was_returned_can_be_written(returned: Any) ->
     (reason,) = made["record"].field("reason").to_pylist()
     assert reason is not None
     assert len(reason.encode()) < 5_000
+
+
+DECIMALS = [
+    *("1e-400000000", "1e400000000", "1e-41", "1e-77", "123456789012345678901234567890", "NaN", "-Infinity", "sNaN"),
+    *("0", "-0", "0e-900", "1.50", "1e2", "12345678901234567890.5", "1.123456789012345678", "1.1234567890123456789"),
+]
+
+
+@pytest.mark.parametrize("of_type", ["decimal(10,2)", "decimal(38,18)", "decimal(38,0)"])
+@pytest.mark.parametrize("form", [list, tuple, lambda items: np.array(items, object)], ids=["list", "tuple", "numpy"])
+def test_a_decimal_that_a_function_returns_is_exact_or_rejects_its_record_alone(of_type: str, form: Any) -> None:
+    precision, scale = map(int, of_type[8:-1].split(","))
+    for text in DECIMALS:
+        number = Decimal(text)
+        exact = number.is_finite() and (not number or abs(number.adjusted()) < 100) and Fraction(text) * 10**scale
+        fits = exact is not False and Fraction(exact).denominator == 1 and abs(exact) < 10**precision
+        orders = batch_of(("a", 1, 1.0), ("b", 2, 1.0))
+        made = values_by(returning({"d": form([Decimal(1), number])}), orders, struct_type({"d": of_type}))
+        assert made.values[0].as_py() == {"d": 1}
+        assert made.reasons.is_valid().to_pylist() == [False, not fits], text
+        if fits:
+            assert Fraction(made.values[1].as_py()["d"]) == Fraction(text)
+        if not fits:
+            with pytest.raises(Unfit, match="returned a d of another type than its schema: "):
+                parts_of({"d": number}, struct_type({"d": of_type}), "")
+        else:
+            alone = parts_of({"d": number}, struct_type({"d": of_type}), "")
+            assert pa.array([alone], struct_type({"d": of_type})).to_pylist() == made.values.to_pylist()[1:]
+
+
+def test_a_column_of_decimals_is_not_cast_where_arrow_would_make_other_numbers() -> None:
+    number = Decimal("123456789012345678901234567890")
+    for column in (pa.array([number, Decimal(7)]), pa.array([[number], [Decimal(7)]])):
+        of_type = "array<decimal(38,18)>" if pa.types.is_list(column.type) else "decimal(38,18)"
+        orders = batch_of(("a", 1, 1.0), ("b", 2, 1.0))
+        made = values_by(returning({"d": column}), orders, struct_type({"d": of_type}))
+        assert made.reasons.is_valid().to_pylist() == [True, False]
+        assert made.values[1].as_py()["d"] in (Decimal(7), [Decimal(7)])
+
+
+@pytest.mark.parametrize(
+    ("of_type", "result"),
+    [
+        ("timestamp", datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))),
+        ("timestamp", datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-14)))),
+        ("map<string, int>", {"\ud800": 1}),
+        ("string", "\ud800"),
+        ("string", b"\xff"),
+    ],
+)
+def test_what_arrow_could_not_hold_or_give_back_rejects_its_record(of_type: str, result: Any) -> None:
+    with pytest.raises(Unfit, match="returned a f of another type than its schema: "):
+        parts_of({"f": result}, struct_type({"f": of_type}), "")

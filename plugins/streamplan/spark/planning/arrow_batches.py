@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -92,12 +93,12 @@ def values_by(function: PythonFunction, batch: pa.RecordBatch, value_type: pa.St
 
     def judge(returned: Any, rows: int) -> Results:
         columns = {
-            name: _column(function, column, rows, f"a column {name}")
+            name: _column_or_decimals(function, column, rows, name, value_type.field(name).type)
             for name, column in _columns(function, returned, value_type.names).items()
         }
         for name, column in columns.items():
             expected = value_type.field(name).type
-            if not _fits(column.type, expected):
+            if isinstance(column, pa.Array) and not _fits(column.type, expected):
                 raise _refused(function, f"a column {name} of type {column.type}", f"{expected}")
         return _exact(columns, rows, value_type) or _judged_one_by_one(function, columns, rows, value_type)
 
@@ -179,7 +180,32 @@ def _column(function: PythonFunction, returned: Any, rows: int, expected: str) -
     return column
 
 
-def _exact(columns: Mapping[str, pa.Array], rows: int, value_type: pa.StructType) -> Results | None:
+def _column_or_decimals(
+    function: PythonFunction, returned: Any, rows: int, name: str, declared: pa.DataType
+) -> pa.Array | list[Any]:
+    """A returned column as :func:`_column` gives it; a list of decimals as it is.
+
+    Arrow refuses all decimals of a list where one is beyond its own.
+    """
+    if _has(pa.types.is_decimal, declared) and (items := _decimals(returned)) is not None and len(items) == rows:
+        return items
+    return _column(function, returned, rows, f"a column {name}")
+
+
+def _decimals(returned: Any) -> list[Any] | None:
+    """The items of a returned column that is a list, or as one, with decimals; None for another one."""
+    is_list = isinstance(returned, list | tuple) or str(getattr(returned, "dtype", "")) == "object"
+    items = list(returned) if is_list else []
+    return items if _has_decimal(items) else None
+
+
+def _has_decimal(item: Any) -> bool:
+    if isinstance(item, Mapping):
+        return any(map(_has_decimal, item.values()))
+    return isinstance(item, Decimal) or (isinstance(item, list | tuple) and any(map(_has_decimal, item)))
+
+
+def _exact(columns: Mapping[str, pa.Array | list[Any]], rows: int, value_type: pa.StructType) -> Results | None:
     """The values of columns each of which is of its type with all values; None where a record may be rejected."""
     exact = []
     for field in value_type:
@@ -187,6 +213,8 @@ def _exact(columns: Mapping[str, pa.Array], rows: int, value_type: pa.StructType
         if column is None:
             exact.append(pa.nulls(rows, field.type))
             continue
+        if isinstance(column, list) or not _casts_exactly(column.type, field.type):
+            return None
         try:
             exact.append(column if column.type.equals(field.type) else column.cast(field.type))
         except pa.ArrowException:
@@ -197,7 +225,7 @@ def _exact(columns: Mapping[str, pa.Array], rows: int, value_type: pa.StructType
 
 
 def _judged_one_by_one(
-    function: PythonFunction, columns: Mapping[str, pa.Array], rows: int, value_type: pa.StructType
+    function: PythonFunction, columns: Mapping[str, pa.Array | list[Any]], rows: int, value_type: pa.StructType
 ) -> Results:
     """The values as :func:`parts_of` judges each."""
     values: list[dict[str, Any] | None] = []
@@ -214,11 +242,33 @@ def _judged_one_by_one(
     return Results(pa.array(values, value_type), pa.array(reasons, pa.string()))
 
 
-def _item(name: str, scalar: pa.Scalar) -> Any:
+def _item(name: str, scalar: Any) -> Any:
+    if not isinstance(scalar, pa.Scalar):
+        return scalar
     try:
         return scalar.as_py(maps_as_pydicts="strict")
     except (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError) as error:
         raise Unfit(f"returned a {name} that is no value of its type: {text_of(error)}") from error
+
+
+def _has(is_wanted: Callable[[pa.DataType], bool], data_type: pa.DataType) -> bool:
+    """Whether a type, or a part of it, is of a kind."""
+    parts = (data_type.field(place).type for place in range(data_type.num_fields))
+    return is_wanted(data_type) or any(_has(is_wanted, part) for part in parts)
+
+
+def _casts_exactly(made: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether Arrow's cast of decimals cannot overflow: the digits before the point all have a place."""
+    if made.equals(declared):
+        return True
+    if pa.types.is_decimal(made) and pa.types.is_decimal(declared):
+        return bool(made.precision - made.scale <= declared.precision - declared.scale)
+    if pa.types.is_struct(declared) and pa.types.is_struct(made):
+        return all(_casts_exactly(part.type, declared.field(part.name).type) for part in made)
+    return not _has(pa.types.is_decimal, declared) or (
+        made.num_fields == 0
+        or _casts_exactly(made.field(made.num_fields - 1).type, declared.field(declared.num_fields - 1).type)
+    )
 
 
 def _is_sound(array: pa.Array) -> bool:

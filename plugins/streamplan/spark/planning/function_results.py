@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ NOT_OF_A_FUNCTION = (KeyboardInterrupt, GeneratorExit)
 
 _TRACEBACK_CHARACTERS = 64_000
 """A traceback of at most so many characters goes to the driver, and so to the log."""
+from streamplan.serdes.json_values import exact_decimal
 
 
 class Unfit(TypeError):
@@ -148,13 +150,20 @@ def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
             return [_item_of(each, data_type.value_type, f"{path}[{place}]") for place, each in enumerate(item)]
         if pa.types.is_map(data_type):
             _require(isinstance(item, Mapping) and all(isinstance(key, str) for key in item), "texts are its keys")
+            for key in item:
+                key.encode()  # raises for half of a surrogate pair
             return {key: _item_of(each, data_type.item_type, f"{path}[{key!r}]") for key, each in item.items()}
         if pa.types.is_integer(data_type):
             _require(isinstance(item, Integral), "Arrow would cut off its fraction")
         elif pa.types.is_timestamp(data_type):
             _require(isinstance(item, datetime) and item.tzinfo is not None, "without a zone it is no moment")
+            item = item.astimezone(UTC)  # raises beyond the years 1 to 9999
         elif pa.types.is_date(data_type):
             _require(isinstance(item, date) and not isinstance(item, datetime), "Arrow would cut off its time")
+        elif pa.types.is_decimal(data_type):
+            return _decimal_of(item, data_type)
+        elif pa.types.is_string(data_type):
+            _require(isinstance(item, str), "a text is expected")
         scalar = pa.scalar(item, data_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, Unfit):
@@ -163,6 +172,15 @@ def _item_of(item: Any, data_type: pa.DataType, path: str) -> Any:
     if pa.types.is_floating(data_type) and not pc.is_finite(scalar).as_py():
         raise Unfit(f"returned {representation_of(item)} as {path}, which is no number")
     return item
+
+
+def _decimal_of(item: Any, data_type: pa.Decimal128Type) -> Decimal:
+    """An exact number, judged without Arrow, which crashes on some and reads others as another number."""
+    _require(isinstance(item, int | Decimal) and not isinstance(item, bool), "a decimal is expected")
+    exact = exact_decimal(Decimal(item), data_type.precision, data_type.scale)
+    if exact is None:
+        raise TypeError(f"decimal({data_type.precision},{data_type.scale}) has no such number")
+    return exact
 
 
 def _require(fits: bool, reason: str) -> None:
