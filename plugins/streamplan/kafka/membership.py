@@ -56,6 +56,7 @@ class GroupMember:
         self._brokers = brokers
         self._group = group
         self._topics = list(topics)
+        self._protocol = brokers.group_protocol
         self.client_id = f"{OURS}{instance}"
         self._joined = threading.Event()
         self._rebalanced = threading.Event()
@@ -150,6 +151,10 @@ class GroupMember:
         try:
             while not self._ended.is_set():
                 self._poll_until_fatal()
+                if _is_of_another_protocol(self._error):
+                    # An empty group of Kafka Streams (KIP-1071) stays what it is for members of KIP-848. For those of
+                    # the classic protocol it becomes theirs (tried with Kafka 4.3.1).
+                    self._protocol = "classic"
                 self._ended.wait(_REJOIN_SECONDS)
         except KafkaException as error:  # the aggregator goes on, and looks at the positions' metadata
             self._error = error.args[0]
@@ -170,16 +175,15 @@ class GroupMember:
             consumer.close()
 
     def _configs(self) -> dict[str, Any]:
-        protocol = self._brokers.group_protocol
-        configs: dict[str, Any] = {"auto_offset_reset": "latest", "group_protocol": protocol}
-        if protocol == "classic":  # otherwise the brokers decide both (KIP-848)
+        configs: dict[str, Any] = {"auto_offset_reset": "latest", "group_protocol": self._protocol}
+        if self._protocol == "classic":  # otherwise the brokers decide both (KIP-848)
             configs["session_timeout_ms"] = int(SESSION_SECONDS * 1000)
             # Java's consumers offer other assignors by default, and the brokers refuse them beside this one.
             configs["partition_assignment_strategy"] = "roundrobin"
         return configs
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._brokers.group_protocol == "consumer":
+        if self._protocol == "consumer":
             consumer.incremental_assign(partitions)
         else:
             consumer.assign(partitions)
@@ -249,7 +253,7 @@ def _is_of_another_protocol(error: KafkaError | None) -> bool:
 
 
 def _is_fatal(error: KafkaError) -> bool:
-    """Whether the client that tells an error is of no use any more. As a message the error has a code for that alone."""
+    """Whether the client that tells an error is of no use any more. In a message a code alone says that."""
     return error.fatal() or error.code() == KafkaError._FATAL
 
 
