@@ -48,6 +48,8 @@ JOINED_WITHIN = {
 FOREIGN_KEY = "if(n = 7, null, s)"
 """The key of the other table in a value of this one. The library's twin is :func:`_foreign_key`."""
 
+WINDOW_START = "unix_millis(record.window.start)"
+
 JOINED_TABLES = {"join": "join", "left": "left_join", "outer": "outer_join"}
 """By the first part of a word the method that joins two tables. The word may say ``_stored``."""
 
@@ -212,6 +214,16 @@ def _our_step(topology: Topology, step: Step, operands: list[Any], name: str) ->
             return stream.map_values({"n": "count", "s": "record.key"})
         case "windows", [stream]:
             return stream.map("concat(record.key, '@', unix_millis(record.window.start))", {"n": "n", "s": "s"})
+        case "plain_counts", [stream]:
+            return stream.map("record.key", {"n": "count", "s": f"concat({WINDOW_START}, '')"})
+        case "one_key_counts", [stream]:
+            value = {"n": "count", "s": f"concat(record.key, '@', {WINDOW_START})"}
+            return stream.map("'all'", value)
+        case "key_counts", [stream]:
+            return stream.map("'all'", {"n": "count", "s": "record.key"})
+        case "plain_sessions", [stream]:
+            value = {"n": "count", "s": f"concat({WINDOW_START}, '-', unix_millis(record.window.end))"}
+            return stream.map("record.key", value)
         case "window_counts", [stream]:
             key = "concat(record.key, '@', unix_millis(record.window.start))"
             return stream.map(key, {"n": "count", "s": "record.key"})
@@ -534,6 +546,21 @@ def _their_step(library: Library, step: Step, operands: list[Any], name: str) ->
             return stream.map(
                 _function("KeyValueMapper", "apply", lambda key, value: pair(_window_key(key), raw(value)))
             )
+        case ((("plain_counts" | "one_key_counts" | "key_counts" | "plain_sessions") as word), [stream]):
+
+            def unwindowed(windowed: Any, count: Any) -> Any:
+                key = bytes(windowed if word == "key_counts" else windowed.key()).decode()
+                window = None if word == "key_counts" else windowed.window()
+                shown = {
+                    "plain_counts": lambda: (key, f"{window.start()}"),
+                    "one_key_counts": lambda: ("all", f"{key}@{window.start()}"),
+                    "key_counts": lambda: ("all", key),
+                    "plain_sessions": lambda: (key, f"{window.start()}-{window.end()}"),
+                }
+                name, text = shown[word]()
+                return pair(name.encode(), written({"n": count, "s": text}))
+
+            return stream.map(_function("KeyValueMapper", "apply", unwindowed))
         case "window_counts", [stream]:
 
             def counted(key: Any, count: Any) -> Any:

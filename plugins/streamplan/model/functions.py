@@ -111,7 +111,7 @@ def hinted_schema(function: Callable[..., Any], *, each: bool = False) -> str | 
     except (NameError, TypeError):  # a name that is only known to a type checker; an object without hints
         return None
     if each:
-        arguments = typing.get_args(result)
+        arguments = typing.get_args(_without_none(result))
         result = arguments[0] if arguments else None
     return _hinted_fields(_without_none(result), ())
 

@@ -48,7 +48,14 @@ from streamplan.model.operations import (
 )
 from streamplan.model.processor import STREAM_TIME, WALL_CLOCK_TIME, Processor
 from streamplan.model.streams_graph import GraphNode, Repartition, StreamsGraph, other_join, this_join
-from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows, duration_ms
+from streamplan.model.windows import (
+    MOST_WINDOWS_OF_RECORD,
+    JoinWindows,
+    OnWindowClose,
+    SessionWindows,
+    TimeWindows,
+    duration_ms,
+)
 from streamplan.serdes.json import Json
 from streamplan.serdes.primitive import KEY_SERDES, STRING, KeySerde, Primitive
 from streamplan.serdes.serde import Serde
@@ -418,7 +425,8 @@ class KStream(_Declared):
             store: The name of the key-value store (``StreamsBuilder.addStateStore``).
             state: The fields of the store's values, in Spark's DDL.
             schema: The fields of the records that the class returns, in Spark's DDL. Without it the return type of its
-                method ``process`` tells them; see :meth:`map_values`.
+                methods ``process`` and ``on_timer`` tells them; see :meth:`map_values`. A field that only one of them
+                tells is null in the records of the other one.
             timer: The field of the store's values that has the time of the key's timer, a timestamp. At this time
                 ``on_timer`` is called. Null is no timer.
             timer_type: Which time it is: that of the records, ``"STREAM_TIME"``.
@@ -448,7 +456,9 @@ class KStream(_Declared):
                 if duration == 0:
                     self.graph.fault("process: the ttl is 0", "For example ttl='7 days'")
         function = self._function(processor, "process", on_error, deterministic)
-        made = self._made_by(replace(function, call=processor.process), schema, "process", each=True)
+        made = self._made_by(
+            replace(function, call=processor.process), schema, "process", each=True, timer_call=processor.on_timer
+        )
         store_name = self.graph.store_name(store, "")
         operation = Process(function, store_name, tuple((held or {}).items()), tuple((made or {}).items()), timer, ttl)
         if name is None:
@@ -836,18 +846,35 @@ class KStream(_Declared):
         return PythonFunction(function_name(call), call, on_error, deterministic, of_batches)
 
     def _made_by(
-        self, function: PythonFunction, schema: str | None, operation: str, *, each: bool = False
+        self,
+        function: PythonFunction,
+        schema: str | None,
+        operation: str,
+        *,
+        each: bool = False,
+        timer_call: Callable[..., Any] | None = None,
     ) -> dict[str, str] | None:
-        """The fields that a function returns, with their types; None, and a fault, where they are not known."""
-        told = schema if schema is not None else hinted_schema(function.call, each=each)
+        """The fields that a function returns, with their types; None, and a fault, where they are not known.
+
+        ``timer_call`` is the method of a processor that also returns records.
+        """
+        calls = [function.call, *([] if timer_call is None else [timer_call])]
+        told = [schema] if schema is not None else [hinted_schema(call, each=each) for call in calls]
         example = "For example schema='id string, risk double', or the return type hint of a dataclass"
-        if told is None:
+        made: dict[str, str] = {}
+        for each_told in filter(None, told):
+            try:
+                fields = dict(Json(each_told).fields)
+            except ValueError as error:
+                self.graph.fault(f"{operation}: schema: {error}", example)
+                return None
+            for name, of_field in fields.items():
+                if made.setdefault(name, of_field) != of_field:
+                    types = f"{made[name]} of process and {of_field} of on_timer"
+                    self.graph.fault(f"{operation}: {name}: {types}", "Return values of one class")
+                    return None
+        if not made:
             self.graph.fault(f"{operation}: what {function.name} returns is not known", example)
-            return None
-        try:
-            made = dict(Json(told).fields)
-        except ValueError as error:
-            self.graph.fault(f"{operation}: schema: {error}", example)
             return None
         self._columns(dict.fromkeys(made, "null"), operation)
         return made
@@ -1430,6 +1457,12 @@ def _judged_windows(graph: StreamsGraph, windows: object) -> TimeWindows | Sessi
         graph.fault(
             f"windowed_by: advance: {windows.advance!r} is not above 0 and at most the size, {windows.size!r}",
             "For example TimeWindows('5 minutes', advance='1 minute')",
+        )
+    elif size is not None and advance is not None and windows.overlap > MOST_WINDOWS_OF_RECORD:
+        graph.fault(
+            f"windowed_by: advance: a record would be in {windows.overlap:,} windows; at most"
+            f" {MOST_WINDOWS_OF_RECORD:,} are possible",
+            f"Write an advance of {-(-size // MOST_WINDOWS_OF_RECORD):,} milliseconds or more",
         )
     return windows
 

@@ -39,7 +39,7 @@ from streamplan.model.operations import (
     TableJoinSide,
     TableSource,
 )
-from streamplan.model.windows import SessionWindows
+from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
@@ -183,6 +183,18 @@ class Subtopology:
     def aggregations(self) -> tuple[Processor, ...]:
         """The processors that aggregate."""
         return tuple(node for node in self.processors if isinstance(node.operation, Count | Aggregate | Reduce))
+
+    @property
+    def passes_updates_in_order(self) -> bool:
+        """Whether a consumer can see the order of the updates of several keys: an operation gives them other keys."""
+        behind = self.downstream_of({node.name for node in self.aggregations})
+        return any(node.name in behind and isinstance(node.operation, SETS_KEY) for node in self.processors)
+
+    @property
+    def overlap(self) -> int:
+        """How many windows of an aggregation a record is in at most."""
+        windows = (node.operation.window for node in self.processors if isinstance(node.operation, Count | Aggregate))
+        return max((each.overlap for each in windows if isinstance(each, TimeWindows)), default=1)
 
     @property
     def session_aggregations(self) -> tuple[Processor, ...]:

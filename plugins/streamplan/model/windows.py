@@ -25,6 +25,11 @@ def duration_ms(text: str) -> int:
     return int(duration[1]) * _UNITS_MS[duration[2]]
 
 
+MOST_WINDOWS_OF_RECORD = 20_000
+"""How many hopping windows may overlap. Each record writes an update of each window that it is in, all in one
+transaction."""
+
+
 class _Windows:
     """What windows of all kinds have in common."""
 
@@ -79,6 +84,11 @@ class TimeWindows(_Windows):
     def advance_ms(self) -> int:
         """How much later the next window begins, in ms. Raises ValueError where it is no duration."""
         return self.size_ms if self.advance is None else duration_ms(self.advance)
+
+    @property
+    def overlap(self) -> int:
+        """How many windows a record is in at most. Raises ValueError where a duration is none."""
+        return -(-self.size_ms // self.advance_ms)
 
     def starts_of(self, at_ms: int) -> range:
         """The starts in ms of the windows that a time lies in (``TimeWindows.windowsFor``)."""

@@ -97,14 +97,17 @@ class Deployment:
     until: OffsetMap | None = None
 
     def micro_batch(self, subtopology: Subtopology) -> int:
-        """Return how many records one of its micro-batches has at most.
+        """Return how many records one of its micro-batches has at most. A record counts once for each window it is in.
 
         A stream task costs the same in each micro-batch, however little it has to do (a Spark task in each stage, a
         transaction, its part of the state), so that more of them want more records.
         """
+        if self.max_offsets:
+            return self.max_offsets
+        partitions = self.pipeline.partitions(subtopology)
         if subtopology.stream_joins or subtopology.task_aggregations or subtopology.processes:
-            return self.max_offsets or _SORTED * self.pipeline.partitions(subtopology)
-        return self.max_offsets or max(500_000, 100_000 * self.pipeline.partitions(subtopology))
+            return max(partitions, _SORTED * partitions // subtopology.overlap)
+        return max(partitions, max(500_000, 100_000 * partitions) // subtopology.overlap)
 
     def within(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
         """Return what a micro-batch with these ranges of offsets processes: of each the part below ``until``."""

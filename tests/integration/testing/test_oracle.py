@@ -20,9 +20,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from streamplan.local.jars import KAFKA_STREAMS_TEST_UTILS
+from streamplan.model.pipeline import Pipeline
+from streamplan.model.topology import Topology
+from streamplan.model.windows import TimeWindows
 from streamplan.serdes.subscriptions import Response
+from streamplan.spark.planning.aggregation import with_windows
 from streamplan.spark.planning.foreign_key_state import OTHER, THIS, ResponderState, SubscriberState
 from streamplan.spark.planning.outer_join_state import OuterJoinState, parse_stored_list
 from streamplan.spark.planning.table_join_state import TableJoinState
@@ -190,14 +195,26 @@ def ms(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def in_order(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, list[str]]:
-    """The updates of several keys within one micro-batch have no order."""
-    return {topic: sorted(map(repr, records)) for topic, records in outputs.items()}
+def by_key(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, dict[Any, list[tuple[Any, int]]]]:
+    """By topic and key the records in their order, which a consumer of the key sees."""
+    found: dict[str, dict[Any, list[tuple[Any, int]]]] = {}
+    for topic, records in outputs.items():
+        for key, value, at in records:
+            found.setdefault(topic, {}).setdefault(key, []).append((value, at))
+    return found
 
 
 def last_of_each_key(outputs: dict[str, list[tuple[Any, Any, int]]]) -> dict[str, list[tuple[Any, Any, int]]]:
     """The library deletes a session and writes it again where a record does not change its bounds."""
-    return {topic: [*{key: (key, *rest) for key, *rest in records}.values()] for topic, records in outputs.items()}
+    return {topic: last_of_each(records, lambda record: record[0]) for topic, records in outputs.items()}
+
+
+def last_of_each(
+    records: Sequence[tuple[Any, Any, int]], of: Callable[[tuple[Any, Any, int]], Any]
+) -> list[tuple[Any, Any, int]]:
+    """The last record of each kind, in the order of these records."""
+    last = {of(record): number for number, record in enumerate(records)}
+    return [records[number] for number in sorted(last.values())]
 
 
 def random_records(seed: int, steps: Program, count: int) -> list[Piped]:
@@ -274,7 +291,7 @@ def compare(spark: SparkSession, jvm: Any, steps: Program, records: Sequence[Pip
                 its = last_of_each_key(its)
             elif any(step.word == "process" for step in steps):  # the library logs each put
                 its |= last_of_each_key({topic: its[topic] for topic in its if topic.endswith("-changelog")})
-            assert in_order(mine) == in_order(its), f"record {number}: {record} in {steps}"
+            assert by_key(mine) == by_key(its), f"record {number}: {record} in {steps}"
             assert all(mine.get(topic) == its.get(topic) for topic in ordered), f"record {number}: {record} in {steps}"
             written += sum(map(len, its.values()))
     return written
@@ -350,6 +367,25 @@ def test_what_waits_for_a_match_has_the_bytes_and_the_moments_of_the_library(jvm
     finally:
         library.close()
     assert passed > 10
+
+
+@pytest.mark.parametrize("word", ["left_join_soon", "outer_join_soon"])
+def test_a_record_that_was_passed_without_a_match_may_still_find_one(jvm: Any, word: str) -> None:
+    """KAFKA-19536. The window of the record at 0 s is over at 70 s. The match at 5 s comes after the record at 71 s."""
+    steps = program(f"stream b; stream a; {word} 0; to joined")
+    task = Task(OuterJoinState(FIELDS, StringType(), JOINED_WITHIN[word], both=word == "outer_join_soon"))
+    library, joined = LibraryDriver(jvm, steps), []
+    try:
+        for topic, key, second, n in (("a", "k", 0, 1), ("b", "l", 71, 2), ("b", "k", 5, 3), ("b", "k", 100, 4)):
+            value, at = b'{"n": %d, "s": "x"}' % n, BEGIN + 1000 * second
+            library.pipe(Piped(topic, key, value, at))
+            its = [(key, json.loads(value or b""), at) for key, value, at in library.raw_outputs().get("joined", [])]
+            made = task.process([ArrivedForJoin("ab".index(topic), key, at, n, True, value)])
+            assert [joined_record(row) for row in made if row.joined] == its
+            joined += [(key, value["n"]) for key, value, _ in its]
+    finally:
+        library.close()
+    assert joined[:2] == [(b"k", 10), (b"k", 13)], "without a match, and then with one"
 
 
 @pytest.mark.soak
@@ -441,6 +477,115 @@ def test_sessions_of_random_records_are_those_of_the_library(
     """With late, early and equal timestamps, also beyond the grace, and with nulls as keys and values."""
     steps = program(text)
     assert compare(spark, jvm, steps, late_records(seed, steps, 60)) > 0
+
+
+# -- windows that overlap
+
+
+@pytest.mark.parametrize(
+    ("size", "advance"),
+    [
+        ("2 minutes", "1 minute"),
+        ("1 minute", "20 seconds"),
+        ("7 seconds", "3 seconds"),
+        ("20000 milliseconds", "1 milliseconds"),
+    ],
+)
+def test_a_time_is_in_the_windows_of_the_library(spark: SparkSession, jvm: Any, size: str, advance: str) -> None:
+    """No window begins before the epoch."""
+    windows, chosen = TimeWindows(size, advance=advance), random.Random(1)
+    ends = [0, 1, windows.advance_ms - 1, windows.advance_ms, windows.size_ms - 1, windows.size_ms, windows.size_ms + 1]
+    times = sorted({*ends, BEGIN, BEGIN + 1, *(BEGIN + chosen.randrange(10**9) for _ in range(3))})
+    millis = jvm.java.time.Duration.ofMillis
+    theirs = jvm.org.apache.kafka.streams.kstream.TimeWindows.ofSizeWithNoGrace(millis(windows.size_ms))
+    theirs = theirs.advanceBy(millis(windows.advance_ms))
+    rows = spark.createDataFrame([(at,) for at in times], "at long").select(
+        "at", F.timestamp_millis("at").alias("time")
+    )
+    bounds = [F.unix_millis(f"window.{name}") for name in ("start", "end")]
+    made = with_windows(rows, windows, "time").groupBy("at").agg(F.sort_array(F.collect_list(F.array(*bounds))))
+    assert dict(map(tuple, made.collect())) == {
+        at: [[start, start + windows.size_ms] for start in starts_of(theirs, at)] for at in times
+    }
+
+
+def starts_of(windows: Any, at: int) -> list[int]:
+    """The starts of the library's windows, in one text: one call of Py4j for each would take long."""
+    text = str(windows.windowsFor(at).keySet().toString())
+    return [int(start) for start in text.strip("[]").split(", ")]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_forget_what_the_grace_has_passed_as_tumbling_windows_do(spark: SparkSession, seed: int) -> None:
+    """Of windows that overlap, by the watermark of Spark."""
+    rows = {}
+    for advance in (None, "20 seconds"):
+        topology = Topology("forgetting")
+        grouped = topology.stream("a", value=VALUE).group_by_key()
+        grouped.windowed_by(TimeWindows("1 minute", grace="10 seconds", advance=advance)).count(store="counts")
+        with TopologyTestDriver(Pipeline("forgetting", topology, "", {"a": 1}), spark=spark) as driver:
+            for second in (0, 300, 600, 0):
+                driver.pipe("a", {"n": seed}, key="k", at=BEGIN + 1000 * second)
+            rows[advance] = {key.start.timestamp() - BEGIN / 1000: n for key, n in driver.store("counts").items()}
+    assert rows[None][0] == rows["20 seconds"][0] == 1, "the record at the end is late for the window of the first one"
+
+
+# -- the order of the updates of one micro-batch
+
+UPDATES = [
+    "stream a; group_by_key; %s; count; to_stream; plain_counts; to w",
+    "stream a; group_by_key; %s; count; to_stream; one_key_counts; to w",
+    "stream a; select_key; repartition; group_by_key; %s; count; to_stream; one_key_counts; to w",
+    "stream a; stream b; merge 0; group_by_key; %s; count; to_stream; one_key_counts; to w",
+]
+IN_ONE_MICRO_BATCH = [
+    *(
+        text % windows
+        for text in UPDATES
+        for windows in ("hopping_windows", "short_hops", "windowed_by")
+        if windows != "short_hops" or "merge" not in text
+    ),
+    "stream a; group_by_key; count; to_stream; key_counts; to w",
+    "stream a; group_by_key; short_sessions; count; to_stream; plain_sessions; to w",
+]
+
+
+@pytest.mark.parametrize(
+    "text", [IN_ONE_MICRO_BATCH[0], IN_ONE_MICRO_BATCH[-2], IN_ONE_MICRO_BATCH[-1], *soak(IN_ONE_MICRO_BATCH[1:-2])]
+)
+@pytest.mark.parametrize("seed", seeds(2, 5))
+def test_the_updates_of_a_micro_batch_have_the_order_of_the_library(
+    spark: SparkSession, jvm: Any, text: str, seed: int
+) -> None:
+    """Two micro-batches. Of each the last update of each window, in the order in which the library writes them.
+
+    So the library's record cache passes them. Its key is that of the store, which the text of each value names.
+    """
+    steps, chosen, now = program(text), random.Random(seed), BEGIN
+    topics = [step.topic for step in steps if step.word == "stream"]
+    with both(spark, jvm, steps) as (driver, library):
+        for first in (0, 12):
+            records = []
+            for number in range(first, first + 12):
+                now += chosen.choice([0, 1, 500, 10_000])
+                late = 0 if len(topics) > 1 else chosen.choice([0, 0, 1, 8_000])
+                value = b'{"n": 1, "s": "%b"}' % chosen.choice([b"x", b"y"])
+                # The times of several topics differ: of equal ones the library takes any first.
+                records.append(Piped(chosen.choice(topics), chosen.choice("kl"), value, now + number - late))
+            with driver.micro_batch():
+                for record in records:
+                    pipe(driver, record)
+            for record in records:
+                library.pipe(record)
+            its = library.outputs()["w"]
+            last = last_of_each(its, lambda record: (record[0], (record[1] or {}).get("s")))
+            mine = our_outputs(driver, ["w"])["w"]
+            deleted = [record for record in mine if "n" not in record[1]]  # none of sessions that were not there before
+            assert [record for record in mine if record not in deleted] == [
+                record for record in last if "n" in record[1]
+            ]
+            assert deleted == [record for record in last if record in deleted]
 
 
 # -- aggregates of several streams

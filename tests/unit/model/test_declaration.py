@@ -319,6 +319,18 @@ def test_windows_do_not_hop_by_nothing_or_by_more_than_their_size(
     )
 
 
+def test_windows_overlap_up_to_a_bound(topology: Topology, grouped: KGroupedStream) -> None:
+    grouped.windowed_by(TimeWindows("20000 seconds", advance="1 second"))
+    grouped.windowed_by(TimeWindows("7 days", advance="1 minute"))
+    assert topology.faults == ()
+    grouped.windowed_by(TimeWindows("7 days", advance="1 second", grace="1 hour"))
+    assert (only(topology).message, only(topology).hint) == (
+        "windowed_by: advance: a record would be in 604,800 windows; at most 20,000 are possible",
+        "Write an advance of 30,240 milliseconds or more",
+    )
+    assert only(topology).location.file.endswith("test_declaration.py")
+
+
 def test_windows_that_hop_by_no_duration_are_a_fault(topology: Topology, grouped: KGroupedStream) -> None:
     grouped.windowed_by(TimeWindows("5 minutes", advance="often"))
     assert only(topology).message.startswith("windowed_by: advance: 'often' is not a duration")

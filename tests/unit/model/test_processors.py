@@ -60,6 +60,44 @@ def test_the_fields_of_the_result_are_those_of_the_type_hint_or_of_the_schema(
     assert topology.faults == ()
 
 
+@dataclass
+class Sum:
+    count: int
+    total: float
+
+
+@dataclass
+class OtherCount:
+    count: str
+
+
+class TellsByTimer(Silent):
+    def on_timer(self, time: datetime, store: KeyValueStore) -> Iterator[Sum]:
+        yield Sum(1, 1.0)
+
+
+class TellsByBoth(Counts):
+    def on_timer(self, time: datetime, store: KeyValueStore) -> list[Sum] | None: ...
+
+
+class TellsTwoTypes(Counts):
+    def on_timer(self, time: datetime, store: KeyValueStore) -> list[OtherCount]:
+        return []
+
+
+def test_the_type_hint_of_on_timer_is_read_as_that_of_process(topology: Topology, orders: KStream) -> None:
+    assert counted(orders, TellsByTimer, store="one", timer="due").fields == ("count", "total")
+    assert counted(orders, TellsByBoth, store="two", timer="due").fields == ("id", "count", "total")
+    assert counted(orders, Timed, store="three", timer="due").fields == ("id", "count")
+    assert counted(orders, TellsByTimer, store="four", timer="due", schema="x int").fields == ("x",)
+    assert topology.faults == ()
+
+
+def test_a_field_that_process_and_on_timer_return_has_one_type(topology: Topology, orders: KStream) -> None:
+    counted(orders, TellsTwoTypes, timer="due")
+    assert [fault.message for fault in topology.faults] == ["process: count: bigint of process and string of on_timer"]
+
+
 def test_a_checkpoint_belongs_to_what_the_store_holds_and_not_to_the_class(topology: Topology, orders: KStream) -> None:
     counted(orders, ttl="7 days").to("out")
     (node,) = topology.subtopologies[0].processes

@@ -38,7 +38,7 @@ class Task:
 
     def end(self) -> list[tuple[int, int, int | None]]:
         """The micro-batch ends. Of each change: start, end and count, or None."""
-        changes = [(start, end, parts and parts[0]) for start, end, _, parts in self.sessions.changes()]
+        changes = [(start, end, parts and parts[0]) for _, start, end, _, parts in self.sessions.changes()]
         self.sessions.take(self.newest - GAP - self.grace + 1)
         self.state = (self.sessions.windows,)
         self.begin()

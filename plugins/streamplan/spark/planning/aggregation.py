@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -39,8 +40,16 @@ from streamplan.spark.sources import HEADERS
 WINDOW_START = "window_start"
 """The column with the start of the window that a row of a store belongs to."""
 
+PLACE = "place"
+"""The column with the place of an update among those of its stream task."""
 
-def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], *, merged: bool) -> DataFrame:
+_WATERMARK = "spark.watermarkDelayMs"
+"""Marks the column by which the state forgets what the watermark has passed (``EventTimeWatermark.delayKey``)."""
+
+
+def aggregate(
+    nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], *, merged: bool, ordered: bool
+) -> DataFrame:
     """Aggregate the records of several nodes with one ``groupBy``.
 
     Args:
@@ -48,12 +57,15 @@ def aggregate(nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], *, 
         inputs: By the name of a node the records that it aggregates.
         merged: Whether the records come from several topics. The latest is then told by its time, and by its offset
             only among records of equal time.
+        ordered: Whether a row has the ``place`` of the last record that went into it
+            (:attr:`Subtopology.passes_updates_in_order`).
 
     Returns:
         One row for each key (and window, and node where there are several) with what the node's store holds. The
         columns of node ``n`` begin with ``s<n>_``.
     """
-    return _fold(nodes, [_contributions(number, node, inputs[node.name], merged) for number, node in enumerate(nodes)])
+    contributions = [_contributions(number, node, inputs[node.name], merged) for number, node in enumerate(nodes)]
+    return _fold(nodes, contributions if ordered else [each.drop(PLACE) for each in contributions])
 
 
 def cogrouped(streams: Sequence[RecordFrame]) -> RecordFrame:
@@ -79,7 +91,12 @@ def cogrouped(streams: Sequence[RecordFrame]) -> RecordFrame:
 
 
 def restore_aggregation(
-    nodes: Sequence[Processor], inputs: Mapping[str, RecordFrame], stored: Mapping[str, DataFrame], *, merged: bool
+    nodes: Sequence[Processor],
+    inputs: Mapping[str, RecordFrame],
+    stored: Mapping[str, DataFrame],
+    *,
+    merged: bool,
+    ordered: bool,
 ) -> DataFrame:
     """Aggregate what the stores held, with the same ``groupBy``: each stored value is fed back as one input.
 
@@ -89,8 +106,9 @@ def restore_aggregation(
         stored: By the name of a node the last record of each key of its changelog, in the columns
             :data:`streamplan.spark.sources.RAW`.
         merged: As for :func:`aggregate`.
+        ordered: As for :func:`aggregate`.
     """
-    types = aggregate(nodes, inputs, merged=merged).schema
+    types = aggregate(nodes, inputs, merged=merged, ordered=ordered).schema
     contributions = []
     for number, node in enumerate(nodes):
         rows = stored[node.name]
@@ -106,6 +124,10 @@ def restore_aggregation(
         window_start = (WINDOW_START,) if _window(node) else ()
         rows = rows.select("partition", "key", *window_start, "timestamp", F.lit(number).alias("node"), *arguments)
         contributions.append(_with_window(node, rows, *window_start))
+    contributions = [each.drop(PLACE) for each in contributions]
+    if ordered:
+        no_place = F.lit(None).cast(types[PLACE].dataType).alias(PLACE)
+        contributions = [each.select("*", no_place) for each in contributions]
     return _fold(nodes, contributions)
 
 
@@ -116,7 +138,7 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         number: The number of the node among those that were aggregated together.
         node: An aggregation.
         batch: What :func:`aggregate` gave, or ``aggregate_windows``, whose ``deleted`` rows have a null value, and
-            whose rows with a ``place`` are written in the order of that.
+            Rows with a ``place`` are written in the order of that, and those of windows by their starts.
         inputs: The records that the node aggregated; only what is known of them is used.
     """
     operation = node.operation
@@ -140,8 +162,10 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
     if "deleted" in data.columns:
         value = F.when(~F.col("deleted"), value)
     record = stored_record(F.col("key").cast("binary"), value, inputs.key_serde)
-    if "place" in data.columns:
-        record = [*record[:-2], F.array("place").cast("array<int>").alias("order"), record[-1]]
+    places = [F.col(place) for place in _places(data)]
+    if _windows(node):
+        places.append(F.unix_millis("window.start"))
+    record = [*record[:-2], F.array(*chain(*map(_as_ints, places))).cast("array<int>").alias("order"), record[-1]]
     if _windows(node):
         record.append(F.col("window"))
     if isinstance(_windows(node), SessionWindows):
@@ -155,6 +179,19 @@ def store_rows(number: int, node: Processor, batch: DataFrame, inputs: RecordFra
         format=encoding,
         key_serde=inputs.key_serde,
     )
+
+
+def _places(data: DataFrame) -> list[str]:
+    """The columns, each of a number, that are the places of rows."""
+    if PLACE not in data.columns:
+        return []
+    of_place = data.schema[PLACE].dataType
+    return [f"{PLACE}.time", f"{PLACE}.offset"] if isinstance(of_place, StructType) else [PLACE]
+
+
+def _as_ints(number: Column) -> tuple[Column, Column]:
+    """A number below 2^62 as two of 31 bits, which have the same order."""
+    return F.shiftright(number.cast("bigint"), 31), number.cast("bigint").bitwiseAND(F.lit((1 << 31) - 1))
 
 
 def stored_record(key: Column, value: Column, key_serde: KeySerde) -> list[Column]:
@@ -228,7 +265,8 @@ def _fold(nodes: Sequence[Processor], contributions: Sequence[DataFrame]) -> Dat
         for number, node in enumerate(nodes)
         for name, column in node_aggregates(number, node, data.schema)
     ]
-    return data.groupBy(*by).agg(*aggregates, F.max("timestamp").alias("timestamp"))
+    places = [F.max(PLACE).alias(PLACE)] if PLACE in data.columns else []
+    return data.groupBy(*by).agg(*aggregates, F.max("timestamp").alias("timestamp"), *places)
 
 
 def _contributions(number: int, node: Processor, frame: RecordFrame, merged: bool) -> DataFrame:
@@ -238,6 +276,7 @@ def _contributions(number: int, node: Processor, frame: RecordFrame, merged: boo
     """
     columns = [F.col("record.partition").alias("partition"), frame.key.cast("string").alias("key")]
     columns += [F.col("record.timestamp").alias("timestamp"), F.lit(number).alias("node")]
+    columns.append(_place(merged).alias(PLACE))
     if isinstance(node.operation, Reduce):
         fields = F.struct(*(F.col(f"`{name}`") for name in frame.fields))
         kept = F.struct(frame.value.alias("value"), fields.alias("fields"))
@@ -246,6 +285,19 @@ def _contributions(number: int, node: Processor, frame: RecordFrame, merged: boo
     else:
         columns += [argument.from_record.alias(argument.name) for argument in node_arguments(number, node, frame)]
     return _with_window(node, frame.data.select(*columns))
+
+
+def _place(merged: bool) -> Column:
+    """The place of a record among all that a stream task takes. An offset alone costs the least.
+
+    With several topics, the records of a micro-batch may be earlier than those of the one before. So the moment of the
+    micro-batch comes first.
+    """
+    if not merged:
+        return F.col("record.offset")
+    time = F.coalesce("record.partition_time", F.unix_millis("record.timestamp"))
+    batch = F.unix_millis(F.current_timestamp())
+    return F.struct(batch.alias("batch"), time.alias("time"), F.col("record.offset").alias("offset"))
 
 
 def _windows(node: Processor) -> TimeWindows | SessionWindows | None:
@@ -270,15 +322,23 @@ def _with_window(node: Processor, rows: DataFrame, time: str = "timestamp") -> D
 def with_windows(rows: DataFrame, windows: TimeWindows, time: str) -> DataFrame:
     """Repeat each row for every window that a time lies in, with the window in the column ``window``.
 
+    Spark's ``window`` makes a projection of the plan for each window that a time can lie in. There may be thousands of
+    windows that overlap, so their starts are computed here, as ``TimeWindows.windowsFor`` does.
+
     Args:
         rows: Any rows.
         windows: The windows.
         time: The name of a column with a timestamp.
     """
-    sizes = (f"{windows.size_ms} milliseconds", f"{windows.advance_ms} milliseconds")
-    rows = rows.withColumn("window", F.window(time, *sizes))
-    # Windows that overlap may begin before the epoch on Spark. Those of the library do not.
-    return rows if windows.advance is None else rows.where(F.unix_millis("window.start") >= 0)
+    if windows.advance is None:
+        return rows.withColumn("window", F.window(time, f"{windows.size_ms} milliseconds"))
+    at, advance = F.unix_millis(time), F.lit(windows.advance_ms).cast("bigint")
+    earliest = F.greatest(F.lit(0).cast("bigint"), at - F.lit(windows.size_ms) + advance)
+    starts = F.sequence(earliest - earliest % advance, at, advance)
+    start, end = F.col("_start"), F.col("_start") + F.lit(windows.size_ms)
+    window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
+    rows = rows.withColumn("_start", F.explode(starts))
+    return rows.select("*", window.alias("window", metadata={_WATERMARK: windows.grace_ms})).drop("_start")
 
 
 def stored_key(windows: TimeWindows | JoinWindows | None) -> list[Column]:

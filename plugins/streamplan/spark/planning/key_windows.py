@@ -9,10 +9,23 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from streamplan.model.windows import TimeWindows
 from streamplan.spark.planning.merging import Merging
+
+
+class Change(NamedTuple):
+    """A change of a window: the turn of the record that has changed it, its bounds and its time in ms.
+
+    ``parts`` of what it has aggregated; None for a session that another one has taken in.
+    """
+
+    turn: int
+    start: int
+    end: int
+    at: int
+    parts: Any
 
 
 @dataclass
@@ -22,13 +35,16 @@ class KeyWindows:
     Attributes:
         windows: Of each window its start, its end, and the parts of what it has aggregated; by their ends.
         known: The starts and ends of those that were there before the micro-batch.
-        changed_at: By start and end the time at which a window was changed last, in the order of the changes.
+        turn: The place of the record that is added.
+        changed_at: By start and end the turn and the time at which a window was changed last, in the order of the
+            changes.
         changed: Whether the windows differ from what the state has.
     """
 
     windows: list[tuple[int, int, Any]]
     known: frozenset[tuple[int, int]]
-    changed_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    turn: int = 0
+    changed_at: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     changed: bool = False
 
     @classmethod
@@ -46,12 +62,12 @@ class KeyWindows:
         """Take in a window as a changelog has it."""
         self._put(start, end, parts)
 
-    def changes(self) -> Iterator[tuple[int, int, int, Any]]:
-        """Yield of each window that has changed the start, the end, the time of the change, and the parts or None."""
+    def changes(self) -> Iterator[Change]:
+        """Yield the last change of each window that has changed."""
         now = {(start, end): parts for start, end, parts in self.windows}
-        for window, at in self.changed_at.items():
+        for window, (turn, at) in self.changed_at.items():
             if window in now or window in self.known:
-                yield *window, at, now.get(window)
+                yield Change(turn, *window, at, now.get(window))
 
     def take(self, before: int) -> list[tuple[int, int, Any]]:
         """Remove the windows that end before a time, and return them."""
@@ -68,7 +84,7 @@ class KeyWindows:
 
     def _note(self, start: int, end: int, at: int) -> None:
         self.changed_at.pop((start, end), None)
-        self.changed_at[start, end] = at
+        self.changed_at[start, end] = self.turn, at
 
 
 class KeySessions(KeyWindows):

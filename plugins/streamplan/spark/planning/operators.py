@@ -331,7 +331,8 @@ class OperatorPlanner:
         frame = self._grouped_records(node, frame)
         if node in self.subtopology.task_aggregations:
             return self.with_windows(node, aggregate_windows(node, frame), frame)
-        aggregated = aggregate([node], {node.name: frame}, merged=len(self.subtopology.sources) > 1)
+        merged, ordered = len(self.subtopology.sources) > 1, self.subtopology.passes_updates_in_order
+        aggregated = aggregate([node], {node.name: frame}, merged=merged, ordered=ordered)
         stored = store_rows(0, node, aggregated, frame)
         self.write_changelog(node, stored)
         return store_result(node, stored)
@@ -468,7 +469,8 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
     if source.value is not None:
         is_table = any(isinstance(node.operation, TableSource) for node in successors)
         return read_external(raw, source.value, source.key_serde, table=is_table, partition_time=several)
-    if all(isinstance(node.operation, Count) for node in successors):
+    has_place = not (several and subtopology.passes_updates_in_order)
+    if has_place and all(isinstance(node.operation, Count) for node in successors):
         return read_internal_keys(raw, source.key_serde)
     takes_null_keys = any(map(_takes_null_keys, subtopology.operations))
     if source.carried is not None:

@@ -238,7 +238,9 @@ def plan_restore(
             (node,) = nodes
             return restore_windows(node, inputs[node.name], stored(node), times)
         rows = {node.name: stored(node) for node in nodes}
-        return restore_aggregation(nodes, inputs, rows, merged=len(names) > 1)
+        return restore_aggregation(
+            nodes, inputs, rows, merged=len(names) > 1, ordered=subtopology.passes_updates_in_order
+        )
     if subtopology.stream_joins:
         (join,) = subtopology.stream_joins
         assert isinstance(join.operation, StreamJoin)
@@ -412,7 +414,7 @@ def _cut_at_aggregations(
     nodes = subtopology.aggregations
     planner.bind_all(_read_sources(subtopology, schemas, raw))
     inputs = planner.aggregation_inputs(nodes)
-    aggregated = aggregate(nodes, inputs, merged=len(raw) > 1)
+    aggregated = aggregate(nodes, inputs, merged=len(raw) > 1, ordered=subtopology.passes_updates_in_order)
     streaming, batch, aggregated_batch = _behind_state(aggregated, planner)
     for number, node in enumerate(nodes):
         stored = store_rows(number, node, aggregated_batch, inputs[node.name])

@@ -41,7 +41,14 @@ from streamplan.errors import Refused
 from streamplan.model.operations import Aggregate, Count, FinalAggregate, FinalCount
 from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows, TimeWindows
-from streamplan.spark.planning.aggregation import WINDOW_START, Argument, node_arguments, stored_key, stored_value
+from streamplan.spark.planning.aggregation import (
+    PLACE,
+    WINDOW_START,
+    Argument,
+    node_arguments,
+    stored_key,
+    stored_value,
+)
 from streamplan.spark.planning.field_types import as_state, declared_type, from_state
 from streamplan.spark.planning.keys import number_in_key
 from streamplan.spark.planning.merging import PARTS, Merging
@@ -67,7 +74,7 @@ def aggregate_windows(node: Processor, records: RecordFrame, ticks: DataFrame | 
     Returns:
         One row for each window that has changed: its key and ``window``, what the node's store holds of it in the
         columns ``s0_``, and the ``timestamp`` of its record in the changelog. ``deleted`` sessions are there no
-        more, because another one has taken them in.
+        more, because another one has taken them in. ``place`` is that of the change among those of its stream task.
 
         For final results there is a row for each window that closes, too. ``place`` is its place among those of its
         stream task, and its ``timestamp`` is that of the result. In the other rows ``place`` is null.
@@ -144,7 +151,7 @@ def final_results(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
     Args:
         batch: The rows of an aggregation with final results.
     """
-    return batch.where("place is null").drop("place"), batch.where("place is not null")
+    return batch.where(f"{PLACE} is null").drop(PLACE), batch.where(f"{PLACE} is not null")
 
 
 def with_times_of_updates(stored: RecordFrame) -> RecordFrame:
@@ -249,7 +256,7 @@ def _aggregated(
         StructField("at", LongType()),
         StructField("deleted", BooleanType()),
         StructField("parts", of_parts),
-        *([StructField("place", IntegerType())] if final else []),
+        StructField("place", IntegerType()),
     ]
     merging = Merging(tuple(function for function, _ in parts.functions), tuple(parts.types))
     kind = FinalResults if final else WindowAggregate
@@ -259,7 +266,5 @@ def _aggregated(
     at = F.timestamp_millis("at").alias("timestamp")
     key = F.col("key").cast("string")  # as of other aggregates: a string that holds the key's bytes as they are
     shared = [F.col("partition"), key.alias("key"), window.alias("window"), at, F.col("deleted")]
-    shared += [F.col("place")] if final else []
-    names = [column.name for column in fields if column.name == "place"]
-    columns = changed.select(*shared, *parts.from_struct())
-    return columns.select("partition", "key", "window", "timestamp", "deleted", *names, *parts.stored_columns())
+    columns = changed.select(*shared, F.col("place"), *parts.from_struct())
+    return columns.select("partition", "key", "window", "timestamp", "deleted", "place", *parts.stored_columns())

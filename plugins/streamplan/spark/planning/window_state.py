@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StructField, StructType
 
 from streamplan.model.windows import SessionWindows, TimeWindows
-from streamplan.spark.planning.key_windows import KeySessions, KeyTimeWindows, KeyWindows
+from streamplan.spark.planning.key_windows import Change, KeySessions, KeyTimeWindows, KeyWindows
 from streamplan.spark.planning.merging import Merging
 from streamplan.spark.planning.task_state import NEVER, sweep_is_due, task_order
 from streamplan.spark.sink.writers import times_by_clock
@@ -62,7 +62,7 @@ class WindowAggregate(StatefulProcessor):
         if self._restored is None:
             # A tick has no key. It only lets the micro-batch reach this stream task.
             rows = sorted((row for row in rows if row.key is not None), key=lambda row: task_order(row.place))
-        for row in rows:
+        for turn, row in enumerate(rows):
             name = bytes(row.key)
             if name not in touched:
                 known = self._state.containsKey((name,))  # Spark warns of a value that is not there
@@ -71,13 +71,15 @@ class WindowAggregate(StatefulProcessor):
             if self._restored is not None:
                 windows.restore(row.start, row.end, parts)
             else:
+                windows.turn = turn
                 self._add(windows, row.at, parts, newest)
             newest = max(newest, row.at)
         times = times_by_clock() if self._restored is None else self._restored
         newest = max(newest, times.get(key[0], newest))
-        for name, windows in touched.items():
-            for start, end, at, parts in windows.changes():
-                yield self._row(key[0], name, start, end, at, parts)
+        changes = [(change, name) for name, windows in touched.items() for change in windows.changes()]
+        changes.sort(key=lambda changed: changed[0].turn)  # those of one record keep their order
+        for place, (change, name) in enumerate(changes):
+            yield self._changed(key[0], name, change, place)
         yield from self._close(key[0], touched, newest, looked_at)
 
     def close(self) -> None:
@@ -98,10 +100,13 @@ class WindowAggregate(StatefulProcessor):
             closed_until = max(newest, at) - self._windows.grace_ms
             windows.add(at, parts, self._windows, closed_until, self._merging)
 
-    def _row(self, partition: int, key: bytes, start: int, end: int, at: int, parts: Any, **added: Any) -> Row:
+    def _changed(self, partition: int, key: bytes, change: Change, place: int | None) -> Row:
+        return self._row(partition, key, change.start, change.end, change.at, change.parts, place)
+
+    def _row(self, partition: int, key: bytes, start: int, end: int, at: int, parts: Any, place: int | None) -> Row:
         by_name = None if parts is None else dict(zip(self._parts.names, parts, strict=True))
         bounds = {"start": start, "end": end, "at": at}
-        return Row(partition=partition, key=key, **bounds, deleted=parts is None, parts=by_name, **added)
+        return Row(partition=partition, key=key, **bounds, deleted=parts is None, parts=by_name, place=place)
 
     def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, swept: int) -> Iterator[Row]:
         """Put the windows into the state that take further records. The others are forgotten."""
@@ -138,8 +143,8 @@ class FinalResults(WindowAggregate):
 
     _time_names = ("newest", "earliest_end")
 
-    def _row(self, partition: int, key: bytes, start: int, end: int, at: int, parts: Any, **added: Any) -> Row:
-        return super()._row(partition, key, start, end, at, parts, **({"place": None} | added))
+    def _changed(self, partition: int, key: bytes, change: Change, place: int | None) -> Row:
+        return super()._changed(partition, key, change, None)
 
     def _close(self, partition: int, touched: dict[bytes, KeyWindows], newest: int, earliest: int) -> Iterator[Row]:
         """Yield the windows that close, in the order of the library's store: by end, start and key.
@@ -161,4 +166,4 @@ class FinalResults(WindowAggregate):
         if self._restored is None:
             for place, (end, start, key, parts) in enumerate(sorted(closed, key=itemgetter(0, 1, 2))):
                 at = end if isinstance(self._windows, SessionWindows) else parts[-1]
-                yield self._row(partition, key, start, end, at, parts, place=place)
+                yield self._row(partition, key, start, end, at, parts, place)

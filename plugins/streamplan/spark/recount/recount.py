@@ -566,7 +566,8 @@ class _Recount:
                 elif node in subtopology.final_aggregations:
                     rows = recounted_windows(node, inputs)
                 else:
-                    rows = aggregate([node], {name: inputs}, merged=len(subtopology.sources) > 1)
+                    merged, ordered = len(subtopology.sources) > 1, subtopology.passes_updates_in_order
+                    rows = aggregate([node], {name: inputs}, merged=merged, ordered=ordered)
                 changelog = topology.changelog_topic(node.store or "")
                 observed = self.read(changelog, self.cut.ends[changelog])
                 exact = exact and "double" not in rows.schema.simpleString()
