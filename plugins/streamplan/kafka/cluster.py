@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
 from itertools import groupby
+from operator import methodcaller
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -349,17 +350,19 @@ class _MessageBatch:
         return len(self._messages)
 
 
+_read_headers = methodcaller("headers")
+"""It checks whether the client has set an exception beside its result. A call that CPython has specialized does not."""
+
+
 def _headers_of(message: Any) -> Headers:
     """Return the headers of a message; ``UNREADABLE_HEADERS`` where a name is not UTF-8.
 
     confluent-kafka raises then, and when it is asked again it gives tuples with a null pointer in place of that name.
     """
     try:
-        return tuple(message.headers() or ())
-    except (SystemError, UnicodeDecodeError) as error:
-        if isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError):
-            return UNREADABLE_HEADERS
-        raise
+        return tuple(_read_headers(message) or ())
+    except (SystemError, UnicodeDecodeError):  # a SystemError in place of the other, or of one in its chain
+        return UNREADABLE_HEADERS
 
 
 def _read_share(brokers: Brokers, deadline_seconds: float, topic: str, ranges: shares.Ranges) -> Iterator[RecordBatch]:

@@ -6,7 +6,7 @@ Times are ISO 8601 with a time zone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -128,6 +128,7 @@ class AggregatorStatus:
         started: When it started; empty in a file of an earlier version.
         measures: What was measured of each sub-topology, by the sub-topology's id.
         restorations: The restorations since the start, by the sub-topology's id.
+        held: What it does not process for now, each as an error tells it: a record at which each worker died.
     """
 
     state: AggregatorState
@@ -139,6 +140,7 @@ class AggregatorStatus:
     started: str = ""
     measures: Mapping[int, MicroBatchMeasures] = field(default_factory=dict)
     restorations: Mapping[int, Restoration] = field(default_factory=dict)
+    held: Sequence[str] = ()
 
     def age(self, now: float) -> float:
         """Seconds since this heartbeat; negative where another host's clock is ahead.

@@ -51,6 +51,7 @@ def read_status(path: Path) -> AggregatorStatus | None:
         started=content.get("started", ""),
         measures={int(number): MicroBatchMeasures(**each) for number, each in content.get("measures", {}).items()},
         restorations={int(number): Restoration(**each) for number, each in content.get("restorations", {}).items()},
+        held=tuple(content.get("held", ())),
     )
 
 

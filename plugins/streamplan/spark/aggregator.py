@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 from py4j.protocol import Py4JError
@@ -24,11 +24,13 @@ from streamplan.kafka.groups import fence
 from streamplan.kafka.membership import DRAIN_SECONDS
 from streamplan.kafka.task_ownership import ClaimedTasks, StopRequested, TaskOwnership
 from streamplan.kafka.topics import observe_topics
+from streamplan.model.left_out import VARIABLE
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Sink, Source, Subtopology, TaskId
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
+from streamplan.spark.noted_records import NotedRecords, noted_in
 from streamplan.spark.pacing import Pacing, subscribers_of, upstream_of
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.progress import Progress
@@ -45,6 +47,12 @@ _WATCH_SECONDS = 0.2
 _MARKERS_SECONDS = 10.0
 """How long the brokers may take to end a transaction in all partitions."""
 
+_HOLD_SECONDS = 600.0
+"""So long the other partitions go on. Then the aggregator ends with the error, and its next start tries the record."""
+
+_WORKER_DIED = "Python worker exited unexpectedly"
+"""In the message of Spark's error for a worker whose process is gone."""
+
 _TOLD = (Refused, SchemaRegistryUnavailable)
 """Errors of a task that say all that a person needs."""
 
@@ -57,11 +65,45 @@ _UNREADABLE_STATE = ("CANNOT_LOAD_STATE_STORE", "CHECKPOINT_FILE_CHECKSUM_VERIFI
 
 @dataclass(frozen=True)
 class _RunningQuery:
-    """A query that was started, with the id of its sub-topology and its checkpoint."""
+    """A query that was started, with its plan and its checkpoint."""
 
-    subtopology: int
+    planned: Query
     query: StreamingQuery
     checkpoint: Checkpoint
+
+    @property
+    def subtopology(self) -> int:
+        """The id of its sub-topology."""
+        return self.planned.subtopology.id
+
+
+@dataclass
+class _Holds:
+    """Goes on without the rest of a partition in which each worker died at a record, for some time.
+
+    ``restart``  starts a query again that does not read beyond the records
+    ``error``    that of the first of them; None while there is none
+    """
+
+    restart: Callable[[_RunningQuery, NotedRecords], _RunningQuery]
+    heartbeat: Heartbeat
+    report: Callable[[str], None]
+    error: StreamplanError | None = None
+    _since: float = 0.0
+
+    def hold(self, failed: _RunningQuery, records: NotedRecords, error: StreamplanError) -> _RunningQuery:
+        """Start a failed query again without the rest of the partition that these records are in."""
+        if self.error is None:
+            self.error, self._since = error, time.monotonic()
+        self.report(f"error: {error}")
+        self.report(f"{records.topic}-{records.partition} is held back at offset {records.first}; the others go on")
+        self.heartbeat.held.append(str(error))
+        return self.restart(failed, records)
+
+    def require_time_left(self) -> None:
+        """Raise the error when it is time to try the records again, in another start."""
+        if self.error is not None and time.monotonic() - self._since > _HOLD_SECONDS:
+            raise self.error
 
 
 def run(
@@ -113,14 +155,35 @@ def run(
         try:
             claimed = _claim(spark, deployment, ownership, report)
             running: list[_RunningQuery] = []
+            planned = {query.subtopology.id: query for query in queries}
+
+            def start(query: Query, checkpoint: Checkpoint) -> _RunningQuery:
+                # State stores have one partition for each stream task. A query reads this setting when it starts.
+                spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(query.subtopology))
+                writer = query.writer(claimed, checkpoint, progress.record, pacing, kept)
+                if available_now:
+                    # The source of ticks has no end of its own, so that Spark would run one micro-batch alone.
+                    spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", True)
+                    return _RunningQuery(query, _start(spark, writer.trigger(availableNow=True)), checkpoint)
+                interval = trigger_interval_of(query.subtopology, pipeline.topology, trigger_interval_ms)
+                spark.conf.set("spark.sql.streaming.pollingDelay", f"{interval}ms")
+                return _RunningQuery(query, _start(spark, writer.trigger(processingTime="0 seconds")), checkpoint)
+
+            def restart(failed: _RunningQuery, records: NotedRecords) -> _RunningQuery:
+                before = failed.planned.deployment
+                held = {**before.held, (records.topic, records.partition): records.first}
+                query = plan_query(spark, replace(before, held=held), failed.planned.subtopology, schemas)
+                planned[failed.subtopology] = query
+                failed.checkpoint.note_held(f"{records.topic}-{records.partition} offset {records.first}")
+                return start(query, failed.checkpoint)
+
+            holds = _Holds(restart, progress.heartbeat, report)
             try:
-                planned = {query.subtopology.id: query for query in queries}
                 order = in_order_of_runs(pipeline.topology) if available_now else in_flow_order(pipeline.topology)
                 checkpoints: dict[int, Checkpoint] = {}
                 for subtopology in order:
                     query = planned[subtopology.id]
-                    # State stores have one partition for each stream task. A query reads this setting when it starts.
-                    spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))
+                    spark.conf.set("spark.sql.shuffle.partitions", pipeline.partitions(subtopology))  # to restore
                     if subtopology.id not in checkpoints:
                         checkpoints[subtopology.id] = prepare_checkpoint(
                             spark,
@@ -132,25 +195,19 @@ def run(
                             report,
                             progress.heartbeat.record_restoration,
                         )
-                    checkpoint = checkpoints[subtopology.id]
-                    writer = query.writer(claimed, checkpoint, progress.record, pacing, kept)
                     if available_now:
                         _await_written(deployment, subtopology, report)
-                        # The source of ticks has no end of its own, so that Spark would run one micro-batch alone.
-                        spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", True)
-                        started = _start(spark, writer.trigger(availableNow=True))
-                        running.append(_RunningQuery(subtopology.id, started, checkpoint))
-                        _watch(running, stop, progress, ownership)
+                    running.append(start(query, checkpoints[subtopology.id]))
+                    if available_now:
+                        _watch(running, stop, progress, ownership, holds)
                     else:
-                        interval = trigger_interval_of(subtopology, pipeline.topology, trigger_interval_ms)
-                        spark.conf.set("spark.sql.streaming.pollingDelay", f"{interval}ms")
-                        started = _start(spark, writer.trigger(processingTime="0 seconds"))
-                        running.append(_RunningQuery(subtopology.id, started, checkpoint))
                         report(f"sub-topology {subtopology.id} reads {', '.join(pipeline.source_topics(subtopology))}")
                 if not available_now:
-                    _watch(running, stop, progress, ownership, until=lambda: ownership.drain_requested)
+                    _watch(running, stop, progress, ownership, holds, until=lambda: ownership.drain_requested)
                     if ownership.drain_requested:
-                        _drain(running, deployment, stop, progress, ownership, report)
+                        _drain(running, deployment, stop, progress, ownership, holds, report)
+                if holds.error is not None and not stop.is_set():
+                    raise holds.error
             finally:
                 progress.heartbeat.announce_stop()
                 pacing.end()
@@ -299,6 +356,7 @@ def _drain(
     stop: threading.Event,
     progress: Progress,
     ownership: TaskOwnership,
+    holds: _Holds,
     report: Callable[[str], None],
 ) -> None:
     """End each query when it has processed what the others have written for it. So nothing is on its way afterwards."""
@@ -307,7 +365,7 @@ def _drain(
     report(f"{application_id} is asked to end: it processes what is in its repartition topics")
     internal = {spec.name for spec in pipeline.internal_topics()}
     deadline = time.monotonic() + DRAIN_SECONDS
-    for number, started in enumerate(running):
+    for number, started in enumerate([*running]):
         subtopology = pipeline.topology.subtopologies[started.subtopology]
         topics = internal & {*pipeline.source_topics(subtopology)}
 
@@ -315,8 +373,10 @@ def _drain(
             positions = {topic: cluster.positions(application_id, topic) for topic in topics}
             return not unprocessed(cluster, positions) or time.monotonic() > deadline
 
-        _watch(running[number:], stop, progress, ownership, until=is_processed)
-        started.query.stop()
+        remaining = running[number:]
+        _watch(remaining, stop, progress, ownership, holds, until=is_processed)
+        running[number:] = remaining
+        running[number].query.stop()
         # What its workers have not committed by now is not committed any more.
         count = pipeline.partitions(subtopology)
         fence(deployment.brokers, application_id, (TaskId(subtopology.id, partition) for partition in range(count)))
@@ -330,27 +390,35 @@ def _watch(
     stop: threading.Event,
     progress: Progress,
     ownership: TaskOwnership,
+    holds: _Holds,
     *,
     until: Callable[[], bool] = lambda: False,
 ) -> None:
     """Return when every query has ended, ``stop`` is set, or ``until`` says so.
 
-    Raise when a query fails or a newer aggregator comes.
+    Raise when a query fails or a newer aggregator comes. A query whose worker died each time at a record goes on
+    without the rest of its partition; ``running`` has the query that was started for it.
     """
     while not stop.is_set():
         active = [started for started in running if started.query.isActive]
-        for started in running:
+        for number, started in enumerate([*running]):
             error = None if started.query.isActive else started.query.exception()
             if error is not None:
                 # The queries of an aggregator that is superseded fail in many ways.
                 ownership.await_claim()
                 ownership.require_latest(now=True)
-                raise _query_error(started, error)
+                failure = _query_error(started, error)
+                records = noted_in(str(error)) if _WORKER_DIED in str(error) else None
+                if records is None:
+                    raise failure
+                running[number] = started = holds.hold(started, records, failure)
+                active.append(started)
             progress.record_query(started.subtopology, started.query)
         progress.heartbeat.beat()
         if not active:
             return
         ownership.require_latest()
+        holds.require_time_left()
         if until():
             return
         stop.wait(_WATCH_SECONDS)
@@ -373,6 +441,8 @@ def _query_error(failed: _RunningQuery, error: StreamingQueryException) -> Strea
             "reset the application. To keep such records out, leave message.timestamp.after.max.ms of the topic at the "
             "default of brokers from 4.0.",
         )
+    if _WORKER_DIED in text and (records := noted_in(text)) is not None:
+        return _worker_error(failed.query.name, records)
     unreadable = [line for line in text.splitlines() if any(name in line for name in _UNREADABLE_STATE)]
     if unreadable:
         aside = failed.checkpoint.set_aside()
@@ -382,3 +452,20 @@ def _query_error(failed: _RunningQuery, error: StreamingQueryException) -> Strea
             remedy=f"It was moved to {aside}. The next start builds the state from the changelog topics.",
         )
     return StreamplanError(f"query {failed.query.name} ended", observed=text)
+
+
+def _worker_error(query: str, records: NotedRecords) -> StreamplanError:
+    """Return the error of a query whose Python worker died at these records, each time that Spark tried it."""
+    at = f"{records.topic}-{records.partition}"
+    one = records.first == records.last
+    place = f"{at} offset {records.first}" if one else f"{at}, between the offsets {records.first} and {records.last}"
+    first = f"{at}@{records.first}"
+    record = first if one else f"{at}@<offset>"
+    return StreamplanError(
+        f"query {query}: a Python worker died each time at a record of {place}",
+        observed="a crash of native code, or a kill for want of memory. "
+        "Nothing of this partition from there on is committed",
+        remedy=f"Correct what processes the record, or give the worker more memory. To go on without the record, set "
+        f"{VARIABLE}={record} where the aggregator and the checks run, and start it again: the record goes to the "
+        "dead-letter topic without being processed (docs/recovery.md).",
+    )

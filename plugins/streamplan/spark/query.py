@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +87,7 @@ class Deployment:
     ``transaction_timeout_ms``  the brokers abort a transaction that nobody has ended for so long
     ``until``  by topic and partition the first offset that is not processed; other partitions have no such limit. None
                where the application does not stand beside another one
+    ``held``   by topic and partition the first offset that is not processed in this run, because each worker died there
     """
 
     pipeline: Pipeline
@@ -95,6 +96,7 @@ class Deployment:
     max_offsets: int | None = None
     transaction_timeout_ms: int = 60_000
     until: OffsetMap | None = None
+    held: OffsetMap = field(default_factory=dict)
 
     def micro_batch(self, subtopology: Subtopology) -> int:
         """Return how many records one of its micro-batches has at most. A record counts once for each window it is in.
@@ -109,9 +111,15 @@ class Deployment:
             return max(partitions, _SORTED * partitions // subtopology.overlap)
         return max(partitions, max(500_000, 100_000 * partitions) // subtopology.overlap)
 
+    @property
+    def limits(self) -> OffsetMap:
+        """By topic and partition the first offset that is not processed: the lower of ``until`` and ``held``."""
+        until = self.until or {}
+        return {**until, **{place: min(end, until.get(place, end)) for place, end in self.held.items()}}
+
     def within(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return what a micro-batch with these ranges of offsets processes: of each the part below ``until``."""
-        ends = {place: min(end, (self.until or {}).get(place, end)) for place, (_, end) in ranges.items()}
+        """Return what a micro-batch with these ranges of offsets processes: of each the part below its limit."""
+        ends = {place: min(end, self.limits.get(place, end)) for place, (_, end) in ranges.items()}
         return {place: (first, ends[place]) for place, (first, _) in ranges.items() if first < ends[place]}
 
     @property
@@ -387,7 +395,7 @@ def plan_query(
             topic,
             partitions=deployment.source_partitions,
             max_offsets=max_offsets,
-            until={number: end for (name, number), end in (deployment.until or {}).items() if name == topic},
+            until={number: end for (name, number), end in deployment.limits.items() if name == topic},
         )
 
     ticks = partial(read_ticks, spark, deployment.pipeline.partitions(subtopology))

@@ -22,6 +22,7 @@ SPARK_CONFIGS = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # for streamplan.spark.noted_records
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",  # as JSON is
 }

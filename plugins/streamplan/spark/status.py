@@ -132,6 +132,7 @@ class Heartbeat:
         placements: The placements of the stream tasks.
         measures: What was measured of each sub-topology, by its id.
         restorations: The restorations since the start, by the id of the sub-topology.
+        held: What is not processed for now, each as an error tells it.
     """
 
     file: Path | None = None
@@ -141,6 +142,7 @@ class Heartbeat:
     placements: TaskPlacements = field(default_factory=TaskPlacements)
     measures: dict[int, MicroBatchMeasures] = field(default_factory=dict)
     restorations: dict[int, Restoration] = field(default_factory=dict)
+    held: list[str] = field(default_factory=list)
     _started: str = field(default_factory=lambda: _now())
     _state: AggregatorState | None = None
     _written_at: float = 0.0
@@ -200,6 +202,7 @@ class Heartbeat:
             self._started,
             dict(self.measures),
             dict(self.restorations),
+            tuple(self.held),
         )
 
     def _report_migrations(self) -> None:

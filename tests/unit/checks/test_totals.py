@@ -208,6 +208,18 @@ def test_rejected_records_stand_in_the_dead_letter_topic(cluster: FakeCluster, a
     assert any((row.expected, row.observed) == (5, 5) for row in rows(cluster))
 
 
+def test_a_record_that_an_operator_leaves_out_stands_in_the_dead_letter_topic(
+    cluster: FakeCluster, application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = cluster.produce("orders", b"k", b'{"Id": "x", "ProductType": 1}')
+    cluster.committed[application.group, "orders"][record.partition] += 1
+    application.dead_letter(record)
+    assert wrong(cluster)
+    monkeypatch.setenv("STREAMPLAN_DEAD_LETTER", f"orders-{record.partition}@{record.offset}")
+    found = list(TotalsCheck(deadline=IMPATIENT).observe(application_of(PIPELINE), cluster))
+    assert [row for row in found if not row.agrees] == []
+
+
 def test_dead_letter_that_is_missing_is_named(cluster: FakeCluster, application: FakeApplication) -> None:
     record = cluster.produce("orders", b"bad", b"x")
     cluster.committed[application.group, "orders"][record.partition] += 1

@@ -106,6 +106,7 @@ function aggregatorState(snapshot) {
   if (snapshot.silent) return [`silent for ${duration((new Date(snapshot.at) - new Date(said.at)) / 1000)}`, "bad"];
   const restores = Object.values(said.restorations).find((each) => each.offsets < each.total);
   if (said.state === "starting" && restores) return [`restores, ${Math.floor((100 * restores.offsets) / restores.total)} %`, "wait"];
+  if (said.held?.length) return ["holds a record back", "bad"];
   return said.state === "starting" ? ["starts", "wait"] : ["runs", "good"];
 }
 
@@ -122,7 +123,7 @@ function showSummary(snapshot) {
   const hasDeadLetters = snapshot.topics.some((topic) => topic.role === "dead-letter");
   const [state, kind] = aggregatorState(snapshot);
   const who = [snapshot.members?.join(", ") ?? "The members of the group cannot be seen.",
-    ...(snapshot.aggregator ? [`Its last heartbeat: ${snapshot.aggregator.at} on ${snapshot.aggregator.host}.`] : [])].join(" ");
+    ...(snapshot.aggregator ? [`Its last heartbeat: ${snapshot.aggregator.at} on ${snapshot.aggregator.host}.`, ...(snapshot.aggregator.held ?? [])] : [])].join(" ");
   replace("summary",
     tile("Aggregator", state, kind, who),
     tile("Lag", `${count(sum(lags))}`, sum(lags) ? "wait" : "", "Offsets that no task has processed yet"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from streamplan.checks.framework.cluster import Cluster, Record
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
 from streamplan.model.copartitioning import copartition_groups
+from streamplan.model.left_out import REASON_LEFT_OUT, records_left_out
 from streamplan.model.operations import Count, KeySelect, NullKeyFilter
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
@@ -70,6 +71,7 @@ class Aggregation:
         dead_letters: The dead-letter topic. Where there is none, a record that cannot be counted leaves no trace.
         exactly_once: Whether the application writes in transactions; None to find out from its topics.
         key_serde: Writes the keys by which records are counted.
+        left_out: The records of the source that are dead-lettered without being read.
     """
 
     application_id: str
@@ -83,6 +85,7 @@ class Aggregation:
     dead_letters: str | None
     exactly_once: bool | None = None
     key_serde: KeySerde = STRING
+    left_out: frozenset[tuple[int, int]] = frozenset()
 
     def label(self, key: bytes) -> str:
         """Return what people see of a key: ``orders-products-quantities[0] Jackets``."""
@@ -99,6 +102,8 @@ class Aggregation:
         Raises:
             Undecodable: The record cannot be counted.
         """
+        if (record.partition, record.offset) in self.left_out:
+            raise Undecodable(REASON_LEFT_OUT)
         if self.dead_letters is not None and (fault := timestamp_fault(record.timestamp)) is not None:
             raise Undecodable(fault)
         if self.serde is not None and self.field is not None:
@@ -240,11 +245,12 @@ def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
             return ()
     if len(upstream.sinks) != 1 or upstream.sink_topics != downstream.source_topics or downstream.sinks:
         return ()
+    source = topology.decorate(upstream.source_topics[0])
     return (
         Aggregation(
             application_id=topology.application_id,
             subtopology=upstream.id,
-            source=topology.decorate(upstream.source_topics[0]),
+            source=source,
             serde=serde,
             field=name,
             repartition=topology.decorate(downstream.source_topics[0]),
@@ -252,5 +258,6 @@ def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:
             changelog=topology.changelog_topic(store),
             dead_letters=topology.dead_letter_topic,
             exactly_once=True,
+            left_out=frozenset(record[1:] for record in records_left_out() if record.topic == source),
         ),
     )

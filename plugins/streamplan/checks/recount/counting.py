@@ -60,6 +60,10 @@ def count_records(aggregation: Aggregation, batch: RecordBatch) -> Counts:
     serde, field = aggregation.serde, aggregation.field
     values, streamplans = batch.values, aggregation.dead_letters is not None
     rejected = _rows_with_faulty_timestamps(batch) if streamplans else set()
+    if aggregation.left_out:
+        rows = {row for row, offset in enumerate(batch.offsets) if (batch.partition, offset) in aggregation.left_out}
+        values = [None if row in rows else value for row, value in enumerate(values)]
+        rejected |= rows
     if serde is not None and field is not None:
         column = serde.key_column(field, values)
         headers = batch.headers if streamplans else ()

@@ -33,6 +33,7 @@ from functools import cached_property, reduce
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from streamplan.model.left_out import records_left_out
 from streamplan.model.operations import (
     SETS_KEY,
     Aggregate,
@@ -536,7 +537,9 @@ def _rekeying(pipeline: Pipeline, subtopology: Subtopology) -> RekeyedRecords | 
             (_,),
         ):
             if serde is not None and is_key_field(serde, key):
-                return RekeyedRecords(pipeline.topology.decorate(topic), serde, key)
+                name = pipeline.topology.decorate(topic)
+                left_out = frozenset(record for record in records_left_out() if record.topic == name)
+                return RekeyedRecords(name, serde, key, left_out)
     return None
 
 

@@ -30,6 +30,7 @@ from streamplan.serdes.internal import repartition_serde
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
 from streamplan.spark.planning.function_results import (
     NOT_OF_A_FUNCTION,
@@ -249,6 +250,7 @@ class ProcessState(StatefulProcessor):
         value = None if data is None else with_attributes(self._serde.decode(bytes(data)), self._read_type)
         place = (row.record[name] for name in ("topic", "partition", "offset"))
         record = Record(self._key_serde.read_key(key), value, as_datetime(row.at), *place)
+        note(record.topic, record.partition, record.offset, record.offset)
         entry = self._entry(key)
         held = (entry.value, entry.due) if self._is_live(entry, self._stream_time) else (None, None)
         store = _Store(self._form, record.key, key, *held, BEFORE_ALL_TIME)

@@ -22,6 +22,7 @@ from streamplan.model.functions import STOP, PythonFunction
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.primitive import KeySerde
+from streamplan.spark.noted_records import noted
 from streamplan.spark.planning.arrow_batches import conditions_by, values_by
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import declared_type
@@ -100,7 +101,7 @@ def filter_by(frame: RecordFrame, function: PythonFunction) -> RecordFrame:
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        for batch in noted(batches):
             passes, reasons = _conditions(function, batch)
             yield _with_reasons(batch, reasons).filter(pc.or_kleene(pc.is_valid(reasons), passes))
 
@@ -166,7 +167,7 @@ def mapped_batches(function: PythonFunction, fields: Mapping[str, str]) -> Arrow
     value_type = struct_type(fields)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        for batch in noted(batches):
             values, reasons = values_by(function, batch, value_type)
             records = _with_reasons(batch, reasons).column("record")
             yield _made(values, records, pa.array([0] * len(values), pa.int32()))
@@ -184,7 +185,7 @@ def _batches_of_each(
         def checked(result: Any) -> list[dict[str, Any] | None]:
             return [None if value is None else parts_of(value, value_type, "") for value in returned(result)]
 
-        for batch in batches:
+        for batch in noted(batches):
             results, reasons = _call_with_each(function, batch, checked)
             rows: list[int] = []
             positions: list[int] = []

@@ -31,11 +31,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StructType
 
 from streamplan.errors import Refused
+from streamplan.model.dead_letters import Origin
+from streamplan.model.left_out import REASON_LEFT_OUT, records_left_out
 from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import FIELD_TYPES
 from streamplan.serdes.internal import repartition_serde, value_expression
 from streamplan.serdes.primitive import STRING, KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.spark.noted_records import noted
 from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import key_fault, new_key, read_key, write_key
@@ -275,7 +278,7 @@ def read_internal(
         partition_time: As for :func:`read_external`.
     """
     frame = _read(raw, serde, key_serde, _reader(serde, any_timestamp=True, partition_time=partition_time))
-    return replace(frame, no_rejects=True, key_not_null=key_not_null)
+    return replace(frame, no_rejects=not records_left_out(), key_not_null=key_not_null)
 
 
 def read_stored(raw: DataFrame, serde: Serde, key_serde: KeySerde) -> RecordFrame:
@@ -319,13 +322,19 @@ def _reader(
     serde: Serde, *, table: bool = False, any_timestamp: bool = False, partition_time: bool = False
 ) -> ArrowFunction:
     fields_type = struct_type(serde.fields)
+    records = records_left_out()
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         times = PartitionTimes()
-        for batch in batches:
+        for batch in noted(batches):
             values = batch["value"]
+            left_out = _rows_left_out(records, batch) if records else None
+            if left_out is not None:
+                values = pc.if_else(left_out, pa.scalar(None, pa.binary()), values)
             decoded = serde.decode_column(values)
             reasons = pc.if_else(pc.is_null(values), pa.scalar(None, pa.string()), decoded.reasons())
+            if left_out is not None:
+                reasons = pc.if_else(left_out, pa.scalar(REASON_LEFT_OUT), reasons)
             if table:
                 reasons = pc.if_else(pc.is_null(batch["key"]), pa.scalar("the key is null"), reasons)
                 size = pc.add(pc.binary_length(batch["key"]), pc.binary_length(values))
@@ -338,6 +347,12 @@ def _reader(
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "fields", "reason", "partition_time"])
 
     return read
+
+
+def _rows_left_out(records: frozenset[Origin], batch: pa.RecordBatch) -> pa.Array:
+    """Return whether each row is one of these records, as booleans."""
+    places = zip(*(batch[name].to_pylist() for name in Origin._fields), strict=True)
+    return pa.array([place in records for place in places], pa.bool_())
 
 
 def _without_faulty_timestamps(batch: pa.RecordBatch, reasons: pa.Array) -> tuple[pa.RecordBatch, pa.Array]:

@@ -13,6 +13,7 @@ from streamplan.serdes.arrow import struct_type
 from streamplan.serdes.field_types import ArrayType, FieldType, MapType, Scalar, StructType, parse_type
 from streamplan.serdes.reason import text_of
 from streamplan.serdes.serde import Serde
+from streamplan.spark.noted_records import noted
 from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, declared_type
 from streamplan.spark.planning.records import RecordFrame
@@ -34,7 +35,7 @@ def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
     fields_type = struct_type(serde.fields)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        for batch in noted(batches):
             records = batch["record"]
             columns = [batch[name].cast(fields_type.field(name).type) for name in serde.fields]
             rejected = pc.struct_field(records, "reason").to_pylist()

@@ -20,9 +20,13 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from streamplan.errors import Refused, StreamplanError
+from streamplan.model.dead_letters import Origin
+from streamplan.model.left_out import REASON_LEFT_OUT
+from streamplan.serdes.arrow import true_rows
 from streamplan.serdes.columns import reason_array
 from streamplan.serdes.serde import Serde, header_bytes, too_large
 from streamplan.spark.headers import headers_from_text
+from streamplan.spark.noted_records import noted
 from streamplan.spark.sink.instance import this_instance
 from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, DeadLetter, Headers, Output, TransactionSpec
 from streamplan.spark.sink.transaction import TaskOutput, TaskTransaction
@@ -168,18 +172,21 @@ class RekeyedRecords:
     ``topic``  that they come from
     ``serde``  reads their values
     ``field``  of the value, whose text is the key
+    ``left_out``  the records that are dead-lettered and not read
     """
 
     topic: str
     serde: Serde
     field: str
+    left_out: frozenset[Origin] = frozenset()
 
     def write(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
         """Produce each record under its new key; see :meth:`RowFormat.write`."""
         task.next_offsets[self.topic] = rows["offset"][-1].as_py() + 1
         rows = rows.filter(pc.greater_equal(rows["offset"], task.transaction.positions[self.topic]))
         if rows.num_rows:
-            self._rekey(rows, task)
+            for noted_rows in noted(iter([rows]), self.topic):
+                self._rekey(noted_rows, task)
             if task.transaction.old:
                 task.transaction.commit_part(task.next_offsets)
 
@@ -192,9 +199,15 @@ class RekeyedRecords:
         task.transaction.require_complete_input(self.topic, task.next_offsets.get(self.topic, 0))
 
     def _rekey(self, rows: pa.RecordBatch, task: TaskProgress) -> None:
-        decoded = self.serde.key_column(self.field, rows["value"])
+        offsets = {record.offset for record in self.left_out if record.partition == task.transaction.partition}
+        values, left_out = rows["value"], list[int]()
+        if offsets:
+            is_left_out = pc.is_in(rows["offset"], pa.array([*offsets], pa.int64()))
+            values, left_out = pc.if_else(is_left_out, pa.scalar(None, values.type), values), true_rows(is_left_out)
+        decoded = self.serde.key_column(self.field, values)
         keys = decoded.keys
         unreadable = {**decoded.rejected, **_too_large(rows, keys, self.serde.max_bytes)}
+        unreadable |= dict.fromkeys(left_out, REASON_LEFT_OUT)
         faults = timestamp_faults(rows["timestamp"])
         if unreadable or faults is not None:
             reasons = reason_array(unreadable, rows.num_rows)

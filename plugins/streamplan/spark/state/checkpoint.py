@@ -91,6 +91,10 @@ class Checkpoints:
         return HadoopFiles(self.spark, self.location)
 
 
+_HELD = "held"
+"""The file of a checkpoint whose query reads on while records of a partition are held back."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The checkpoint of one query.
@@ -123,6 +127,8 @@ class Checkpoint:
         """
         try:
             identity = json.loads(self._files.read(IDENTITY))
+            if _HELD in self._files.names():
+                return CheckpointState(corruption=f"it read on while {self._files.read(_HELD)} was held back")
             planned, committed = self.last_planned(), self.last_committed()
             if planned is None:
                 return CheckpointState(identity)
@@ -186,6 +192,16 @@ class Checkpoint:
         directory.delete(aside)
         directory.rename(str(self.name), aside)
         return f"{self.directory}/{aside}"
+
+    def note_held(self, place: str) -> None:
+        """Note that the query reads on while records of a partition are held back.
+
+        Spark's offsets go beyond them then, so that no later start can go on with this checkpoint.
+
+        Args:
+            place: The first record that is held back, for people.
+        """
+        self._files.write(_HELD, place)
 
     def delete(self, name: str) -> None:
         """Delete a directory in the checkpoint."""
