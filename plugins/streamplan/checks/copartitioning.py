@@ -10,11 +10,18 @@ from zlib import crc32
 
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
+from streamplan.checks.framework.check import (
+    Check,
+    CheckContext,
+    NotApplicable,
+    Observation,
+    existing,
+    not_judged,
+)
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordBatch
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
-from streamplan.model.topics import ObservedTopic, TopicSpec, explain_changed_counts
+from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, explain_changed_counts
 
 NAMED_KEYS = 20
 """So many misplaced keys of a topic get a row each. The others are counted."""
@@ -48,16 +55,22 @@ class _Placement:
         sampled: The number of offsets of which they are a sample; 0 when every record was looked at.
         all_crc32: Whether all keys, also those in place, lie where CRC32 puts them.
         keys: The misplaced keys, by key and partition.
+        keyless: The number of records without a key.
+        first_keyless: The partitions and offsets of the first of them.
     """
 
     records: int = 0
     sampled: int = 0
     all_crc32: bool = True
     keys: dict[tuple[bytes, int], _Misplaced] = field(default_factory=dict)
+    keyless: int = 0
+    first_keyless: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, part: _Placement) -> None:
         self.records += part.records
         self.all_crc32 &= part.all_crc32
+        self.keyless += part.keyless
+        self.first_keyless = sorted({*self.first_keyless, *part.first_keyless})[:NAMED_KEYS]
         for at, misplaced in part.keys.items():
             before = self.keys.setdefault(at, misplaced)
             if before is not misplaced:
@@ -147,6 +160,9 @@ def _placement(
     application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
 ) -> Iterable[Observation]:
     topic = spec.name
+    if reason := application.unjudged.get(topic):
+        yield not_judged(f"{topic}: records in the partition of their key", reason, topic=topic)
+        return
     placement = attempt(lambda: _scan(application, cluster, spec, partitions, cluster.offsets(topic)))
     is_purged = not placement.records and any(partition.high_watermark for partition in offsets.values())
     purged = " (consumed and purged)" if is_purged else ""
@@ -156,19 +172,25 @@ def _placement(
         if placement.sampled
         else ""
     )
+    is_store = spec.role is TopicRole.CHANGELOG and not application.declared
+    advice = Advice.OWN_KEYS if is_store else Advice.COPARTITIONING
     yield Observation(
         f"{topic}: records in the partition of their key{purged}{sample}",
         placement.records,
         placement.records - placement.wrong,
+        advice=advice,
     )
     for (key, _), misplaced in list(placement.keys.items())[:NAMED_KEYS]:
         yield Observation(
             f"{topic}: key {spec.key_text(key)}",
             f"partition {misplaced.belongs}",
             f"partition {misplaced.partition} ({misplaced.records} records, first at offset {misplaced.first_offset})",
+            f"in {topic}-{misplaced.partition}",
+            advice=advice,
         )
     if len(placement.keys) > NAMED_KEYS:
-        yield Observation(f"{topic}: further misplaced keys", 0, len(placement.keys) - NAMED_KEYS)
+        yield Observation(f"{topic}: further misplaced keys", 0, len(placement.keys) - NAMED_KEYS, advice=advice)
+    yield from _keyless(application, spec, placement)
     # A few keys may lie where CRC32 puts them by chance.
     several = len(placement.keys) >= ENOUGH_KEYS
     if placement.keys and _is_crc32(spec, placement.keys, partitions) and (several or placement.all_crc32):
@@ -180,6 +202,18 @@ def _placement(
         )
 
 
+def _keyless(application: Application, spec: TopicSpec, placement: _Placement) -> Iterable[Observation]:
+    """Yield a row where an internal topic has records without a key that the application cannot have written."""
+    if spec.role not in (TopicRole.REPARTITION, TopicRole.CHANGELOG) or not placement.keyless:
+        return
+    subject = f"{spec.name}: records without a key"
+    listed = ", ".join(f"{spec.name}-{partition} offset {offset}" for partition, offset in placement.first_keyless[:5])
+    if spec.name not in application.null_keys:
+        yield Observation(subject, 0, placement.keyless, f"first at {listed}", advice=Advice.NULL_KEY)
+    elif reason := application.null_keys[spec.name]:
+        yield not_judged(f"{spec.name}: {placement.keyless:,} records without a key", reason, topic=spec.name)
+
+
 def _is_crc32(spec: TopicSpec, keys: Iterable[tuple[bytes, int]], partitions: int) -> bool:
     return all(crc32(spec.application_key(key)) % partitions == partition for key, partition in keys)
 
@@ -187,7 +221,7 @@ def _is_crc32(spec: TopicSpec, keys: Iterable[tuple[bytes, int]], partitions: in
 def _scan(
     application: Application, cluster: Cluster, spec: TopicSpec, partitions: int, offsets: Mapping[int, Offsets]
 ) -> _Placement:
-    """Look at all committed records of a topic or at a sample. Records without a key belong in any partition."""
+    """Look at all committed records of a topic or at a sample."""
     total = sum(partition.last_stable - partition.log_start for partition in offsets.values())
     placement = _Placement(sampled=total if total > application.limits.scanned_records else 0)
     place = partial(_place, application, spec, partitions)
@@ -203,6 +237,10 @@ def _place(application: Application, spec: TopicSpec, partitions: int, batches: 
     for batch in batches:
         keys = batch.keys
         placement.records += len(keys)
+        if None in keys:
+            nulls = [(batch.partition, at) for at, key in zip(batch.offsets, keys, strict=True) if key is None]
+            placement.keyless += len(nulls)
+            placement.first_keyless = [*placement.first_keyless, *nulls][:NAMED_KEYS]
         known = right.setdefault(batch.partition, {None})
         wrong = {}
         for key in set(keys) - known:

@@ -31,6 +31,7 @@ OPTIONS = {
     "store": "--store",
     "partitioner": "--partitioner",
     "key_type": "--key-type",
+    "unjudged_store": "--unjudged-store",
     "partition_share": "--partition-share",
     "lag_seconds": "--lag-seconds",
 }
@@ -63,6 +64,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="TOPIC=TYPE",
         help=f"the type by which keys of the topic are shown: {', '.join(SERIALIZED_KEY_TYPES)}",
+    )
+    group.add_argument(
+        "--unjudged-store",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a store whose keys are not the keys of the records that its tasks read, as a Processor API store may have"
+        " them, or whose logging is off: the partitions of its keys are not judged, and the result says so",
     )
     group.add_argument(
         "--partition-share",
@@ -129,6 +138,7 @@ class DescribedApplication:
             if key_type not in SERIALIZED_KEY_TYPES:
                 raise Refused(f"--key-type {topic}={key_type}", expected=" or ".join(SERIALIZED_KEY_TYPES))
         share = Limits().partition_share if options.partition_share is None else options.partition_share
+        self._unjudged_stores = options.unjudged_store
         self._limits = Limits(share, options.lag_seconds)
         self._topology = _text(options.topology) if options.topology else None
 
@@ -147,6 +157,7 @@ class DescribedApplication:
             partitioners=self._partitioners,
             key_types=self._key_types,
             limits=self._limits,
+            unjudged_stores=self._unjudged_stores,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamplan.checks.discovery.changelogs import resolve_key_schema
+from streamplan.checks.discovery.changelogs import resolve_stored_keys
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
@@ -111,7 +111,7 @@ def _store(cluster: Cluster, changelog: str) -> frozenset[str] | None:
     if not values:
         return None
     partitions = len(cluster.offsets(changelog))
-    form = _FORMS.get(resolve_key_schema(cluster, changelog, partitions, partition_for_key).suffix)
+    form = _FORMS.get(resolve_stored_keys(cluster, changelog, partitions, partition_for_key, ()).schema.suffix)
     return frozenset(({form} if form else set()) | ({COUNT} if all(map(_is_count, values)) else set()))
 
 

@@ -137,6 +137,17 @@ class Brokers:
         """The single addresses, each ``host:port``."""
         return [address.strip() for address in self.servers.split(",")]
 
+    @property
+    def principal(self) -> str:
+        """The principal that the brokers' authorizer sees, as far as the properties tell (``KafkaPrincipal``)."""
+        if name := self.properties.get("sasl.username") or self.properties.get("sasl.oauthbearer.client.id"):
+            return f"User:{name}"
+        if self.properties.get("security.protocol", "").upper() == "SSL":
+            return "the principal of this client's certificate"
+        if self.properties.get("security.protocol", "").upper() == "SASL_SSL" or self.properties.get("sasl.mechanism"):
+            return "the principal of this client's token"
+        return "User:ANONYMOUS"
+
     def hand_over(self, file: Path) -> dict[str, str]:
         """Write the client properties to a file that its owner alone can read, for a process that is about to start.
 

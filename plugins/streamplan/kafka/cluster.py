@@ -31,14 +31,13 @@ from streamplan.checks.framework.cluster import (
     RecordsGone,
     Result,
 )
-from streamplan.errors import CouldNotLook
+from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.groups import Partition, committed_offsets, members
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import broker_ids, observe_topics
-from streamplan.model.acls import READERS_GROUP
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
@@ -52,6 +51,9 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _BROKERS_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Topics of the brokers themselves, with many partitions."""
+
+READERS_GROUP = "streamplan-checks"
+"""The consumer group that readers name, because librdkafka wants one. They never join it, and need no permission."""
 
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
@@ -92,7 +94,7 @@ class KafkaCluster:
                 simplefilter("ignore", DeprecationWarning)
                 return sorted(str(group.id) for group in self._admin.list_groups(timeout=left))
 
-        return self._request(request, "its consumer groups")
+        return self._request(request, "its consumer groups", "Describe on cluster kafka-cluster")
 
     def members(self, group: str) -> Sequence[Member] | None:
         """Return the members of a group; None where they cannot be seen.
@@ -110,7 +112,7 @@ class KafkaCluster:
             listed = self._admin.list_consumer_groups(request_timeout=left).result(left + _GRACE_SECONDS)
             return {str(group.group_id) for group in listed.valid}
 
-        return self._request(request, "its consumer groups")
+        return self._request(request, "its consumer groups", "Describe on cluster kafka-cluster")
 
     def broker_ids(self) -> frozenset[int]:
         """Return the ids of all brokers, up or not."""
@@ -127,7 +129,7 @@ class KafkaCluster:
             futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=left)
             return {name: str(future.result(left + _GRACE_SECONDS).topic_id) for name, future in futures.items()}
 
-        return self._request(request, f"the ids of {', '.join(names)}")
+        return self._request(request, f"the ids of {', '.join(names)}", f"Describe on topic {', '.join(names)}")
 
     def offsets(self, topic: str) -> Mapping[int, Offsets]:
         """Return the offsets of each partition."""
@@ -288,10 +290,26 @@ class KafkaCluster:
             )
             return {at.partition: future.result(left + _GRACE_SECONDS).offset for at, future in futures.items()}
 
-        return self._request(request, f"the offsets of {topic}")
+        try:
+            return self._request(request, f"the offsets of {topic}", f"Describe on topic {topic}")
+        except BrokersUnavailable:
+            self._require_leaders(topic)
+            raise
 
-    def _request(self, request: Callable[[float], Answer], about: str) -> Answer:
-        return call_with_retry(request, about, self._brokers, self.deadline_seconds, reopen=self._reopen)
+    def _require_leaders(self, topic: str) -> None:
+        """Raise the error that names the partitions without a leader, where that is why there was no answer."""
+        metadata = self._request(lambda left: self._admin.list_topics(timeout=left), "its topics")
+        partitions = metadata.topics[topic].partitions.values() if topic in metadata.topics else ()
+        if leaderless := [f"{topic}-{partition.id}" for partition in partitions if partition.leader < 0]:
+            raise CouldNotLook(
+                f"the offsets of {', '.join(leaderless)}",
+                expected="a leader of the partition",
+                observed="none",
+                remedy="Look at the result of the check `topics`: it has a row for each partition without a leader.",
+            )
+
+    def _request(self, request: Callable[[float], Answer], about: str, needs: str = "") -> Answer:
+        return call_with_retry(request, about, self._brokers, self.deadline_seconds, needs=needs, reopen=self._reopen)
 
     def _reopen(self) -> None:
         self._admin_client = None
@@ -381,8 +399,11 @@ def _raise_on(error: KafkaError, topic: str, partition: int, brokers: Brokers, s
             observed=error.str(),
             remedy="They were deleted while they were read: look again.",
         )
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return  # librdkafka looks for the coordinator of each consumer's group; who only reads needs none
     if error.code() in _MISSING or error.fatal() or not error.retriable():
-        raise_unavailable(KafkaException(error), f"records of {topic}", brokers, seconds)
+        needs = f"Read on topic {topic}"
+        raise_unavailable(KafkaException(error), f"records of {topic}", brokers, seconds, needs=needs)
 
 
 def unprocessed(cluster: Cluster, positions: Mapping[str, Mapping[int, int]]) -> dict[str, int]:

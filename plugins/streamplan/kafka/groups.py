@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streamplan.errors import Refused
+from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
@@ -40,7 +40,9 @@ def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SE
             raise
         return [Member(member.client_id, member.host.lstrip("/"), member.member_id) for member in description.members]
 
-    return call_with_retry(request, f"the members of group {group}", brokers, deadline_seconds)
+    return call_with_retry(
+        request, f"the members of group {group}", brokers, deadline_seconds, needs=f"Describe on group {group}"
+    )
 
 
 def committed_offsets(
@@ -75,7 +77,14 @@ def committed_offsets(
                 raise KafkaException(answer.error)
         return answers
 
-    answers = call_with_retry(request, f"the positions of group {group}", brokers, seconds)
+    try:
+        answers = call_with_retry(
+            request, f"the positions of group {group}", brokers, seconds, needs=f"Describe on group {group}"
+        )
+    except BrokersUnavailable as error:
+        if error.__cause__ is not None and error_code(error.__cause__) == KafkaError._TIMED_OUT:
+            members(brokers, group, deadline_seconds=seconds)  # tells that the permission is missing; a consumer waits
+        raise
     return {
         (answer.topic, answer.partition): CommittedPosition(answer.offset, _metadata(answer))
         for answer in answers
@@ -136,7 +145,9 @@ def set_positions(
                 if answer.error is not None:
                     raise KafkaException(answer.error)
 
-        call_with_retry(request, f"new positions of group {group}", brokers, deadline_seconds)
+        call_with_retry(
+            request, f"new positions of group {group}", brokers, deadline_seconds, needs=f"Read on group {group}"
+        )
 
 
 def fence(brokers: Brokers, application_id: str, tasks: Iterable[TaskId]) -> None:
@@ -153,7 +164,13 @@ def fence(brokers: Brokers, application_id: str, tasks: Iterable[TaskId]) -> Non
         try:
             open_task_producer(brokers, application_id, task)
         except KafkaException as error:
-            raise_unavailable(error, f"the transactions of {application_id}-{task}", brokers, DEADLINE_SECONDS)
+            raise_unavailable(
+                error,
+                f"the transactions of {application_id}-{task}",
+                brokers,
+                DEADLINE_SECONDS,
+                needs=f"Write on transactional-id {application_id}-{task}",
+            )
 
     with ThreadPoolExecutor(_FENCED_AT_ONCE) as pool:
         list(pool.map(fence_task, tasks))
@@ -177,7 +194,9 @@ def delete_group(brokers: Brokers, group: str, *, deadline_seconds: float = ANSW
             if error_code(error) != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
-    call_with_retry(request, f"the deletion of group {group}", brokers, deadline_seconds)
+    call_with_retry(
+        request, f"the deletion of group {group}", brokers, deadline_seconds, needs=f"Delete on group {group}"
+    )
 
 
 def _has_members(group: str) -> Refused:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Never, TypeVar
+from typing import Never, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -59,6 +59,9 @@ _NOT_PERMITTED = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 
+Needs: TypeAlias = str | Mapping[int, str]
+"""The permission that a request needs, such as ``Describe on group my-app``; or one for each code of an error."""
+
 Answer = TypeVar("Answer")
 
 
@@ -68,6 +71,7 @@ def call_with_retry(
     brokers: Brokers,
     seconds: float,
     *,
+    needs: Needs = "",
     reopen: Callable[[], None] = lambda: None,
 ) -> Answer:
     """Call ``request``, and call it again while the cluster elects a leader or loads a coordinator.
@@ -79,6 +83,7 @@ def call_with_retry(
         subject: What is asked for, for the error.
         brokers: The brokers that are asked, for the error.
         seconds: The deadline of all calls together.
+        needs: The permission that the request needs, for the error.
         reopen: Replaces the client that ``request`` uses.
 
     Raises:
@@ -90,7 +95,7 @@ def call_with_retry(
             return request(max(deadline - time.monotonic(), 0.1))
         except (KafkaException, TimeoutError) as error:
             if not _is_transient(error, brokers) or time.monotonic() > deadline:
-                raise_unavailable(error, subject, brokers, seconds)
+                raise_unavailable(error, subject, brokers, seconds, needs=needs)
             if error_code(error) in _STALE:
                 reopen()
         time.sleep(_RETRY_SECONDS)
@@ -118,15 +123,41 @@ def is_fenced(error: BaseException) -> bool:
     return error_code(error) in _FENCED
 
 
-def raise_unavailable(error: BaseException, subject: str, brokers: Brokers, seconds: float) -> Never:
+def is_not_permitted(error: BaseException) -> bool:
+    """Whether the brokers know the user and do not permit what was asked for."""
+    return error_code(error) in _NOT_PERMITTED
+
+
+def missing_acl(error: BaseException, brokers: Brokers, needs: Needs) -> str:
+    """Return the ACL that is missing: principal, operation and resource.
+
+    Args:
+        error: The error of which :func:`is_not_permitted` is true.
+        brokers: How the client connects, which tells the principal.
+        needs: The permission that the request needs.
+    """
+    needed = needs if isinstance(needs, str) else needs.get(error_code(error) or 0, "")
+    return f"The brokers know {brokers.principal} and do not permit it. Allow it {needed or 'this operation'}."
+
+
+def raise_unavailable(
+    error: BaseException, subject: str, brokers: Brokers, seconds: float, *, needs: Needs = ""
+) -> Never:
     """Raise :class:`BrokersUnavailable` for a client's error.
 
     It says what each address answers to a plain connection, and why the brokers let no client in.
+
+    Args:
+        error: The client's error.
+        subject: What was asked for.
+        brokers: The brokers.
+        seconds: The deadline.
+        needs: The permission that the request needs.
     """
     answers = [_probe(address) for address in brokers.addresses]
     observed, remedy = f"{_reason(error)} ({'; '.join(answers)})", _REMEDY
-    if error_code(error) in _NOT_PERMITTED:
-        remedy = "The brokers know this user and do not permit it. Give it the ACL that is missing."
+    if is_not_permitted(error):
+        remedy = missing_acl(error, brokers, needs)
     elif _any_accepts(answers) and (refusal := _refusal(brokers)) is not None:
         observed, remedy = f"{observed}: {refusal[0]}", refusal[1]
     raise BrokersUnavailable(

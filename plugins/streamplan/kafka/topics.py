@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Never
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
-from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
+from streamplan.kafka.requests import call_with_retry, error_code, is_not_permitted, missing_acl, raise_unavailable
 from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.topics import (
@@ -43,6 +44,34 @@ class _Snapshot:
     brokers: frozenset[int]
     topics: Mapping[str, ObservedTopic]
     leaderless: frozenset[str]
+
+
+class UnreadableConfigs(Mapping[str, str]):
+    """The configs of a topic that this client may not read. Who needs one of them is told the permission.
+
+    So a client that may read and describe a topic can look at everything but its configs.
+    """
+
+    def __init__(self, error: BaseException, topic: str, brokers: Brokers, seconds: float) -> None:
+        self._error, self._topic, self._brokers, self._seconds = error, topic, brokers, seconds
+
+    def _raise(self) -> Never:
+        raise_unavailable(
+            self._error,
+            f"the configs of {self._topic}",
+            self._brokers,
+            self._seconds,
+            needs=f"DescribeConfigs on topic {self._topic}",
+        )
+
+    def __getitem__(self, name: str) -> str:
+        self._raise()
+
+    def __iter__(self) -> Iterator[str]:
+        self._raise()
+
+    def __len__(self) -> int:
+        self._raise()
 
 
 def observe_topics(
@@ -262,17 +291,20 @@ def _observe(
 
 def _observe_configs(
     admin: AdminClient, brokers: Brokers, names: Sequence[str], seconds: float
-) -> dict[str, dict[str, str]]:
+) -> dict[str, Mapping[str, str]]:
     if not names:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    configs: dict[str, dict[str, str]] = {}
+    configs: dict[str, Mapping[str, str]] = {}
     for resource, future in admin.describe_configs(resources, request_timeout=seconds).items():
         try:
             entries = future.result(seconds + 1.0)
         except (KafkaException, TimeoutError) as error:
             if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 continue  # deleted, or not yet known to the broker that was asked
+            if is_not_permitted(error):
+                configs[resource.name] = UnreadableConfigs(error, resource.name, brokers, seconds)
+                continue
             raise_unavailable(error, f"the configs of {resource.name}", brokers, seconds)
         configs[resource.name] = {name: entry.value for name, entry in entries.items() if entry.value is not None}
     return configs
@@ -302,6 +334,9 @@ def _create(admin: AdminClient, brokers: Brokers, plan: TopicPlan, seconds: floa
                 raise_unavailable(error, f"the creation of {name}", brokers, seconds)
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 existing.append(name)
+            elif is_not_permitted(error):
+                acl = missing_acl(error, brokers, f"Create on topic {name}")
+                refused.append(f"{name}: {error.args[0].str()}. {acl}")
             else:
                 refused.append(f"{name}: {error.args[0].str()}")
     if refused:
@@ -364,6 +399,7 @@ def delete_records(
                 f"the deletion of records of {topic}-{at.partition} below offset {until[at.partition]}",
                 brokers,
                 deadline_seconds,
+                needs=f"Delete on topic {topic}",
             )
 
 
@@ -388,7 +424,9 @@ def delete_topics(brokers: Brokers, names: Sequence[str], *, deadline_seconds: f
         except (KafkaException, TimeoutError) as error:
             if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 continue
-            raise_unavailable(error, f"the deletion of {name}", brokers, deadline_seconds)
+            raise_unavailable(
+                error, f"the deletion of {name}", brokers, deadline_seconds, needs=f"Delete on topic {name}"
+            )
     deadline = time.monotonic() + AGREEMENT_SECONDS
     answers_without = 0
     while True:

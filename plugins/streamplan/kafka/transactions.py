@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
@@ -189,7 +189,12 @@ def transactional_producer(
                 remedy="Its open transaction is aborted and nothing is lost: let the newer one go on. A retry would "
                 "fence that one.",
             ) from error
-        raise_unavailable(error, f"the transactions of {transactional_id}", brokers, seconds)
+        needs = {
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"Write on transactional-id {transactional_id}",
+            KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group of the application",
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: "Write on each topic that it writes",
+        }
+        raise_unavailable(error, f"the transactions of {transactional_id}", brokers, seconds, needs=needs)
     except BaseException:
         if producer is not None:
             with suppress(KafkaException):  # without it the transaction stays open until its timeout, and readers wait

@@ -14,9 +14,6 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topics import INTERNAL_ROLES, TopicRole, temporary_topic
 
-READERS_GROUP = "streamplan-checks"
-"""The consumer group that readers name. They never join it, but librdkafka asks for its coordinator."""
-
 
 class Role(StrEnum):
     """A part of a deployed pipeline that connects to the brokers.
@@ -99,9 +96,6 @@ def _aggregator(pipeline: Pipeline) -> Iterable[AclEntry]:
     yield _topic(topology.dead_letter_topic, Operation.WRITE, "records that cannot be processed")
     yield _topic(topology.dead_letter_topic, Operation.READ, "a re-drive processes them again")
     yield AclEntry(
-        ResourceType.GROUP, READERS_GROUP, Operation.DESCRIBE, reason="a re-drive reads without joining a group"
-    )
-    yield AclEntry(
         ResourceType.GROUP, application_id, Operation.READ, reason="membership and the positions of the stream tasks"
     )
     yield AclEntry(
@@ -119,7 +113,6 @@ def _producer(pipeline: Pipeline) -> Iterable[AclEntry]:
     for topic in sorted(pipeline.test_data.topics):
         yield _topic(topic, Operation.WRITE, "test data")
         yield _topic(topic, Operation.READ, "how many records of the test data are there")
-    yield AclEntry(ResourceType.GROUP, READERS_GROUP, Operation.DESCRIBE, reason="reading without joining a group")
     yield AclEntry(
         ResourceType.TRANSACTIONAL_ID,
         pipeline.producer_transactional_id,
@@ -137,7 +130,6 @@ def _checks(pipeline: Pipeline) -> Iterable[AclEntry]:
     yield AclEntry(
         ResourceType.GROUP, pipeline.topology.application_id, Operation.DESCRIBE, reason="positions and members"
     )
-    yield AclEntry(ResourceType.GROUP, READERS_GROUP, Operation.DESCRIBE, reason="reading without joining a group")
 
 
 def _deployer(pipeline: Pipeline) -> Iterable[AclEntry]:

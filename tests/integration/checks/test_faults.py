@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 from streamplan.checks import CHECKS, compaction, lag, topics, totals
+from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Outcome, run_checks, sentence
 from streamplan.checks.framework.consistent_cut import Deadline
@@ -334,13 +335,13 @@ FAULTS = [
     Fault(
         "changelog value tampered",
         "totals",
-        r"totals\[0\] Jackets: expected 10, observed 11, 1 too many",
+        r"totals\[0\] Jackets: expected 10, observed 11, 1 too many \(.*{changelog}-0 offset \d+\)",
         lambda app: app.produce(app.changelog, b"0", (11).to_bytes(8, "big"), partition=0),
     ),
     Fault(
         "changelog value that is no count",
         "totals",
-        r"{changelog}: values that are not a count",
+        r"{changelog}: values that are not a count of 8 bytes \(see {changelog}-0 offset \d+\)",
         lambda app: app.produce(app.changelog, b"2", b"eleven", partition=0),
     ),
     Fault(
@@ -375,8 +376,8 @@ FAULTS = [
     ),
     Fault(
         "a record without a key in the repartition topic",
-        "totals",
-        r"{repartition}: records without a key \(see {repartition}-0 offset \d+\): expected 0, observed 1",
+        "copartitioning",
+        r"{repartition}: records without a key: expected 0, observed 1 \(first at {repartition}-0 offset \d+\)",
         repartition_record_without_a_key,
     ),
     Fault(
@@ -464,7 +465,9 @@ MATRIX = {
     "compaction configured, never happening": outcomes("compaction"),
     "(healthy)": outcomes(),
     "(healthy: bad records, null keys, tombstones, purged, aborted)": outcomes(),
+    "(healthy: repartition topic created again when all was counted)": outcomes(),
     "a broker down": outcomes("topics"),
+    "a changelog partition without a leader": outcomes("topics", ("copartitioning", "compaction", "totals")),
     "both brokers down": outcomes(blind=NAMES),
 }
 """What each test below sees, by fault and check."""
@@ -607,6 +610,19 @@ def test_healthy_oddities(application: App) -> None:
     expect("(healthy: bad records, null keys, tombstones, purged, aborted)", looks(application))
 
 
+def test_a_repartition_topic_that_was_created_again(application: App) -> None:
+    """When all was counted. One task has a position in the new topic, and the other none."""
+    spec = next(spec for spec in application.pipeline.topics() if spec.name == application.repartition)
+    delete(application, spec.name)
+    configs = {**spec.configs, "min.insync.replicas": "1"}
+    application.admin.create_topics([NewTopic(spec.name, 2, 2, config=configs)])[spec.name].result(120)
+    cluster = KafkaCluster(Brokers(application.bootstrap_servers))
+    eventually(lambda: spec.name in cluster.topics([spec.name]), "the topic is there again")
+    application._settle(spec.name)
+    application.commit(spec.name, 0, 0)
+    expect("(healthy: repartition topic created again when all was counted)", looks(application))
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_brokers_away(check: Check) -> None:
     away = KafkaCluster(Brokers("127.0.0.1:1"), deadline_seconds=0.5)
@@ -685,6 +701,35 @@ def test_brokers_down(application: App, kafka: LocalKafka) -> None:
         kafka.start_missing()
         kafka.wait_until_ready(deadline_seconds=300.0)
     eventually(lambda: all(r.outcome is Outcome.PASSED for r in looks(application).values()), "green again")
+
+
+def test_a_changelog_partition_without_a_leader(bootstrap_servers: str, kafka: LocalKafka) -> None:
+    """Its one replica is on a broker that is down. The other checks say which partition they could not see."""
+    configs = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "min.insync.replicas": "1"}
+
+    def otherwise(app: App) -> NewTopic:
+        return NewTopic(app.changelog, 2, replica_assignment=[[1], [2]], config=configs)
+
+    application = processed(bootstrap_servers, otherwise=otherwise)
+    kafka.stop(2)
+    try:
+        eventually(lambda: len(application.admin.list_topics(timeout=60).brokers) == 1, "one broker is left")
+        found = looks(application, deadline_seconds=10.0)
+        names = rf"{application.changelog}-1: leader: expected a broker, observed none"
+        expect("a changelog partition without a leader", found, names)
+        for check in ("copartitioning", "compaction", "totals"):
+            assert f"{application.changelog}-1" in found[check].reason, found[check]
+            assert "leader" in found[check].reason
+        cluster = KafkaCluster(Brokers(bootstrap_servers), deadline_seconds=10.0)
+        discovered = discover(cluster, application.group)
+        assert any(application.changelog in note for note in discovered.notes)
+        results = run_checks(discovered, [topics.TopicsCheck(deadline=SHORT)], lambda: cluster)
+        assert results[0].outcome is Outcome.FAILED
+        assert re.search(names, told(results[0])), told(results[0])
+    finally:
+        kafka.start_missing()
+        kafka.wait_until_ready(deadline_seconds=300.0)
+        application.close()
 
 
 def test_the_matrix_of_these_tests_is_the_one_in_the_docs() -> None:

@@ -441,7 +441,10 @@ def test_joins_of_a_description_are_those_of_the_library(jvm: Any, seed: int) ->
 # -- stores of every kind
 
 
-def test_stores_of_every_kind(jvm: Any, bootstrap_servers: str, new_topic: NewTopicFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store_format", ["DEFAULT", *soak(["HEADERS"])])
+def test_stores_of_every_kind(
+    jvm: Any, bootstrap_servers: str, new_topic: NewTopicFactory, tmp_path: Path, store_format: str
+) -> None:
     """Each keeps its keys in a form of its own, and its changelog has a policy of its own."""
     library = Library(jvm, f"jvm-{uuid.uuid4().hex[:8]}")
     clicks, views = new_topic("clicks", partitions=3), new_topic("views", partitions=3)
@@ -457,7 +460,7 @@ def test_stores_of_every_kind(jvm: Any, bootstrap_servers: str, new_topic: NewTo
         for topic, key, value in records + [(views, user, b"view")] * (n % 3 > 0):
             producer.produce(topic, value, key, timestamp=begin + 500 * n)
     assert producer.flush(120) == 0
-    with started(library, built, bootstrap_servers, tmp_path):
+    with started(library, built, bootstrap_servers, tmp_path, dsl_store_format=store_format):
 
         def empty() -> list[str]:
             cluster = KafkaCluster(Brokers(bootstrap_servers))
@@ -478,8 +481,10 @@ def test_stores_of_every_kind(jvm: Any, bootstrap_servers: str, new_topic: NewTo
             results = [run_check(found, check, cluster) for check in CHECKS if check.name not in not_applicable(found)]
             assert {result.outcome for result in results} == {Outcome.PASSED}, {one.check: told(one) for one in results}
         kinds = {spec.name: spec.window_bytes for spec in found.with_role(TopicRole.CHANGELOG)}
-        assert sorted(kinds.values()) == [0, 0, 0, 0, 0, 0, 8, 8, 12, 12, 12, 12, 12, 16]
+        assert sorted(kinds.values()) == [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 12, 12, 12, 12, 12, 16]
+        assert f"{library.application_id}-waits-Buffer-changelog" in found.partitioners
         assert not found.notes
+        assert not found.unjudged
 
 
 def every_kind(library: Library, clicks: str, views: str, users: str) -> None:
@@ -510,6 +515,13 @@ def every_kind(library: Library, clicks: str, views: str, users: str) -> None:
     joined = option("StreamJoined", "with", library.bytes, library.bytes, library.bytes)
     clicked.leftJoin(viewed, joiner, within, joined)
     clicked.leftJoin(viewed, joiner, within, joined.withName("named").withStoreName("named"))
+
+    latest_click = option(
+        "Materialized", "as", streams.state.Stores.persistentVersionedKeyValueStore("clicked", seconds(600))
+    )
+    latest_clicks = clicked.toTable(latest_click.withKeySerde(library.bytes).withValueSerde(library.bytes))
+    waiting = option("Joined", "with", library.bytes, library.bytes, library.bytes)
+    viewed.join(latest_clicks, joiner, waiting.withName("waits").withGracePeriod(seconds(1)))
 
     version = streams.state.Stores.persistentVersionedKeyValueStore("versions", seconds(600))
     table = library.builder.table(users, read, option("Materialized", "as", version))

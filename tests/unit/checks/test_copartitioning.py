@@ -118,13 +118,26 @@ def test_nothing_ever_written_is_not_green(cluster: FakeCluster) -> None:
         wrong(cluster)
 
 
-def test_uncommitted_records_and_records_without_a_key_are_no_fault(
-    cluster: FakeCluster, application: FakeApplication
-) -> None:
-    cluster.produce(application.repartition, None, b"v", partition=1)
+def test_uncommitted_records_are_no_fault(cluster: FakeCluster, application: FakeApplication) -> None:
     partition = _first(cluster, application)
     partition.open_since = partition.end
     cluster.produce(application.repartition, b"1", b"uncommitted", partition=0)
+    assert not wrong(cluster)
+
+
+@pytest.mark.parametrize("role", ["repartition", "changelog"])
+def test_a_record_without_a_key_in_an_internal_topic_is_named(
+    cluster: FakeCluster, application: FakeApplication, role: str
+) -> None:
+    topic = getattr(application, role)
+    record = cluster.produce(topic, None, b"v", partition=1)
+    (row,) = wrong(cluster)
+    assert (row.subject, row.expected, row.observed) == (f"{topic}: records without a key", 0, 1)
+    assert row.where == f"first at {topic}-1 offset {record.offset}"
+
+
+def test_a_record_without_a_key_in_a_source_is_no_fault(cluster: FakeCluster, application: FakeApplication) -> None:
+    cluster.produce("orders", None, b"v", partition=1)
     assert not wrong(cluster)
 
 

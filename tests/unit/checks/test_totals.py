@@ -170,16 +170,24 @@ def test_repartition_record_with_the_key_of_another(cluster: FakeCluster, applic
     ]
 
 
-@pytest.mark.parametrize("consumed", [True, False])
-def test_repartition_record_without_a_key(
-    cluster: FakeCluster, application: FakeApplication, *, consumed: bool
+@pytest.mark.parametrize("positions", [{}, {0: 0}, {0: 0, 1: 0}], ids=str)
+def test_a_repartition_topic_that_was_created_again_when_all_was_counted_is_no_fault(
+    cluster: FakeCluster, application: FakeApplication, positions: dict[int, int]
 ) -> None:
-    record = cluster.produce(application.repartition, None, b'{"ProductType": 0}', partition=1)
-    if consumed:
-        consume(cluster, application, record)
-    (row,) = wrong(cluster)
-    assert (row.expected, row.observed) == (0, 1)
-    assert f"without a key (see {application.repartition}-1 offset {record.offset})" in row.subject
+    cluster.create(application.repartition, 2, cluster.existing[application.repartition].configs)
+    cluster.committed[application.group, application.repartition] = positions
+    assert not wrong(cluster)
+    (row,) = (row for row in rows(cluster) if "as many records" in row.subject)
+    assert "was created again" in row.subject
+
+
+def test_a_repartition_topic_that_was_created_again_hides_no_wrong_total(
+    cluster: FakeCluster, application: FakeApplication
+) -> None:
+    cluster.create(application.repartition, 2, cluster.existing[application.repartition].configs)
+    cluster.committed[application.group, application.repartition] = {}
+    cluster.produce(application.changelog, b"0", (11).to_bytes(8, "big"))
+    assert any("Jackets" in row.subject for row in wrong(cluster))
 
 
 def test_what_of_the_repartition_topic_was_purged_is_said(cluster: FakeCluster, application: FakeApplication) -> None:

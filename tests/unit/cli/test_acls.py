@@ -19,7 +19,6 @@ def test_the_commands_add_one_resource_each(capsys: pytest.CaptureFixture[str]) 
     assert [shlex.split(line) for line in lines] == [
         [*begin.split(), "User:CN=a b", *rest.split()]
         for rest in (
-            "--operation Describe --group streamplan-checks",
             "--operation Write --operation Read --topic orders",
             "--operation Write --transactional-id orders-aggregator-producer",
         )

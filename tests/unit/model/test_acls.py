@@ -26,20 +26,17 @@ EXPECTED = {
         ("topic", DEAD_LETTERS, "Write"),
         ("topic", DEAD_LETTERS, "Read"),
         ("group", "orders-aggregator", "Read"),
-        ("group", "streamplan-checks", "Describe"),
         ("transactional-id", "orders-aggregator-*", "Write"),
     },
     Role.PRODUCER: {
         ("topic", "orders", "Read"),
         ("topic", "orders", "Write"),
-        ("group", "streamplan-checks", "Describe"),
         ("transactional-id", "orders-aggregator-producer", "Write"),
     },
     Role.CHECKS: {
         *(("topic", topic, "Read") for topic in ("orders", REPARTITION, CHANGELOG, DEAD_LETTERS)),
         *(("topic", topic, "DescribeConfigs") for topic in ("orders", REPARTITION, CHANGELOG, DEAD_LETTERS)),
         ("group", "orders-aggregator", "Describe"),
-        ("group", "streamplan-checks", "Describe"),
     },
     Role.DEPLOYER: {
         *(("topic", topic, "Create") for topic in ("orders", REPARTITION, CHANGELOG, DEAD_LETTERS)),

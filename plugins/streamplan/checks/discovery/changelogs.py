@@ -2,16 +2,19 @@
 
 Sources, all of Kafka Streams, for the policy: ``InternalTopologyBuilder.createChangelogTopicConfig``, the
 ``…ChangelogTopicConfig`` classes beside it, ``StreamJoinedStoreFactory`` and ``WindowStoreBuilder``. For the keys:
-``WindowKeySchema``, ``SessionKeySchema``, ``TimeWindowedSerializer``, ``TimestampedKeyAndJoinSideSerializer`` and
-``CombinedKeySchema``.
+``WindowKeySchema``, ``SessionKeySchema``, ``TimeWindowedSerializer``, ``TimestampedKeyAndJoinSideSerializer``,
+``CombinedKeySchema`` and ``PrefixedWindowKeySchemas.TimeFirstWindowKeySchema``. These are all forms that the changelogs
+of versions 3.0 to 4.3 have. Stores of timestamped, versioned and headers-aware values have the plain key, and a store
+that is ordered by time (``RocksDBTimeOrderedWindowStore``) logs the keys of ``WindowKeySchema``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from zlib import crc32
 
 from streamplan.checks.framework.application import Partitioner
 from streamplan.checks.framework.cluster import Cluster, RecordBatch
@@ -44,6 +47,18 @@ _LATEST_TIME_MS = 2**47
 
 SAMPLED_OFFSETS = 200
 """So many of the first offsets of each partition tell the form of the keys."""
+
+TIME_AND_SIDE_BYTES = 9
+"""The bytes before the key of a record that waits for a match: its time and its side."""
+
+TIME_FIRST_BYTES, SEQUENCE_BYTES = 9, 4
+"""The bytes before the key of a buffered record (a zero and its time), and behind it (a sequence number)."""
+
+COMPARED_OFFSETS = 100_000
+"""So many of the last offsets of each partition of the inputs are compared with keys that lie elsewhere."""
+
+ENOUGH_KEYS = 5
+"""So many keys tell that their producers place keys by CRC32."""
 
 MAX_EXCEPTIONS = 0.1
 """So great a share of the keys may have another form than the one that is inferred."""
@@ -121,6 +136,10 @@ class KeySchema:
     suffix: int = 0
     part: Callable[[bytes], bytes] | None = None
 
+    def application_key(self, stored: bytes) -> bytes:
+        """Return the application's key of a stored key that fits."""
+        return self.part(stored) if self.part else without_suffix(stored, self.suffix)
+
     def partitioner(self, partitioner: Partitioner) -> Partitioner:
         """Return the partitioner of stored keys whose ``suffix`` was cut off.
 
@@ -159,12 +178,37 @@ def _fits_windowed_key(stored: bytes) -> bool:
     return len(stored) > WINDOW_START_BYTES and _is_time(window_start_ms(stored))
 
 
+def _fits_time_and_side(stored: bytes) -> bool:
+    return len(stored) >= TIME_AND_SIDE_BYTES and _is_time(_number(stored[:WINDOW_START_BYTES])) and stored[8] in (0, 1)
+
+
 def _after_time_and_side(stored: bytes) -> bytes:
-    return stored[9:]
+    return stored[TIME_AND_SIDE_BYTES:]
+
+
+def _fits_combined_key(stored: bytes) -> bool:
+    return 0 <= _number(stored[:4]) <= len(stored) - 4
 
 
 def _foreign_key(stored: bytes) -> bytes:
     return parse_combined_key(stored)[0]
+
+
+def _fits_time_first(stored: bytes) -> bool:
+    return (
+        len(stored) >= TIME_FIRST_BYTES + SEQUENCE_BYTES
+        and stored[0] == 0
+        and _is_time(_number(stored[1:TIME_FIRST_BYTES]))
+        and _number(stored[-SEQUENCE_BYTES:]) >= 0
+    )
+
+
+def _between_time_and_sequence_number(stored: bytes) -> bytes:
+    return stored[TIME_FIRST_BYTES:-SEQUENCE_BYTES]
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
 
 
 PLAIN = KeySchema()
@@ -176,40 +220,106 @@ WINDOWED = (
     KeySchema(_fits_windowed_key, suffix=WINDOW_START_BYTES),
 )
 
+TIME_FIRST = KeySchema(_fits_time_first, part=_between_time_and_sequence_number)
+"""The buffer of a join of a stream with a table that has a grace period (``RocksDBTimeOrderedKeyValueBuffer``)."""
+
 NAMED = (
     # Records of a left or outer join that wait for a match (``OuterStreamJoinStoreFactory``).
     (
         re.compile(r".*(-(left|outer)-shared-join|-KSTREAM-OUTERSHARED-\d+)-store-changelog"),
-        KeySchema(part=_after_time_and_side),
+        KeySchema(_fits_time_and_side, part=_after_time_and_side),
     ),
     # The subscriptions of a foreign-key join (``KTableImpl``).
     (
         re.compile(r".*(-subscription-store|-KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-\d+)-changelog"),
-        KeySchema(part=_foreign_key),
+        KeySchema(_fits_combined_key, part=_foreign_key),
     ),
 )
-"""Changelogs that Kafka Streams names itself, for stores that it needs."""
+"""Changelogs that Kafka Streams names itself, for stores that it needs. A user's store may have such a name, too."""
+
+_GENERATED = re.compile(r"-(KSTREAM|KTABLE|COGROUPKSTREAM)-[A-Z-]+-\d{10}(-store)?-changelog$")
+"""Stores that Kafka Streams names itself belong to its own operations, whose keys are those of records."""
 
 
-def resolve_key_schema(cluster: Cluster, topic: str, partitions: int, partitioner: Partitioner) -> KeySchema:
-    """Return the form of a changelog's keys, by the changelog's name or by its first keys.
+@dataclass(frozen=True)
+class StoredKeys:
+    """What is known of the keys of a changelog.
+
+    Attributes:
+        schema: Their form.
+        unjudged: Why they tell no partition; empty where they do.
+    """
+
+    schema: KeySchema
+    unjudged: str = ""
+
+
+def resolve_stored_keys(
+    cluster: Cluster, topic: str, partitions: int, partitioner: Partitioner, inputs: Sequence[str]
+) -> StoredKeys:
+    """Return what the name and the first keys of a changelog tell about its keys.
+
+    A store of the Processor API may have any keys. Where most keys lie elsewhere than they should, and none of these is
+    the key of a record that the tasks read, they are taken for keys of the store's own.
 
     Args:
         cluster: Where to read.
         topic: The changelog.
         partitions: Its number of partitions.
         partitioner: The partitioner of the application's keys.
+        inputs: The topics whose records the store is made of.
     """
-    for pattern, schema in NAMED:
-        if pattern.fullmatch(topic):
-            return schema
-    return infer_key_schema(attempt(partial(_first_keys, cluster, topic)), partitions, partitioner)
+    keys = attempt(partial(_first_keys, cluster, topic))
+    schema = next(
+        (schema for pattern, schema in NAMED if pattern.fullmatch(topic) and _nearly_all_fit(schema, keys)), None
+    )
+    if schema is not None or _GENERATED.search(topic):
+        return StoredKeys(schema or infer_key_schema(keys, partitions, partitioner))
+    schema = infer_key_schema(keys, partitions, partitioner)
+    misplaced = {
+        key: partition for partition, key in keys if not _is_in_place(schema, key, partition, partitions, partitioner)
+    }
+    if len(misplaced) <= MAX_EXCEPTIONS * len(keys):
+        return StoredKeys(schema)
+    own = {schema.application_key(key) for key in misplaced if schema.fits(key)}
+    by_crc32 = all(crc32(schema.application_key(key)) % partitions == partition for key, partition in misplaced.items())
+    if (by_crc32 and len(misplaced) >= ENOUGH_KEYS) or attempt(partial(_has_any_key, cluster, inputs, own)):
+        return StoredKeys(schema)
+    reason = (
+        f"{len(misplaced):,} of {len(keys):,} keys that were looked at lie elsewhere than a record with that key,"
+        " and no record that is still there has one of them. A Processor API store may have keys of its own"
+    )
+    return StoredKeys(schema, reason)
+
+
+def _is_in_place(schema: KeySchema, key: bytes, partition: int, partitions: int, partitioner: Partitioner) -> bool:
+    try:
+        return schema.fits(key) and partitioner(schema.application_key(key), partitions) == partition
+    except CouldNotLook:  # a user's partitioner may refuse keys of another kind
+        return False
+
+
+def _nearly_all_fit(schema: KeySchema, keys: Collection[tuple[int, bytes]]) -> bool:
+    return sum(schema.fits(key) for _, key in keys) >= (1 - MAX_EXCEPTIONS) * len(keys)
+
+
+def _has_any_key(cluster: Cluster, topics: Sequence[str], keys: Collection[bytes]) -> bool:
+    """Whether a record of these topics has one of the keys, as far as they are read."""
+    for topic in topics:
+        ranges = {
+            number: (max(offsets.log_start, offsets.last_stable - COMPARED_OFFSETS), offsets.last_stable)
+            for number, offsets in cluster.offsets(topic).items()
+        }
+        if any(not set(keys).isdisjoint(batch.keys) for batch in cluster.read(topic, ranges)):
+            return True
+    return False
 
 
 def infer_key_schema(keys: Collection[tuple[int, bytes]], partitions: int, partitioner: Partitioner) -> KeySchema:
     """Infer the form of keys from some of them.
 
-    Where nearly all keys have the form of a windowed key, that is no accident: no text has it. Binary keys may have it.
+    Where nearly all keys have the form of a windowed key or of a buffer's, that is no accident: no text has it. Binary
+    keys may have it.
     So the keys are plain if nearly all of them lie in the right partition as they are, and more of them than if a
     suffix is cut off.
 
@@ -220,18 +330,10 @@ def infer_key_schema(keys: Collection[tuple[int, bytes]], partitions: int, parti
     """
 
     def in_place(schema: KeySchema) -> int:
-        return sum(
-            schema.fits(key) and is_in_place(without_suffix(key, schema.suffix), partition) for partition, key in keys
-        )
-
-    def is_in_place(key: bytes, partition: int) -> bool:
-        try:
-            return partitioner(key, partitions) == partition
-        except CouldNotLook:  # a user's partitioner may refuse keys of another kind
-            return False
+        return sum(_is_in_place(schema, key, partition, partitions, partitioner) for partition, key in keys)
 
     nearly_all = (1 - MAX_EXCEPTIONS) * len(keys)
-    fitting = [schema for schema in WINDOWED if sum(schema.fits(key) for _, key in keys) >= nearly_all]
+    fitting = [schema for schema in (*WINDOWED, TIME_FIRST) if _nearly_all_fit(schema, keys)]
     if not fitting or not keys:
         return PLAIN
     best = max(fitting, key=in_place)  # the first one of equals

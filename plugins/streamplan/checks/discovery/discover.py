@@ -7,11 +7,11 @@ Internal topics are named ``<application.id>-…-changelog`` and so on (``Intern
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeVar
 
-from streamplan.checks.discovery.changelogs import resolve_key_schema
+from streamplan.checks.discovery.changelogs import PLAIN, StoredKeys, resolve_stored_keys
 from streamplan.checks.discovery.counts import CountOf, resolve_aggregation
 from streamplan.checks.discovery.subtopologies import (
     CHANGELOG,
@@ -24,7 +24,7 @@ from streamplan.checks.discovery.subtopologies import (
 from streamplan.checks.framework.application import Application, Partitioner
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook, Refused
-from streamplan.model.description import parse_description
+from streamplan.model.description import parse_subtopologies
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits
 from streamplan.model.topics import TopicSpec
@@ -46,6 +46,7 @@ def discover(
     key_types: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     others: Sequence[str] = (),
+    unjudged_stores: Sequence[str] = (),
 ) -> Application:
     """Find an application with its topics as they are now.
 
@@ -60,6 +61,7 @@ def discover(
             the partitioner and the key type of the topics from which its store is made.
         limits: The bounds of the checks.
         others: Other applications that may have no consumer group yet. Their topics are not taken for its own.
+        unjudged_stores: The stores whose keys are not those of the records that are read, or whose logging is off.
 
     Raises:
         CouldNotLook: There is no such application.
@@ -70,9 +72,19 @@ def discover(
     read = [*sources, *(count.source for count in counts if count.source in names)]
     topics = _topics_of(cluster, application_id, names, list(dict.fromkeys(read)), others)
     if topology is None:
+        missing = [f"{application_id}-{count.store}{CHANGELOG}" for count in counts if count.store is not None]
+        if not topics.changelogs:  # else the name may be mistaken
+            topics = replace(topics, internal=[*topics.internal, *(name for name in missing if name not in names)])
         structure = structure_by_names(topics)
     else:
-        structure = structure_by_description(topics, parse_description(topology))
+        structure = structure_by_description(topics, parse_subtopologies(topology), unjudged_stores)
+    declared = {f"{application_id}-{store}{CHANGELOG}": store for store in unjudged_stores}
+    if wrong := [store for name, store in declared.items() if name not in {*structure.roles, *structure.unlogged}]:
+        stores = [name.removeprefix(f"{application_id}-").removesuffix(CHANGELOG) for name in topics.changelogs]
+        raise Refused(
+            f"store {', '.join(wrong)}",
+            expected=f"one of {application_id}: {' or '.join(stores) or 'none is known'}",
+        )
     placing: dict[str, Partitioner] = {
         topic: _UserPartitioner(topic, partitioner) for topic, partitioner in (partitioners or {}).items()
     }
@@ -83,15 +95,30 @@ def discover(
             expected=f"one of {application_id}: {' or '.join(structure.roles)}",
         )
     suffixes: dict[str, int] = {}
+    unjudged: dict[str, str] = {}
+    unreadable: list[str] = []
     for subtopology in structure.subtopologies:
         for changelog in subtopology.changelogs:
             _inherit(placing, changelog, subtopology.sources)
             _inherit(types, changelog, subtopology.sources)
             partitioner = placing.get(changelog, partition_for_key)
-            schema = resolve_key_schema(cluster, changelog, len(cluster.offsets(changelog)), partitioner)
-            suffixes[changelog] = schema.suffix
-            if schema.part:
-                placing[changelog] = schema.partitioner(partitioner)
+            stored = StoredKeys(PLAIN)
+            inputs = [topic for topic in subtopology.sources or topics.read if topic in topics.counts]
+            if changelog in declared:
+                unjudged[changelog] = "--unjudged-store says that its keys are not those of the records that are read"
+            elif not topics.leaderless.isdisjoint([changelog, *inputs]):
+                unreadable.append(changelog)
+            elif changelog in topics.counts:
+                stored = resolve_stored_keys(cluster, changelog, topics.counts[changelog], partitioner, inputs)
+            suffixes[changelog] = stored.schema.suffix
+            if stored.schema.part:
+                placing[changelog] = stored.schema.partitioner(partitioner)
+            if stored.unjudged:
+                unjudged[changelog] = f"{stored.unjudged}. Say so with --unjudged-store"
+    if unreadable:
+        structure.notes.append(
+            f"The form of their keys is not known, because a partition has no leader: {listed(unreadable)}"
+        )
     return Application(
         name=application_id,
         application_id=application_id,
@@ -116,6 +143,8 @@ def discover(
         limits=limits or Limits(),
         partitioners=placing,
         notes=tuple(structure.notes),
+        unjudged=unjudged,
+        null_keys=structure.null_keys,
     )
 
 
@@ -194,7 +223,8 @@ def _topics_of(
         )
     topics = cluster.topics([*internal, *declared, *positions])
     counts = {name: topic.partitions for name, topic in topics.items()}
-    return TopicsInKafka(application_id, names, sorted(positions), declared, internal, counts)
+    leaderless = frozenset(name for name, topic in topics.items() if min(topic.leaders.values(), default=0) < 0)
+    return TopicsInKafka(application_id, names, sorted(positions), declared, internal, counts, leaderless)
 
 
 def _suggestion(application_id: str, groups: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamplan.checks.framework.application import SubtopologyTopics
@@ -22,6 +22,25 @@ INTERNAL = re.compile(
     r"|KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic"
 )
 """The names of internal topics, without the application id (``StreamsResetter.matchesInternalTopicFormat``)."""
+
+_WAITING = re.compile(r"(-shared-join|-KSTREAM-OUTERSHARED-\d+)-store-changelog$")
+"""The changelog of the records of a left or outer join of two streams that wait for a match."""
+
+_WITHOUT_A_TABLE = 2
+"""An application that reads a topic and a repartition topic, and no other, joins no table."""
+
+_PERHAPS_JOINED = (
+    "Kafka Streams writes such records before a left or outer join alone. Give the text of Topology.describe() (option"
+    " --topology): it tells whether one follows"
+)
+_NAMED_JOIN = (
+    "Kafka Streams writes such records before a left or outer join alone. The processor {} may be one: its name does"
+    " not tell"
+)
+
+_LEFT_JOIN = re.compile(r"KSTREAM-(LEFTJOIN|OUTERTHIS|OUTEROTHER)-\d{10}|.+-outer-(this|other)-join")
+_GENERATED = re.compile(r"(KSTREAM|KTABLE|COGROUPKSTREAM)-[A-Z-]+-\d{10}|.+-(this|other)-join")
+"""Processors with a name that Kafka Streams generated (``KStreamImpl``, ``KStreamImplJoin``)."""
 
 _LISTED_NAMES = 5
 """So many names are listed in one sentence."""
@@ -37,7 +56,8 @@ class TopicsInKafka:
         positions: The topics in which the consumer group has positions.
         declared: The topics that the user said the application reads.
         internal: The internal topics of the application.
-        counts: The number of partitions of each of these topics.
+        counts: The number of partitions of each of these topics that exists.
+        leaderless: Those of which a partition has no leader.
     """
 
     application_id: str
@@ -46,6 +66,7 @@ class TopicsInKafka:
     declared: Sequence[str]
     internal: Sequence[str]
     counts: Mapping[str, int]
+    leaderless: frozenset[str] = frozenset()
 
     @property
     def repartition(self) -> list[str]:
@@ -78,6 +99,8 @@ class Structure:
         groups: Sets of topics that are joined with each other.
         expected: The expected number of partitions of topics for which it may differ from what Kafka has.
         notes: What could not be found out, for people.
+        null_keys: The internal topics that may have records without a key (``Application.null_keys``).
+        unlogged: The changelogs that the stores would have whose logging was declared to be off.
     """
 
     roles: dict[str, TopicRole]
@@ -85,6 +108,8 @@ class Structure:
     groups: tuple[frozenset[str], ...] = ()
     expected: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    null_keys: dict[str, str] = field(default_factory=dict)
+    unlogged: set[str] = field(default_factory=set)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -121,7 +146,7 @@ def structure_by_names(topics: TopicsInKafka) -> Structure:
         subtopologies.append(SubtopologyTopics(name, (), unpaired))
         counts = [topics.counts[topic] for topic in read if topic in topics.counts]
         for changelog in unpaired:
-            if counts and topics.counts[changelog] not in counts:
+            if counts and topics.counts.get(changelog) not in counts:
                 structure.expected[changelog] = Counter(counts).most_common(1)[0][0]
         structure.notes.append(
             f"It is not known from which topics the stores of these changelogs are made: {listed(unpaired)}. Such a"
@@ -133,6 +158,12 @@ def structure_by_names(topics: TopicsInKafka) -> Structure:
             f"The group {topics.application_id} has no positions. Name the topics that the application reads: --source."
         )
     structure.subtopologies = tuple(subtopologies)
+    is_joined = any(_WAITING.search(name) for name in topics.changelogs)
+    for topic in topics.repartition:
+        if topic.endswith(REGISTRATION):
+            structure.null_keys[topic] = ""
+        elif is_joined or len(topics.read) > _WITHOUT_A_TABLE:
+            structure.null_keys[topic] = _PERHAPS_JOINED
     return structure
 
 
@@ -152,7 +183,8 @@ def _pairs(topics: TopicsInKafka) -> dict[str, str]:
     if len(changelogs) == len(repartition) == 1:
         ((changelog,), (topic,)) = changelogs, repartition
         others = {topics.counts[name] for name in topics.read if name != topic and name in topics.counts}
-        if topics.counts[changelog] == topics.counts[topic] or topics.counts[changelog] not in others:
+        count = topics.counts.get(changelog)
+        if count == topics.counts.get(topic) or count not in others:
             pairs[changelog] = topic
     return pairs
 
@@ -167,28 +199,44 @@ def _base(topic: str) -> str:
 # -- by description
 
 
-def structure_by_description(topics: TopicsInKafka, described: Sequence[DescribedSubtopology]) -> Structure:
-    """Follow the text of ``Topology.describe()``. A topic that it does not name is no part of the application."""
+def structure_by_description(
+    topics: TopicsInKafka, subtopologies: Sequence[DescribedSubtopology], unjudged_stores: Collection[str] = ()
+) -> Structure:
+    """Follow the text of ``Topology.describe()``. A topic that it does not name is no part of the application.
+
+    A store has a changelog, unless it is one of ``unjudged_stores``, or the store of a table that is read from a topic:
+    with ``topology.optimization`` this topic is its changelog.
+
+    Args:
+        topics: The topics in Kafka.
+        subtopologies: All sub-topologies, those of global stores too.
+        unjudged_stores: The stores of which the user says that their logging may be off.
+    """
+    described = [part for part in subtopologies if not part.is_global]
     names = _InternalNames(topics, described)
     structure = Structure({})
-    subtopologies, groups, without = [], list[frozenset[str]](), list[str]()
+    parts, groups, without = list[SubtopologyTopics](), list[frozenset[str]](), list[str]()
     for part in described:
         read = {source.name: [names.of(topic) for topic in topics_of(source, topics.names)] for source in part.sources}
         sources = tuple(dict.fromkeys(topic for read_topics in read.values() for topic in read_topics))
         stores = {store: f"{topics.application_id}-{store}{CHANGELOG}" for store in part.store_names}
-        changelogs = tuple(topic for topic in stores.values() if topic in topics.names)
-        without += [store for store, topic in stores.items() if topic not in topics.names]
+        absent = {store: topic for store, topic in stores.items() if topic not in topics.names}
+        optional = {store for store in absent if store in unjudged_stores or _is_store_of_source(part, store)}
+        without += [store for store in absent if store in optional]
+        structure.unlogged |= {absent[store] for store in optional}
+        changelogs = tuple(topic for store, topic in stores.items() if store not in optional)
         outputs = tuple(map(names.of, part.sinks))
-        subtopologies.append(SubtopologyTopics(f"sub-topology {part.id}", sources, changelogs, outputs, part.id))
+        parts.append(SubtopologyTopics(f"sub-topology {part.id}", sources, changelogs, outputs, part.id))
         groups += [frozenset(topic for name in group for topic in read[name]) for group in part.joined]
         structure.expected |= dict.fromkeys(changelogs, topics.greatest_count(sources))
         for topic in sources:
             structure.roles[topic] = TopicRole.REPARTITION if topic in names.internal else TopicRole.SOURCE
         structure.roles |= dict.fromkeys(changelogs, TopicRole.CHANGELOG)
-    for subtopology in subtopologies:
+    for subtopology in parts:
         for topic in subtopology.outputs:
             structure.roles.setdefault(topic, TopicRole.SINK)
-    structure.subtopologies = tuple(subtopologies)
+    structure.subtopologies = tuple(parts)
+    structure.null_keys = _null_keys(subtopologies, names)
     structure.groups = tuple(group for group in groups if len(group) > 1)
     if without:
         structure.notes.append(
@@ -201,6 +249,59 @@ def structure_by_description(topics: TopicsInKafka, described: Sequence[Describe
             " whether the topology is that of the version that runs."
         )
     return structure
+
+
+def _is_store_of_source(part: DescribedSubtopology, store: str) -> bool:
+    """Whether a store is that of a table which is read from a topic (``InternalStreamsBuilder.table``)."""
+    sources = {source.name for source in part.sources}
+    return any(
+        node.startswith("KTABLE-SOURCE-") or f"{node}-table-source" in sources
+        for node, stores in part.stores.items()
+        if store in stores and sources.issuperset(part.predecessors.get(node, ()))
+    )
+
+
+def _null_keys(subtopologies: Sequence[DescribedSubtopology], names: _InternalNames) -> dict[str, str]:
+    """Return the internal topics before a left or outer join, and before what may be one: they may have null keys.
+
+    Source: ``NodesWithRelaxedNullKeyJoinDownstream``. All other repartition topics get no record without a key.
+    """
+    has_globals = any(part.is_global for part in subtopologies)
+    successors: dict[tuple[int, str], list[tuple[int, str]]] = {}
+    readers: dict[str, list[tuple[int, str]]] = {}
+    for part in subtopologies:
+        for source in part.sources:
+            for topic in source.topics:
+                readers.setdefault(topic, []).append((part.id, source.name))
+        for node, before in part.predecessors.items():
+            for predecessor in before:
+                successors.setdefault((part.id, predecessor), []).append((part.id, node))
+    for part in subtopologies:
+        for node, written in part.sink_topics.items():
+            if written is not None and names.of(written) in names.internal:
+                successors.setdefault((part.id, node), []).extend(readers.get(written, []))
+    joins: dict[tuple[int, str], str] = {}
+    for part in subtopologies:
+        for node, stores in part.stores.items():
+            shared = [store for store in stores if sum(store in each for each in part.stores.values()) > 1]
+            if _LEFT_JOIN.fullmatch(node):
+                joins[part.id, node] = ""
+            elif not _GENERATED.fullmatch(node) and (shared or (has_globals and not stores)):
+                joins[part.id, node] = _NAMED_JOIN.format(node)
+    found: dict[str, str] = {}
+    for topic in {topic for topic in readers if names.of(topic) in names.internal}:
+        reached, pending = set[tuple[int, str]](), list(readers[topic])
+        while pending:
+            at = pending.pop()
+            if at not in reached:
+                reached.add(at)
+                pending += successors.get(at, [])
+        reasons = [joins[at] for at in reached if at in joins]
+        if topic.endswith(REGISTRATION):
+            reasons.append("")
+        if reasons:
+            found[names.of(topic)] = min(reasons)  # "" where one is known for certain
+    return found
 
 
 class _InternalNames:

@@ -1,4 +1,4 @@
-"""What to do next about a wrong row of a check: one sentence for each check, and for each kind of row that needs another.
+"""What to do next about a wrong row of a check: a sentence for each check, and for each kind of row that needs another.
 
 The command line, the task in Airflow, the Data Docs and the Streams page show the sentence under a check that failed.
 """
@@ -20,10 +20,7 @@ class Advice(StrEnum):
         " topic with the expected number."
     )
     CRC32 = "Set partitioner=murmur2_random in the producer, and write the records again."
-    NULL_KEY = (
-        "Find who else writes to the repartition topic with kafka-console-consumer.sh at that offset: Kafka Streams drops"
-        " records without a key before it."
-    )
+    NULL_KEY = "Read the record at that offset with kafka-console-consumer.sh, and find out who wrote it."
     OWN_KEYS = (
         "If the keys of that store are not the keys of the records that its tasks read, as a Processor API store may"
         " have them, say so with --unjudged-store; else find who else writes to the changelog."

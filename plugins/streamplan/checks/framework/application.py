@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -17,9 +17,10 @@ from streamplan.model.left_out import REASON_LEFT_OUT, records_left_out
 from streamplan.model.operations import Count, KeySelect, NullKeyFilter
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
-from streamplan.model.processor_topology import Source
+from streamplan.model.processor_topology import Processor, Sink, Source
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.model.topics import TopicRole, TopicSpec
+from streamplan.model.topology import Topology
 from streamplan.serdes.primitive import STRING, KeySerde, String
 from streamplan.serdes.serde import (
     MAX_BYTES,
@@ -139,6 +140,9 @@ class Application:
         limits: The declared bounds of the checks.
         partitioners: The partitioners of topics whose keys murmur2 does not place.
         notes: What could not be found out, for people.
+        unjudged: The changelogs whose keys tell no partition, each with the reason.
+        null_keys: The internal topics into which the application may write records without a key. Each has the reason
+            why that is not known; "" where it is known.
         runs_until: The application that will take over from this one, which runs until then; empty where there is none.
     """
 
@@ -152,6 +156,8 @@ class Application:
     limits: Limits = field(default_factory=Limits)
     partitioners: Mapping[str, Partitioner] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    unjudged: Mapping[str, str] = field(default_factory=dict)
+    null_keys: Mapping[str, str] = field(default_factory=dict)
     runs_until: str = ""
 
     def with_role(self, *roles: TopicRole) -> tuple[TopicSpec, ...]:
@@ -214,7 +220,22 @@ def application_of(pipeline: Pipeline) -> Application:
         aggregations=aggregations(pipeline),
         declared=True,
         limits=pipeline.limits,
+        null_keys=dict.fromkeys(map(topology.decorate, _topics_with_null_keys(topology)), ""),
     )
+
+
+def _topics_with_null_keys(topology: Topology) -> Iterator[str]:
+    """Yield the internal topics that may have records without a key.
+
+    They lead to a left or an outer join, or they are the subscriptions of a left join by a foreign key (KIP-962).
+    """
+    for subtopology in topology.subtopologies:
+        operations = {node.name: node.operation for node in subtopology.nodes if isinstance(node, Processor)}
+        for node in subtopology.nodes:
+            if isinstance(node, Sink) and node.internal:
+                before = [operations.get(name) for name in subtopology.predecessors[node.name]]
+                if node.topic.endswith("-topic") or NullKeyFilter(relaxed=True) in before:
+                    yield node.topic
 
 
 def aggregations(pipeline: Pipeline) -> tuple[Aggregation, ...]:

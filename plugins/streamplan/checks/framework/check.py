@@ -233,9 +233,7 @@ def _unexpected(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}"
     text = " ".join(traceback.format_exception_only(error)[0].split())
-    return (
-        f"an unexpected error: {text} ({place}). The other checks are not affected. Report it as a fault of Streamplan."
-    )
+    return f"an unexpected error: {text} ({place}). No other check is affected. Report it as a fault of Streamplan."
 
 
 def run_checks(

@@ -150,13 +150,11 @@ def count_between(cluster: Cluster, topic: str, first: Positions, last: Position
 class RekeyedCounts(NamedTuple):
     """The records of a range of the repartition topic that are still there.
 
-    ``by_key`` has the number of records of each key. ``without_key`` has the offsets of records without a key.
-    ``deleted_below`` has the partitions of which the first records of the range were deleted, with the first offset
-    that is there.
+    ``by_key`` has the number of records of each key. ``deleted_below`` has the partitions of which the first records of
+    the range were deleted, with the first offset that is there.
     """
 
     by_key: Counter[bytes]
-    without_key: set[SourceOffset]
     since: Positions
     until: Positions
     deleted_below: Positions
@@ -175,27 +173,23 @@ def count_rekeyed(cluster: Cluster, topic: str, since: Positions, until: Positio
             for number, end in until.items()
             if since.get(number, 0) < end and begins[number] > since.get(number, 0)
         }
-        counts = RekeyedCounts(Counter(), set(), since, until, deleted_below)
+        counts = RekeyedCounts(Counter(), since, until, deleted_below)
         ranges = {number: (max(since.get(number, 0), begins[number]), end) for number, end in until.items()}
-        for by_key, without_key in cluster.map_batches(topic, ranges, _count_keys):
+        for by_key in cluster.map_batches(topic, ranges, _count_keys):
             counts.by_key.update(by_key)
-            counts.without_key.update(without_key)
         return counts
 
     return attempt(read)
 
 
-def _count_keys(batches: Iterator[RecordBatch]) -> tuple[Counter[bytes], set[SourceOffset]]:
+def _count_keys(batches: Iterator[RecordBatch]) -> Counter[bytes]:
     by_key: Counter[bytes] = Counter()
-    without_key: set[SourceOffset] = set()
     for batch in batches:
         keys = batch.keys
-        if None in keys:
-            without_key |= {(batch.partition, batch.offsets[row]) for row, key in enumerate(keys) if key is None}
         if None in (values := batch.values):  # a count passes over a null value
             keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
         by_key.update(key for key in keys if key is not None)
-    return by_key, without_key
+    return by_key
 
 
 class ChangelogUpdates(NamedTuple):

@@ -121,6 +121,8 @@ class TotalsReader:
         """Read once, at two cuts of its own."""
         topic_ids = self._require_topics()
         previous = self.verified.cut()
+        repartition = self.aggregation.repartition
+        recreated = previous is not None and previous.topic_ids.get(repartition) != topic_ids[repartition]
         if previous is not None and previous.topic_ids != topic_ids:
             previous = None  # the topics were deleted and created again under the same names
         if full and not self._deleted(self._starts(), None):
@@ -133,7 +135,7 @@ class TotalsReader:
             return reading
         reading = read(None, topic_ids)  # no cut is stored, or it is of the application before it was reset
         assert reading is not None
-        return reading
+        return reading._replace(totals=replace(reading.totals, recreated=recreated))
 
     def _read_at_cut(self, previous: VerifiedCut | None, topic_ids: Mapping[str, str]) -> _Reading | None:
         """Read at moments at which positions and outputs hold still.

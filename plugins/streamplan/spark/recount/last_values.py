@@ -274,7 +274,7 @@ def _difference(subject: str, expected: Row | None, observed: Row | None, where:
     texts = [text_of(row["value"]) if row is not None else "none" for row in (expected, observed)]
     if texts[0] == texts[1] and expected is not None and observed is not None:
         return Observation(f"{subject}, timestamp", expected["timestamp"], observed["timestamp"], where)
-    return Observation(subject, *texts, where)
+    return Observation(subject, texts[0], texts[1], where)
 
 
 def _same(expected: Row | None, observed: Row | None) -> bool:

@@ -592,3 +592,158 @@ def test_a_count_by_a_field_that_does_not_become_such_keys_is_refused(
     count_of, types = CountOf("sales", "shop", Json(schema)), {"app-by-shop-repartition": key_type}
     with pytest.raises(Refused, match=f"app-by-shop-changelog has keys of type {key_type}, and shop is of type "):
         discover(cluster, "app", counts=[count_of], key_types=types)
+
+
+# -- what an application leaves that no other one does
+
+
+def time_first(key: bytes, time: int, number: int) -> bytes:
+    """A key of ``PrefixedWindowKeySchemas.TimeFirstWindowKeySchema``."""
+    return struct.pack(f">bq{len(key)}si", 0, time, key, number)
+
+
+@pytest.mark.parametrize("topic", ["app-KSTREAM-JOIN-0000000007-Buffer-changelog", "app-mine-Buffer-changelog"])
+def test_the_keys_of_the_buffer_of_a_stream_table_join_are_known(cluster: FakeCluster, topic: str) -> None:
+    topics(cluster, "source", topic, partitions=3)
+    reads(cluster, "app", "source")
+    for n in range(60):
+        key = b"user_%d" % n
+        partition = partition_for_key(key, 3)
+        cluster.produce("source", key, b"v", partition=partition)
+        cluster.produce(topic, time_first(key, 1_767_268_800_000 + n, n), b"v", partition=partition)
+    found = discover(cluster, "app")
+    assert not found.unjudged
+    assert not [row for row in copartitioning.CHECK.observe(found, cluster) if not row.agrees]
+    key = b"user_1"
+    cluster.produce(topic, time_first(key, 1_767_268_800_000, 99), b"v", partition=(partition_for_key(key, 3) + 1) % 3)
+    (row, _) = [row for row in copartitioning.CHECK.observe(found, cluster) if not row.agrees]
+    assert row.subject.startswith(topic)
+
+
+@pytest.fixture
+def own_keys(cluster: FakeCluster) -> FakeCluster:
+    """A processor counts by the first letter of the value, in the partition of the record's key."""
+    topics(cluster, "source", "app-letters-changelog")
+    reads(cluster, "app", "source")
+    for n in range(60):
+        key = b"user_%d" % n
+        record = cluster.produce("source", key, b"%d" % n)
+        cluster.produce("app-letters-changelog", b"letter-%d" % (n % 9), b"v", partition=record.partition)
+    return cluster
+
+
+def test_a_store_with_keys_of_its_own_is_not_judged(own_keys: FakeCluster) -> None:
+    found = discover(own_keys, "app")
+    result = run_check(found, copartitioning.CHECK, own_keys)
+    assert result.outcome is Outcome.PASSED
+    (row,) = result.not_judged
+    assert row.subject.startswith("app-letters-changelog")
+    assert "--unjudged-store" in row.where
+    assert "1 not judged: app-letters-changelog" in result.reason
+
+
+def test_a_store_can_be_declared_to_have_keys_of_its_own(own_keys: FakeCluster) -> None:
+    found = discover(own_keys, "app", unjudged_stores=["letters"])
+    (row,) = run_check(found, copartitioning.CHECK, own_keys).not_judged
+    assert row.where.startswith("--unjudged-store says")
+    with pytest.raises(Refused, match="letters"):
+        discover(own_keys, "app", unjudged_stores=["leters"])
+
+
+def test_records_keys_in_wrong_partitions_are_judged_whatever_their_number(own_keys: FakeCluster) -> None:
+    for n in range(60):
+        own_keys.produce("app-letters-changelog", b"user_%d" % n, b"v", partition=n % 2)
+    found = discover(own_keys, "app")
+    assert not found.unjudged
+    assert run_check(found, copartitioning.CHECK, own_keys).outcome is Outcome.FAILED
+
+
+COUNTED = """\
+Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [orders])
+      --> by
+    Processor: by (stores: [])
+      --> by-product-repartition-filter
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: by-product-repartition-filter (stores: [])
+      --> by-product-repartition-sink
+      <-- by
+    Sink: by-product-repartition-sink (topic: by-product-repartition)
+      <-- by-product-repartition-filter
+
+  Sub-topology: 1
+    Source: by-product-repartition-source (topics: [by-product-repartition])
+      --> {node}
+    Processor: {node} (stores: [totals])
+      --> none
+      <-- by-product-repartition-source
+{more}
+"""
+TABLE = """\
+    Source: KSTREAM-SOURCE-0000000009 (topics: [table])
+      --> KTABLE-SOURCE-0000000010
+    Processor: KTABLE-SOURCE-0000000010 (stores: [totals])
+      --> none
+      <-- KSTREAM-SOURCE-0000000009
+"""
+
+
+def left_by_counting(cluster: FakeCluster) -> str:
+    """Its repartition topic."""
+    repartition = "app-by-product-repartition"
+    topics(cluster, "orders", "table", repartition, "app-totals-changelog")
+    reads(cluster, "app", "orders", repartition)
+    for topic in cluster.existing.values():
+        topic.configs["message.timestamp.type"] = "CreateTime"
+    for n in range(20):
+        cluster.produce("orders", b"order_%d" % n, b"v")
+        cluster.produce(repartition, b"%d" % (n % 2), b"v")
+    for n in range(2):
+        cluster.produce("app-totals-changelog", b"%d" % n, (10).to_bytes(8, "big"))
+    return repartition
+
+
+@pytest.mark.parametrize(
+    ("node", "more", "outcome", "unjudged"),
+    [
+        ("KSTREAM-AGGREGATE-0000000003", "", Outcome.FAILED, 0),
+        ("my-count", "", Outcome.FAILED, 0),
+        ("KSTREAM-JOIN-0000000011", TABLE, Outcome.FAILED, 0),
+        ("KSTREAM-LEFTJOIN-0000000011", TABLE, Outcome.PASSED, 0),
+        ("j-outer-this-join", "", Outcome.PASSED, 0),
+        ("my-join", TABLE, Outcome.PASSED, 1),
+        (None, "", Outcome.FAILED, 0),
+    ],
+)
+def test_null_keys_in_a_repartition_topic_are_wrong_unless_a_left_join_may_follow(
+    cluster: FakeCluster, node: str | None, more: str, outcome: Outcome, unjudged: int
+) -> None:
+    repartition = left_by_counting(cluster)
+    cluster.produce(repartition, None, b"v", partition=1)
+    topology = None if node is None else COUNTED.format(node=node, more=more)
+    result = run_check(discover(cluster, "app", topology=topology), copartitioning.CHECK, cluster)
+    assert (result.outcome, len(result.not_judged)) == (outcome, unjudged), result
+
+
+@pytest.mark.parametrize("with_topology", [True, False])
+@pytest.mark.parametrize("store", ["totals", None])
+def test_a_changelog_that_is_gone_is_red_in_topics_alone(
+    cluster: FakeCluster, store: str | None, *, with_topology: bool
+) -> None:
+    left_by_counting(cluster)
+    del cluster.existing["app-totals-changelog"]
+    topology = COUNTED.format(node="KSTREAM-AGGREGATE-0000000003", more="") if with_topology else None
+    counts = [CountOf("orders", store=store)] if store else []
+    found = discover(cluster, "app", topology=topology, counts=counts)
+    if with_topology or store:
+        results = [run_check(found, check, cluster) for check in (topics_check(), copartitioning.CHECK, totals.CHECK)]
+        assert [result.outcome for result in results] == [Outcome.FAILED, *[Outcome.COULD_NOT_LOOK] * 2]
+        assert "app-totals-changelog: expected exists, observed missing" in results[0].reason
+    if with_topology:
+        declared = discover(cluster, "app", topology=topology, unjudged_stores=["totals"])
+        assert run_check(declared, topics_check(), cluster).outcome is Outcome.PASSED
+
+
+def topics_check() -> checks.topics.TopicsCheck:
+    return checks.topics.TopicsCheck(deadline=IMPATIENT)

@@ -114,10 +114,12 @@ def test_tampering_without_news_is_found(
     cluster: CountingCluster, application: FakeApplication, kept: SqliteVerifiedStore
 ) -> None:
     assert not wrong(cluster, kept)
-    cluster.produce(application.changelog, b"0", (11).to_bytes(8, "big"))
-    (row, *_) = wrong(cluster, kept)
+    written = cluster.produce(application.changelog, b"0", (11).to_bytes(8, "big"))
+    (row, *others) = wrong(cluster, kept)
     assert (row.subject, row.expected, row.observed) == ("orders-products-quantities[0] Jackets", 10, 11)
     assert "in the changelog" in row.where
+    assert row.where.endswith(f"{application.changelog}-{written.partition} offset {written.offset}")
+    assert {each.topic for each in (row, *others)} == {application.changelog}  # the drawing marks no other topic
 
 
 def test_a_record_lost_on_the_way_between_two_cuts(
