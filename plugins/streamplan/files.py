@@ -6,11 +6,46 @@ The formats belong to the modules that write and read them. This module knows pa
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from streamplan.errors import CouldNotLook, Refused
+
+Parsed = TypeVar("Parsed")
+
+MAX_NAME_BYTES = 255
+"""The longest name of a file or directory on the file systems of Linux (``NAME_MAX``)."""
+
+NOT_AS_WRITTEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What reading the content of a file raises that was cut short, or that something else has written."""
+
+
+def read_json(path: Path, parse: Callable[[Any], Parsed], *, remedy: str) -> Parsed | None:
+    """Read a JSON file that this deployment has written.
+
+    Args:
+        path: The file.
+        parse: Makes a value of its content.
+        remedy: What a person does where the file cannot be read.
+
+    Returns:
+        The value; None where there is no such file.
+
+    Raises:
+        CouldNotLook: The file cannot be read, or has something else in it: a full disk may have cut it short.
+    """
+    try:
+        return parse(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, *NOT_AS_WRITTEN) as error:
+        observed = f"{type(error).__name__}: {error}"
+        raise CouldNotLook(str(path), expected="the JSON that was written", observed=observed, remedy=remedy) from error
 
 
 def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
@@ -40,7 +75,8 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o666) -> 
 def append_bounded(path: Path, text: str, limit: int) -> None:
     """Append lines to a file. One that is beyond ``limit`` bytes becomes the older file first, and a new one begins.
 
-    The lines of processes that write at the same time do not mix, and none is lost.
+    The lines of processes that write at the same time do not mix, and none is lost. A last line without its end, which
+    a full disk has left, stays a line of its own.
 
     Args:
         path: The file; its directory exists.
@@ -48,15 +84,42 @@ def append_bounded(path: Path, text: str, limit: int) -> None:
         limit: In bytes.
     """
     while True:
-        with path.open("a", encoding="utf-8") as file:
+        with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             found = os.fstat(file.fileno())
             if not path.exists() or not os.path.samestat(found, path.stat()):
                 continue  # another process has renamed it since it was opened
             if found.st_size <= limit:
-                file.write(text)
+                file.write(_end_of_torn_line(file) + text.encode())
                 return
             path.replace(older_file(path))
+
+
+def _end_of_torn_line(file: BinaryIO) -> bytes:
+    if not file.seek(0, os.SEEK_END):
+        return b""
+    file.seek(-1, os.SEEK_END)
+    return b"" if file.read(1) == b"\n" else b"\n"
+
+
+def require_file_name(name: str) -> None:
+    """Refuse a name that is no name of one file or directory.
+
+    Args:
+        name: What may come from a request or from the command line.
+
+    Raises:
+        Refused: The name is empty, ``.`` or ``..``, has a ``/`` or a NUL, or is longer than file systems take.
+    """
+    size = len(name.encode(errors="surrogateescape"))
+    if name in ("", ".", "..") or "/" in name or "\0" in name or size > MAX_NAME_BYTES:
+        shown = repr(name if size <= MAX_NAME_BYTES else f"{name[:40]}…")
+        raise Refused(
+            f"the name {shown}",
+            expected=f"a name of a directory: at most {MAX_NAME_BYTES} bytes, no slash, not . or ..",
+            observed=f"{size:,} bytes" if size > MAX_NAME_BYTES else shown,
+            remedy="Give the name of a pipeline or an application.id.",
+        )
 
 
 def older_file(path: Path) -> Path:
@@ -71,10 +134,16 @@ class ReportPaths:
     Attributes:
         reports: The directory of all reports (:attr:`streamplan.settings.Settings.reports`).
         pipeline: The name of the pipeline, or the application id of an application that is not declared.
+
+    Raises:
+        Refused: The name is no name of a directory, so that nothing outside of ``reports`` is read or written.
     """
 
     reports: Path
     pipeline: str
+
+    def __post_init__(self) -> None:
+        require_file_name(self.pipeline)
 
     @property
     def directory(self) -> Path:

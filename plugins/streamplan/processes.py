@@ -20,17 +20,20 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from streamplan.errors import StreamplanError
-from streamplan.files import write_atomically
+from streamplan.files import read_json, write_atomically
 
 START_TIME_TOLERANCE_SECONDS = 2.0
 """psutil derives the start time from the boot time, which follows small corrections of the clock."""
 
 KILL_SECONDS = 10.0
 """How long the kernel may take to end a process after SIGKILL."""
+
+_UNREADABLE = "Look with `ps` whether the process of that name runs, end it if it does, and remove the file."
 
 # Popen objects of the processes that this process started. They are polled, so that they leave no zombies.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -241,21 +244,17 @@ def forget(ref: ProcessRef) -> None:
 
 
 def _read(file: Path) -> ProcessRef | None:
-    try:
-        entry = json.loads(file.read_text())
-    except FileNotFoundError:
-        return None
-    namespace = PidNamespace(**entry["namespace"]) if "namespace" in entry else None
-    return ProcessRef(
-        str(entry["name"]), int(entry["pid"]), float(entry["started"]), file, _read_owner(file), namespace
-    )
+    def entry_of(content: Any) -> ProcessRef:
+        namespace = PidNamespace(**content["namespace"]) if "namespace" in content else None
+        return ProcessRef(
+            str(content["name"]), int(content["pid"]), float(content["started"]), file, _read_owner(file), namespace
+        )
+
+    return read_json(file, entry_of, remedy=_UNREADABLE)
 
 
 def _read_owner(file: Path) -> Owner | None:
-    try:
-        return Owner(**json.loads(_owner_file(file).read_text()))
-    except FileNotFoundError:
-        return None
+    return read_json(_owner_file(file), lambda content: Owner(**content), remedy=_UNREADABLE)
 
 
 def _owner_file(file: Path) -> Path:

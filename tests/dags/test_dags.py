@@ -222,8 +222,8 @@ def test_every_dag_runs_one_at_a_time_and_never_for_the_past(dagbag: DagBag, dag
     dag = dagbag.dags[dag_id]
     assert dag.max_active_runs == 1
     assert dag.catchup is False
-    # There is nothing to look at before the first deployment; all else starts when a person says so.
-    assert dag.is_paused_upon_creation is dag_id.endswith("_health")
+    # A run of a paused DAG stays queued without a word, and a paused health DAG checks nothing.
+    assert dag.is_paused_upon_creation is False
 
 
 @every_dag
@@ -366,3 +366,14 @@ def test_another_pipeline_of_the_name_is_no_registration(monkeypatch: pytest.Mon
     users = next(pipeline for pipeline in PIPELINES if pipeline.name == "orders")
     with pytest.raises(Refused, match="expected application id orders-of-others, as in the DAG file"):
         declare_dags(replace(users, topology=topology))
+
+
+def test_airflow_takes_the_longest_names_that_a_declaration_takes() -> None:
+    """Airflow itself refuses one more character: of the pipeline in a tag, of the connection in an id."""
+    pipeline = replace(PIPELINES[0], name="n" * 100, kafka_conn_id="k" * 250, spark_conn_id="s" * 250)
+    for make in (deploy_dag, producer_dag, aggregator_dag, health_dag, reset_dag, repartition_dag, redrive_dag):
+        assert DagSerialization.to_dict(make(pipeline))
+    with pytest.raises(ValueError, match="tag cannot be longer than 100 characters"):
+        DAG(dag_id="a", tags=["n" * 101])
+    with pytest.raises(Refused, match="the limit is 100"):
+        replace(PIPELINES[0], name="n" * 101)

@@ -112,3 +112,32 @@ def test_a_verification_that_a_clock_ahead_has_dated_silences_no_alarm() -> None
     at = looked(Outcome.PASSED, 40)
     miss()
     assert [verification["verified_at"] for _, _, verification in TOLD] == [ahead, at]
+
+
+@pytest.mark.parametrize("torn", ['{"pipeline": "orders", "check": "totals", "outc', "\0" * 100, "[]"])
+def test_torn_lines_silence_no_alert(torn: str) -> None:
+    """As a full disk leaves them. The totals were last verified before it was full."""
+    at = looked(Outcome.PASSED, 40)
+    with (Settings.from_environment().reports / "orders" / "history.jsonl").open("a") as file:
+        file.write(torn)
+    miss()
+    assert [verification["verified_at"] for _, _, verification in TOLD] == [at]
+    looked(Outcome.PASSED, 1)
+    assert miss().startswith("not called: the totals of orders were verified at ")
+
+
+def test_an_alert_that_cannot_read_the_history_tells_that_each_time() -> None:
+    (Settings.from_environment().reports / "orders" / "history.jsonl").mkdir(parents=True)
+    miss()
+    miss()
+    assert [verification["verified_at"] for _, _, verification in TOLD] == [None, None]
+    assert all("history.jsonl" in verification["problem"] for _, _, verification in TOLD)
+
+
+def test_an_alert_tells_again_where_it_cannot_read_what_it_told() -> None:
+    looked(Outcome.PASSED, 60)
+    miss()
+    (told,) = (Settings.from_environment().reports / "orders" / "announced").glob("verification-*")
+    told.write_text("")
+    miss()
+    assert len(TOLD) == 2

@@ -14,8 +14,9 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from streamplan.airflow import triggers
-from streamplan.airflow.check_operators import log_lines, skip_when_passed_lately
+from streamplan.airflow.check_operators import log_lines, skip_before_deployment, skip_when_passed_lately
 from streamplan.airflow.dags import producer_dag
+from streamplan.airflow.deploy_operators import require_unpaused
 from streamplan.checks import CHECKS, check_named, copartitioning, lag
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome
@@ -416,3 +417,63 @@ def test_all_of_a_large_topic_is_read_by_spark(
         list(check.observe(application, cluster))
         assert set(asked) == {sys.maxsize}
         assert jobs == []
+
+
+@pytest.mark.parametrize(
+    ("run_type", "has_looked", "deployments", "skipped"),
+    [
+        ("scheduled", False, 0, True),
+        ("asset_triggered", False, 0, True),  # the producer of the first deployment has ended
+        ("manual", False, 0, False),  # who asks gets an answer
+        ("scheduled", True, 0, False),
+        ("scheduled", False, 1, False),  # the reports were lost: that alarms
+    ],
+)
+def test_runs_that_nobody_asked_for_look_at_nothing_before_the_first_deployment(
+    home: Path, run_type: str, has_looked: bool, deployments: int, skipped: bool
+) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+    from airflow.utils.types import DagRunType
+
+    if has_looked:
+        at = datetime.now(UTC).isoformat()
+        write_result(Settings.from_environment().reports, CheckResult("orders", "lag", Outcome.FAILED, "", at, ()))
+    asked: list[tuple[str, list[str]]] = []
+
+    def count(dag_id: str, states: list[str]) -> int:
+        asked.append((dag_id, states))
+        return deployments
+
+    context: Any = {
+        "dag_run": SimpleNamespace(run_type=DagRunType(run_type)),
+        "ti": SimpleNamespace(get_dr_count=count),
+    }
+    expected = pytest.raises(AirflowSkipException, match=r"never deployed\. Trigger orders_deploy")
+    with expected if skipped else nullcontext():
+        skip_before_deployment(context, "orders")
+    assert set(map(str, asked)) <= {"('orders_deploy', ['success'])"}
+
+
+@pytest.mark.parametrize("paused", [(), ("orders_health",), ("orders_aggregator", "orders_health")])
+def test_a_paused_dag_that_a_deployment_needs_is_named(paused: tuple[str, ...]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    context: Any = {"ti": SimpleNamespace(get_dag=lambda dag_id: SimpleNamespace(is_paused=dag_id in paused))}
+    commands = " and ".join(f"`airflow dags unpause {each}`" for each in paused)
+    expected = pytest.raises(AirflowFailException, match=commands)
+    with expected if paused else nullcontext():
+        require_unpaused(context, ["orders_aggregator", "orders_producer", "orders_health"])
+
+
+def test_a_result_that_cannot_be_kept_is_told_all_the_same(
+    health: DAG, answer: Callable[..., Answers], home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As on a full disk: here a directory is where the result should be."""
+    (Settings.from_environment().reports / "orders" / "totals.json").mkdir(parents=True)
+    answer(totals=[Outcome.FAILED])
+    run = health.test()
+    assert states(run)["totals"] == "failed"
+    assert tries(run, "totals") == 1
+    told = "".join(capfd.readouterr())
+    assert "failed: the reason of totals" in told
+    assert "This result cannot be kept" in told

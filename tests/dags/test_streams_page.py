@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from streamplan.airflow.streams_page import NAVIGATION, URL_PREFIX, routes
@@ -345,3 +347,44 @@ def test_dead_letters_show_their_state_and_a_button_begins_a_redrive(
         (address, {"logical_date": None, "conf": {"reason": "the reason"}}),
         (address, {"logical_date": None, "conf": {"letters": [f"0@{still_open.offset}"]}}),
     ]
+
+
+@pytest.mark.parametrize("part", ["", "/history", "/verified-days", "/topology.svg", "/dead-letters"])
+@pytest.mark.parametrize("name", ["users", "no-longer-declared"])
+def test_the_results_of_a_pipeline_need_the_permission_of_its_dag_at_every_address(
+    client: TestClient, part: str, name: str
+) -> None:
+    """`ann` may see the connection, but not the DAG. One of the pipelines has left its results behind."""
+    secret = CheckResult(name, "totals", Outcome.FAILED, "a secret", datetime.now(UTC).isoformat(), ())
+    write_result(Settings.from_environment().reports, secret)
+    answer = client.get(f"{APPLICATIONS}/{name}{part}")
+    assert (answer.status_code, "a secret" in answer.text) == (403, False)
+    assert f"{name}_health" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("part", ["", "/history", "/verified-days"])
+@pytest.mark.parametrize("name", ["..", "%2e%2e", ".", "a%2fb", "..%2forders", "x" * 300])
+def test_a_name_leads_out_of_no_directory(client: TestClient, part: str, name: str) -> None:
+    reports = Settings.from_environment().reports
+    reports.mkdir(parents=True)
+    for directory in (reports, reports.parent):
+        (directory / "history.jsonl").write_text(json.dumps({"reason": "a secret"}) + "\n")
+    for prefix in (APPLICATIONS, "/api/pipelines"):
+        # As it is: the client would follow the dots itself.
+        raw_path = f"{prefix}/{name}{part}".encode()
+        answer = client.get(httpx2.URL("http://testserver").copy_with(raw_path=raw_path))
+        assert answer.status_code in (403, 404), answer.text
+        assert "a secret" not in answer.text
+
+
+def test_an_edited_connection_is_followed(
+    client: TestClient, application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names other brokers now, and the old ones answer still."""
+    assert client.get("/api/pipelines/orders").json()["tasks"]
+    monkeypatch.setattr(routes, "_cluster", lambda kafka_conn_id: FakeCluster())
+    assert client.get("/api/pipelines/orders").json()["tasks"]  # the brokers are the same
+    extra = {"bootstrap.servers": "127.0.0.1:2"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    snapshot = client.get("/api/pipelines/orders").json()
+    assert all(topic["partitions"] is None for topic in snapshot["topics"])

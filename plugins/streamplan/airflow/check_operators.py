@@ -35,7 +35,14 @@ from streamplan.checks.framework.check import (
 from streamplan.files import ReportPaths, write_atomically
 from streamplan.kafka.brokers import Brokers
 from streamplan.registry import pipeline_named
-from streamplan.reports.results import MOST_RESULTS, passed_lately, read_history, read_latest, write_result
+from streamplan.reports.results import (
+    MOST_RESULTS,
+    has_history,
+    passed_lately,
+    read_history,
+    read_latest,
+    write_result,
+)
 from streamplan.reports.run_page import RunPage, results_on
 from streamplan.settings import Settings
 
@@ -48,6 +55,9 @@ RECOUNT_MINUTES = 60
 
 _LOG_COLUMNS = 84
 """A line of the log of a check that did not pass is not longer: a window of 1,280 pixels shows so much of it."""
+
+_RUN_BY_ITSELF = ("scheduled", "asset_triggered")
+"""The types of DAG runs that nobody asked for."""
 
 LOGGED_ROWS = 50
 """The log of a failed check shows so many wrong rows. The Data Docs show more."""
@@ -124,6 +134,7 @@ class RecountOperator(SparkJobOperator):
         from streamplan.kafka.cluster import KafkaCluster
         from streamplan.reports.observations import reusable_recount
 
+        skip_before_deployment(context, self.pipeline)
         cluster = KafkaCluster(brokers(self.pipeline))
         application = running_application(pipeline_named(self.pipeline), cluster)
         if application.runs_until:
@@ -178,6 +189,7 @@ class CheckOperator(SparkJobOperator):
         """Run the check, write its result, and end the task with it."""
         from streamplan.kafka.cluster import KafkaCluster
 
+        skip_before_deployment(context, self.pipeline)
         cluster = KafkaCluster(brokers(self.pipeline))
         application = running_application(pipeline_named(self.pipeline), cluster)
         settings = Settings.from_environment()
@@ -186,7 +198,13 @@ class CheckOperator(SparkJobOperator):
         check = self._configured_check(context, application, settings)
         result = run_check(application, check, cluster)
         result = replace(result, data_docs=run_page(context, self.pipeline).path)
-        write_result(settings.reports, result)
+        try:
+            write_result(settings.reports, result)
+        except OSError as error:  # what was found is told all the same
+            for line in log_lines(result):
+                self.log.error("%s", line)
+            self.log.error("This result cannot be kept: %s. Look whether the disk is full.", error)
+            raise CheckFailed if result.outcome is Outcome.FAILED else CheckCouldNotLook from error
         if result.outcome is Outcome.PASSED:
             for asset in self.outlets:
                 context["outlet_events"][asset].extra = verified_positions(application, settings.reports)
@@ -406,6 +424,28 @@ def skip_when_passed_lately(context: Context, check: Check, pipeline: str, *, mi
     passed_at = passed_lately(check.name, pipeline, Settings.from_environment().reports, minutes=minutes)
     if _is_on_schedule(context) and passed_at is not None:
         raise AirflowSkipException(f"{check.name} passed at {passed_at}. On a schedule it runs every {minutes} min.")
+
+
+def skip_before_deployment(context: Context, pipeline: str) -> None:
+    """Skip the task where nobody asked for the run and the pipeline was never deployed: there is nothing to look at.
+
+    A deployment verifies the pipeline, so the history of its checks begins. Where that was lost, Airflow still knows
+    the deployments that succeeded.
+
+    Args:
+        context: The context of the task.
+        pipeline: The name of the pipeline.
+
+    Raises:
+        AirflowSkipException: The pipeline was never deployed.
+    """
+    if context["dag_run"].run_type not in _RUN_BY_ITSELF:
+        return
+    if has_history(Settings.from_environment().reports, pipeline):
+        return
+    deploy = f"{pipeline}_deploy"
+    if not context["ti"].get_dr_count(dag_id=deploy, states=["success"]):
+        raise AirflowSkipException(f"{pipeline} was never deployed. Trigger {deploy}; then this run looks.")
 
 
 def _is_on_schedule(context: Context) -> bool:

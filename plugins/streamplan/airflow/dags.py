@@ -176,6 +176,7 @@ def totals_asset(pipeline: Pipeline) -> Asset:
 
 def deploy_dag(pipeline: Pipeline) -> DAG:
     """Make ``<name>_deploy``: topics, then the aggregator and the test data asked for, then verification."""
+    needed = ["aggregator", *(["producer"] if pipeline.test_data else []), "health"]
     with pipeline_dag(
         pipeline,
         "deploy",
@@ -187,7 +188,8 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
         3. `processed` waits until everything written so far is aggregated.
         4. {_VERIFICATION[bool(aggregations(pipeline))]}
 
-        Run it as often as you like: it leaves alone what is there.
+        From then on `{pipeline.name}_health` checks it on its schedule. Run it as often as you like: it leaves alone
+        what is there.
         """,
         params=_production_params(endless=False) if pipeline.test_data else {},
         max_active_runs=1,
@@ -195,7 +197,9 @@ def deploy_dag(pipeline: Pipeline) -> DAG:
         topics = TopicsOperator(
             task_id="topics",
             pipeline=pipeline.name,
-            doc_md="Plan, show the plan, create, observe again. Nothing is widened or deleted.",
+            needed_dags=[f"{pipeline.name}_{kind}" for kind in needed],
+            doc_md="Plan, show the plan, create, observe again. Nothing is widened or deleted. Refused while one of"
+            f" the DAGs {', '.join(needed)} of this pipeline is paused.",
             execution_timeout=timedelta(minutes=2),
         )
         aggregator = _aggregator_run(pipeline)
@@ -324,13 +328,12 @@ def health_dag(pipeline: Pipeline, notifiers: Sequence[Notifier] = (), deadlines
         A check that reads much is skipped while its last pass is less than an hour old. Trigger a run to have all of
         them, and with `full` to have every record counted anew, not only those since the last verified cut or a sample.
 
-        Paused until the first deployment: there is nothing to look at before.
+        Until the first deployment the scheduled runs are skipped: there is nothing to look at.
         """,
         schedule=AssetOrTimeSchedule(timetable=timetable, assets=[records_asset(pipeline)])
         if pipeline.test_data
         else timetable,
         max_active_runs=1,
-        is_paused_upon_creation=True,
         deadline=[*deadlines] or None,
         params={
             "full": Param(

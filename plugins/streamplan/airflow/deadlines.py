@@ -20,7 +20,8 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from streamplan.checks.totals import CHECK as TOTALS
-from streamplan.files import ReportPaths, write_atomically
+from streamplan.errors import CouldNotLook
+from streamplan.files import ReportPaths, read_json, write_atomically
 from streamplan.reports.results import last_pass
 from streamplan.settings import Settings
 
@@ -41,7 +42,8 @@ def verification_deadline(pipeline: Pipeline, within: timedelta, callback: Async
             DAG, or each failed run calls the callback. Totals that Spark computes anew are verified once an hour.
         callback: What to call in the triggerer: a notifier with ``async_notify``, or a function that is awaited. It is
             given ``context`` with ``dag_run``, ``deadline``, and ``verification``: ``pipeline``, ``verified_at`` (ISO
-            8601; None where it never was) and ``within``, in seconds.
+            8601; None where it never was) and ``within``, in seconds. Where the history of the checks cannot be read,
+            it has ``problem``, too, and the callback is called each time.
     """
     seconds = within.total_seconds()
     arguments = {"pipeline": pipeline.name, "within": seconds, "path": callback.path, "arguments": callback.kwargs}
@@ -69,20 +71,35 @@ async def call_unless_verified(
         What was done. Airflow keeps it with the callback.
     """
     reports = Settings.from_environment().reports
-    verified_at = await asyncio.to_thread(last_pass, TOTALS.name, pipeline, reports)
+    verified_at, problem = None, ""
+    try:
+        verified_at = await asyncio.to_thread(last_pass, TOTALS.name, pipeline, reports)
+    except OSError as error:  # what cannot be read was not verified, as far as anybody can tell
+        problem = f"the history of the checks cannot be read: {error}"
     if verified_at is not None:
         # The check may have run under another clock: a time that is far ahead says nothing, and silences no alarm.
         age = abs(datetime.now(UTC) - datetime.fromisoformat(verified_at))
         if age < timedelta(seconds=within):
             return f"not called: the totals of {pipeline} were verified at {verified_at}"
     told = _told_file(reports, pipeline, [within, path, arguments])
-    if told.exists() and json.loads(told.read_text()) == verified_at:
+    if not problem and await asyncio.to_thread(_was_told, told, verified_at):
         return f"not called again: last verification of the totals of {pipeline}: {verified_at or 'never'}"
     verification = {"pipeline": pipeline, "verified_at": verified_at, "within": within}
+    if problem:
+        verification["problem"] = problem
     module, _, name = path.rpartition(".")
     await getattr(import_module(module), name)(**arguments, context={**context, "verification": verification})
-    write_atomically(told, json.dumps(verified_at))
-    return f"called {path}: last verification of the totals of {pipeline}: {verified_at or 'never'}"
+    if not problem:
+        write_atomically(told, json.dumps(verified_at))
+    return f"called {path}: last verification of the totals of {pipeline}: {problem or verified_at or 'never'}"
+
+
+def _was_told(told: Path, verified_at: str | None) -> bool:
+    """Return whether the alert told of this verification. Where that cannot be read, it tells once more."""
+    try:
+        return read_json(told, lambda content: content == verified_at, remedy="It is written anew.") or False
+    except CouldNotLook:
+        return False
 
 
 def _told_file(reports: Path, pipeline: str, alert: object) -> Path:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
 from streamplan.airflow.connections import brokers
 from streamplan.airflow.supervised_job import seconds_for
@@ -26,17 +28,59 @@ ACTIVE_STATES = ["queued", "running"]
 """The states of a DAG run that has not ended."""
 
 
+def require_unpaused(context: Context, dag_ids: Iterable[str]) -> None:
+    """Refuse where a DAG is paused: Airflow would keep its runs queued without a word.
+
+    A task cannot end the pause: Airflow lets it read that a DAG is paused, and no more.
+
+    Args:
+        context: The context of the task.
+        dag_ids: The DAGs. One that Airflow does not have is passed over.
+
+    Raises:
+        AirflowFailException: One of them is paused. It says how to end that.
+    """
+    paused = [dag_id for dag_id in dag_ids if _is_paused(context, dag_id)]
+    if paused:
+        commands = " and ".join(f"`airflow dags unpause {dag_id}`" for dag_id in paused)
+        refused = Refused(
+            f"DAG {', '.join(paused)}",
+            expected="not paused, because its runs would stay queued",
+            observed="paused",
+            remedy=f"Unpause it on its page or with {commands}. Then clear this task.",
+        )
+        raise AirflowFailException(str(refused))
+
+
+def _is_paused(context: Context, dag_id: str) -> bool:
+    try:
+        return bool(context["ti"].get_dag(dag_id).is_paused)
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") == HTTPStatus.NOT_FOUND:
+            return False
+        raise
+
+
 class TopicsOperator(BaseOperator):
     """Creates the topics of a pipeline, or refuses and lists every difference from the declaration."""
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, needed_dags: Sequence[str] = (), **kwargs: Any) -> None:
+        """Make the task.
+
+        Args:
+            pipeline: The name of a declared pipeline.
+            needed_dags: The DAGs without which a deployment is not complete. Nothing is created while one is paused.
+            **kwargs: What every operator takes.
+        """
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.needed_dags = tuple(needed_dags)
 
     def execute(self, context: Context) -> dict[str, int]:
         """Log what the declaration changes, then create what it needs."""
         from streamplan.kafka.topics import apply_topics
 
+        require_unpaused(context, self.needed_dags)
         pipeline, servers = pipeline_named(self.pipeline), brokers(self.pipeline)
         self._log_evolution(pipeline, servers)
         try:
@@ -91,6 +135,7 @@ class ProduceTestDataOperator(TriggerDagRunOperator):
         """
         if not int((self.conf or {})["records"]):
             raise AirflowSkipException("No test data is asked for: what is in the topics is processed and verified.")
+        require_unpaused(context, [self.trigger_dag_id])
         super().execute(context)
 
 
@@ -103,6 +148,7 @@ class EnsureDagRunOperator(TriggerDagRunOperator):
         if active:
             self.log.info("%s has an active run, which goes on.", self.trigger_dag_id)
             return
+        require_unpaused(context, [self.trigger_dag_id])
         super().execute(context)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamplan.checks.framework.check import CheckResult, Outcome
-from streamplan.files import ReportPaths, write_atomically
+from streamplan.errors import CouldNotLook
+from streamplan.files import ReportPaths, read_json, write_atomically
 from streamplan.reports.results import read_latest
 from streamplan.settings import Settings
 
@@ -42,7 +44,7 @@ class OutcomeNotification:
         if result is None:
             return  # the task failed before it had looked
         file = ReportPaths(reports, self.pipeline).notification(self.check)
-        last_outcomes: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+        last_outcomes = _last_outcomes(file)
         for number, notifier in enumerate(self.notifiers):
             before = last_outcomes.get(str(number), str(Outcome.PASSED))
             if result.outcome == before:
@@ -53,7 +55,23 @@ class OutcomeNotification:
                 log.exception("The notifier %s failed. It is called again after the next run.", notifier)
             else:
                 last_outcomes[str(number)] = str(result.outcome)
-                write_atomically(file, json.dumps(last_outcomes))
+                self._remember(file, last_outcomes)
+
+    @staticmethod
+    def _remember(file: Path, last_outcomes: Mapping[str, str]) -> None:
+        try:
+            write_atomically(file, json.dumps(last_outcomes))
+        except OSError:  # the other notifiers are called all the same
+            log.exception("What the notifiers were told cannot be kept. They are called again after the next run.")
+
+
+def _last_outcomes(file: Path) -> dict[str, str]:
+    """Return what each notifier was told. Where that cannot be read, a notifier is called once more."""
+    try:
+        return read_json(file, dict, remedy="It is written anew.") or {}
+    except CouldNotLook as error:
+        log.warning("%s", error)
+        return {}
 
 
 def _template_values(result: CheckResult, before: str) -> dict[str, str | None]:

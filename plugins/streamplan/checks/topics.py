@@ -7,7 +7,7 @@ those on which compaction depends to ``compaction``. Partition counts of keyed t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from streamplan.checks import compaction, repartition
@@ -57,11 +57,12 @@ class TopicsCheck(Check):
     )
     advice = Advice.TOPICS
 
+    verified_topics: Mapping[str, str] = field(default_factory=dict)
     deadline: Deadline = REPLICA_DEADLINE
 
     def configure(self, context: CheckContext) -> Check:
-        """Take who is told of the wait."""
-        return replace(self, deadline=self.deadline.reporting(context.report))
+        """Take the topics of the verified cuts, and who is told of the wait."""
+        return replace(self, verified_topics=context.verified_topics, deadline=self.deadline.reporting(context.report))
 
     def observe(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
         """Observe the existence, the settings and the replicas of topics; see :class:`Check`."""
@@ -79,6 +80,15 @@ class TopicsCheck(Check):
                 topic = observed[spec.name]
                 yield from _declared(application, spec, topic, replicas)
                 yield from _partitions(topic, [suspect for suspect in faults if suspect.topic == spec.name])
+        yield from self._deleted(application, cluster)
+
+    def _deleted(self, application: Application, cluster: Cluster) -> Iterable[Observation]:
+        """Observe topics that were there once. The positions in a deleted topic are gone: nothing else tells it."""
+        before = [name for name in self.verified_topics if name not in {spec.name for spec in application.topics}]
+        existing = cluster.topics(before) if before else {}
+        for name in sorted({*before} - existing.keys()):
+            remedy = f"{self.verified_topics[name]} has it; remove that file where the application reads it no more"
+            yield Observation(f"topic {name}", "exists", "missing", remedy)
 
 
 def _declared(

@@ -101,8 +101,8 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
         The exit status: 0 when the run succeeded and every check passed, else 1.
     """
     rest, deploy = stack.airflow.rest(), f"{pipeline.name}_deploy"
-    started = ("deploy", "producer", "aggregator") if pipeline.test_data else ("deploy", "aggregator")
-    for suffix in (*started, "health"):
+    needed = ("deploy", *(["producer"] if pipeline.test_data else []), "aggregator", "health")
+    for suffix in needed:
         rest.wait_for_dag(f"{pipeline.name}_{suffix}", deadline_seconds=120)
     if errors := rest.import_errors():
         raise StreamplanError(
@@ -111,16 +111,14 @@ def demo(stack: Stack, pipeline: Pipeline, records: int, console: Console) -> in
             observed="; ".join(f"{k}: {v}" for k, v in errors.items()),
             remedy="Correct these files, and run this command again.",
         )
-    for suffix in started:
+    for suffix in needed:  # no DAG is created paused, but somebody may have paused it since
         rest.unpause(f"{pipeline.name}_{suffix}")
     run_id = rest.trigger(deploy, {"records": records} if records else {})
     console.print(f"Deploying {pipeline.name}: {rest.run_url(deploy, run_id)}", highlight=False, soft_wrap=True)
     state = _follow(stack, rest, pipeline, run_id, records, console)
     console.print()
     console.print(pipeline.topology.describe().rstrip(), highlight=False, markup=False, soft_wrap=True)
-    if state == "success":
-        rest.unpause(f"{pipeline.name}_health")
-    else:
+    if state != "success":
         _print_failures(rest, deploy, run_id, console)
     try:
         _print_results(stack, pipeline, console)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from streamplan.cli.brokers import add_broker_options, chosen_brokers
 from streamplan.cli.tables import seconds_ago, table_of
-from streamplan.errors import Refused, StreamplanError
+from streamplan.errors import CouldNotLook, Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import members
@@ -66,7 +66,11 @@ def _run(options: argparse.Namespace) -> int:
     cluster = KafkaCluster(brokers)
 
     def render() -> Group:
-        status = read_status(file)
+        status, unknown = None, f"there is no file {file}. STREAMPLAN_REPORTS names its directory."
+        try:
+            status = read_status(file)
+        except CouldNotLook as error:
+            unknown = str(error)
         lags: Mapping[TaskId, int | None] = {}
         try:
             running = [member for member in members(brokers, pipeline.topology.application_id) if member.instance]
@@ -75,8 +79,7 @@ def _run(options: argparse.Namespace) -> int:
         except StreamplanError as error:  # the aggregator's status is worth showing without what Kafka says
             parts = [Text(f"{pipeline.name}  {' '.join(str(error).split())}", "yellow")]
         if status is None:
-            unknown = f"The instances are not known: there is no file {file}. STREAMPLAN_REPORTS names its directory."
-            parts.append(Text(unknown, "yellow"))
+            parts.append(Text(f"The instances are not known: {unknown}", "yellow"))
         migrations = [
             Text(f"{migration.at}  {_migration_line(migration)}  (aggregator pid {migration.pid})", "dim")
             for migration in read_migrations(file, last=options.history)

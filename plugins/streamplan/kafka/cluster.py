@@ -44,6 +44,9 @@ from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
 from streamplan.serdes.schema_source import SchemaSource
 
+PARTITIONS_SECONDS = 2.0
+"""Partition counts are asked for again after this time: topics are made, widened and deleted while a process lives."""
+
 _BATCH_RECORDS = 20_000
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 1.0  # the request's own deadline comes first, and its error says more
@@ -75,6 +78,7 @@ class KafkaCluster:
         self._admin_client: AdminClient | None = None
         self._consumers: dict[str, Consumer] = {}
         self._partition_counts: dict[str, int] = {}
+        self._counted_at = -PARTITIONS_SECONDS
 
     @property
     def schemas(self) -> SchemaSource:
@@ -264,8 +268,9 @@ class KafkaCluster:
         return self._admin_client
 
     def _partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic. Kafka is asked once, for the checks ask many times."""
-        if topic not in self._partition_counts:
+        """Return the number of partitions of a topic. Checks ask many times, so an answer is kept for a moment."""
+        is_old = time.monotonic() - self._counted_at > PARTITIONS_SECONDS
+        if is_old or topic not in self._partition_counts:
             self._learn_partitions()
         if not self._partition_counts.get(topic):
             raise CouldNotLook(f"topic {topic} does not exist at {self._brokers}")
@@ -273,7 +278,8 @@ class KafkaCluster:
 
     def _learn_partitions(self) -> None:
         metadata = self._request(lambda left: self._admin.list_topics(timeout=left), "its topics")
-        self._partition_counts |= {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+        self._partition_counts = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+        self._counted_at = time.monotonic()
 
     def _committed_positions(self, group: str, counts: Mapping[str, int]) -> dict[Partition, CommittedPosition]:
         partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]

@@ -79,6 +79,10 @@ class AirflowRest:
         """Let the scheduler run the DAG."""
         self._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
 
+    def pause(self, dag_id: str) -> None:
+        """Let the scheduler run the DAG no more."""
+        self._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
+
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Start a run with these params and return its run id."""
         body = {"logical_date": None, "conf": dict(conf or {})}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,17 @@ from streamplan.serdes.serde import Serde, Value
 _OF_OTHERS = "a topic of others, for it has no count in topic_partitions"
 
 _MAKE_OWN = "Declare its number of partitions there, if Streamplan is to create it and to write to it"
+
+
+MAX_PIPELINE_NAME = 100
+"""The most bytes of a pipeline's name. Each DAG has it as a tag, for which Airflow has this limit. Those for DAG ids
+(250) and for the names of files (255), which are made of the name too, are greater."""
+
+MAX_CONN_ID = 250
+"""The most characters of a connection's id (``CONN_ID_MAX_LEN`` in ``airflow.models.connection``)."""
+
+_CONN_ID = re.compile(r"[\w#!()\-.:/\\]+")
+"""``RE_SANITIZE_CONN_ID`` in the same module."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +211,19 @@ class Pipeline:
             yield Diagnostic(
                 location, f"the name {self.name!r} is not a prefix of a DAG id", "Letters, digits, '_' and '-'"
             )
+        if (size := len(self.name.encode())) > MAX_PIPELINE_NAME:
+            yield Diagnostic(
+                location,
+                f"the name {self.name!r} has {size} bytes; the limit is {MAX_PIPELINE_NAME}, that of a tag in Airflow",
+                "Choose a shorter name",
+            )
+        for option, conn_id in (("kafka_conn_id", self.kafka_conn_id), ("spark_conn_id", self.spark_conn_id)):
+            if len(conn_id) > MAX_CONN_ID or not _CONN_ID.fullmatch(conn_id):
+                yield Diagnostic(
+                    location,
+                    f"{option} {conn_id!r} is no id of a connection in Airflow",
+                    f"At most {MAX_CONN_ID} characters: letters, digits, and any of _#!()-.:/\\",
+                )
         if not self.topology.source_topics:
             yield Diagnostic(
                 location, "the topology reads nothing", "Begin with topology.stream('topic', value=Json(…))"
@@ -211,6 +236,14 @@ class Pipeline:
         for topic, declared in long.items():
             if fault := name_fault(topic):
                 yield Diagnostic(declared, fault, "Give its operation a shorter name=, its store a shorter store=")
+        of_application = [topology.dead_letter_topic]
+        if self.upgrade_from is not None:
+            of_application += self.staging_topics.values()
+        for topic in of_application:
+            if fault := name_fault(topic):
+                yield Diagnostic(location, fault, "Choose a shorter application id")
+        outside = (*topology.source_topics, *topology.sink_topics, *of_application)
+        yield from _colliding({**dict.fromkeys(outside, location), **long})
         for topic in self.test_data.topics if self.test_data is not None else ():
             if topic not in topology.source_topics:
                 listed = ", ".join(topology.source_topics)
@@ -617,6 +650,19 @@ def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
     alone = subtopology.task_aggregations
     others = joins or stream_joins or processes or subtopology.table_joins
     return bool(others or (alone and node is not alone[0]))
+
+
+def _colliding(topics: Mapping[str, SourceLocation]) -> Iterable[Diagnostic]:
+    """The topics of which Kafka creates one only (``Topic.hasCollision``): its metrics have ``_`` in place of ``.``."""
+    first: dict[str, str] = {}
+    for topic, declared in topics.items():
+        other = first.setdefault(topic.replace(".", "_"), topic)
+        if other != topic:
+            yield Diagnostic(
+                declared,
+                f"the topics {other!r} and {topic!r} cannot both exist: Kafka takes '.' and '_' for the same",
+                "Choose names that differ in another character",
+            )
 
 
 def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, RecordsGone
 from streamplan.model import dead_letters as letters
@@ -18,6 +19,15 @@ NO_REASON = "no reason is given"
 OTHER_REASONS = "other reasons"
 
 
+@dataclass
+class _Counted:
+    """What was read of one topic: its id, the offset behind it by partition, and the open dead letters by reason."""
+
+    id: str
+    next: dict[int, int] = field(default_factory=dict)
+    by_reason: Counter[str] = field(default_factory=Counter)
+
+
 class DeadLetterCounts:
     """Counts the dead letters of one application, from one look to the next.
 
@@ -27,17 +37,23 @@ class DeadLetterCounts:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._next: dict[tuple[str, int], int] = {}
-        self._counts: Counter[str] = Counter()
+        self._topics: dict[str, _Counted] = {}
 
     def update(self, topic: str, borders: Mapping[int, Offsets]) -> None:
-        """Read the dead letters that came since the last look.
+        """Read the dead letters that came since the last look; all of them where a reset has made the topic anew.
 
         Args:
             topic: A dead-letter topic.
-            borders: The offsets of its partitions.
+            borders: The offsets of its partitions; none where there is no such topic.
         """
-        ranges = {partition: (self._first(topic, partition, at), at.last_stable) for partition, at in borders.items()}
+        if not borders:
+            self._topics.pop(topic, None)
+            return
+        topic_id = self._cluster.topic_ids([topic])[topic]
+        counted = self._topics.get(topic)
+        if counted is None or counted.id != topic_id:
+            counted = self._topics[topic] = _Counted(topic_id)
+        ranges = {partition: (_first(counted, partition, at), at.last_stable) for partition, at in borders.items()}
         found: Counter[str] = Counter()
         try:
             for batch in self._cluster.read(topic, ranges):
@@ -46,21 +62,23 @@ class DeadLetterCounts:
         except RecordsGone:  # they were deleted just now; the next look reads what is left
             return
         for reason, number in found.items():
-            is_known = reason in self._counts or len(self._counts) < MAX_REASONS
-            self._counts[reason if is_known else OTHER_REASONS] += number
-        self._next |= {(topic, partition): end for partition, (_, end) in ranges.items()}
-
-    def _first(self, topic: str, partition: int, at: Offsets) -> int:
-        first = self._next.get((topic, partition), at.last_stable - FIRST_OFFSETS)
-        # A topic that was created anew ends before the last look.
-        return max(first if first <= at.last_stable else 0, at.log_start)
+            is_known = reason in counted.by_reason or len(counted.by_reason) < MAX_REASONS
+            counted.by_reason[reason if is_known else OTHER_REASONS] += number
+        counted.next |= {partition: end for partition, (_, end) in ranges.items()}
 
     def by_reason(self) -> Mapping[str, int]:
         """Return how many dead letters were read and are open, by reason, the most frequent first.
 
         The dead letter of a mark may lie before the offsets that were read first.
         """
-        return {reason: number for reason, number in self._counts.most_common() if number > 0}
+        counts: Counter[str] = Counter()
+        for counted in self._topics.values():
+            counts.update(counted.by_reason)
+        return {reason: number for reason, number in counts.most_common() if number > 0}
+
+
+def _first(counted: _Counted, partition: int, at: Offsets) -> int:
+    return max(counted.next.get(partition, at.last_stable - FIRST_OFFSETS), at.log_start)
 
 
 def reason_of(headers: Headers) -> str:

@@ -16,7 +16,7 @@ from streamplan.checks.framework.check import CheckContext, CheckResult, Outcome
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
 from streamplan.checks.framework.task_inputs import TaskInput, read_inputs
 from streamplan.checks.framework.verified import VerifiedStore
-from streamplan.errors import StreamplanError
+from streamplan.errors import CouldNotLook, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.model.status import AggregatorStatus, TaskMigration
 from streamplan.model.topics import TopicRole
@@ -41,6 +41,9 @@ Where all of them hold transaction markers, the age of that record is not known.
 
 
 SHOWN_MIGRATIONS = 20
+
+FIND_SECONDS = 60.0
+"""The application is looked for again after this time: its topics are made, widened and deleted while it is watched."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Sampler:
     Many viewers share a sampler, so that the brokers are asked as often as for one of them.
 
     Args:
-        find: Returns the application as the checks see it. It is asked again until it answers, and while another
-            application is to take over from the one that it has returned.
+        find: Returns the application as the checks see it. It is asked again until it answers, every
+            :data:`FIND_SECONDS`, and while another application is to take over from the one that it has returned.
         name: The name of the pipeline, or the ``application.id`` where no pipeline is declared.
         cluster: The brokers.
         reports: The directory of all reports.
@@ -82,6 +85,7 @@ class Sampler:
         self._cluster = cluster
         self._reports = reports
         self._application: Application | None = None
+        self._found_at = 0.0
         self._lock = Lock()
         self._last: tuple[float, Snapshot] | None = None
         self._look: _Look | None = None
@@ -104,8 +108,10 @@ class Sampler:
         """Take a snapshot now. Where Kafka does not answer, it says so and has what the reports hold."""
         problem, seen = "", _Seen()
         try:
-            if self._application is None or self._application.runs_until:
+            is_old = time.monotonic() - self._found_at > FIND_SECONDS
+            if self._application is None or self._application.runs_until or is_old:
                 self._application = self._find()
+                self._found_at = time.monotonic()
             seen = self._ask(self._application)
         except StreamplanError as error:
             problem = " ".join(str(error).split())
@@ -206,11 +212,15 @@ def _migrations(reports: Path, application: Application) -> list[TaskMigration]:
 
 
 def _verified(store: VerifiedStore, totals: CheckResult | None) -> VerifiedSnapshot | None:
-    cut = store.cut()
-    if cut is None:
+    try:
+        cut = store.cut()
+        if cut is None:
+            return None
+        keys = store.key_count()
+    except CouldNotLook:  # the check `totals` reads the same file, and says so
         return None
     passed = totals is not None and totals.outcome is Outcome.PASSED
-    return VerifiedSnapshot(cut.records, store.key_count(), totals.at if totals and passed else None)
+    return VerifiedSnapshot(cut.records, keys, totals.at if totals and passed else None)
 
 
 def _oldest_unprocessed(cluster: Cluster, inputs: Sequence[TaskInput]) -> dict[tuple[str, int], int]:

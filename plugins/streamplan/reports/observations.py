@@ -13,7 +13,7 @@ from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Observation
 from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
-from streamplan.files import write_atomically
+from streamplan.files import read_json, write_atomically
 from streamplan.reports.results import is_younger
 
 MAX_RECOUNT_HOURS = 24
@@ -51,16 +51,21 @@ class RecordedObservations:
         """Read the observations.
 
         Raises:
-            CouldNotLook: There is no such file.
+            CouldNotLook: There is no such file, or it cannot be read.
         """
-        if not path.exists():
+        remedy = "Look at the task that writes it: recount, or this check with the parameter full."
+        found = read_json(path, cls._decode, remedy=remedy)
+        if found is None:
             raise CouldNotLook(
                 f"{path}",
                 expected="the rows of the Spark job of this check",
                 observed="no such file",
-                remedy="Look at the task that writes it: recount, or this check with the parameter full.",
+                remedy=remedy,
             )
-        content = json.loads(path.read_text())
+        return found
+
+    @classmethod
+    def _decode(cls, content: Any) -> RecordedObservations:
         return cls(
             rows=tuple(Observation(**row) for row in content["rows"]),
             could_not_look=content["could_not_look"],
@@ -103,9 +108,10 @@ def offsets_fingerprint(application: Application, cluster: Cluster) -> dict[str,
 
 def reusable_recount(path: Path, application: Application, cluster: Cluster) -> RecordedObservations | None:
     """Return what Spark observed when it last computed the pipeline anew, if it would observe the same now."""
-    if not path.exists():
+    try:
+        last = RecordedObservations.read(path)
+    except CouldNotLook:  # it is made anew
         return None
-    last = RecordedObservations.read(path)
     if last.could_not_look is not None or not last.fingerprint:
         return None
     if not is_younger(last.at, timedelta(hours=MAX_RECOUNT_HOURS)):

@@ -8,6 +8,7 @@ history goes to ``history.1.jsonl``, which replaces an older one.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -18,7 +19,8 @@ from typing import Any
 
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
-from streamplan.files import ReportPaths, append_bounded, older_file, write_atomically
+from streamplan.errors import CouldNotLook
+from streamplan.files import NOT_AS_WRITTEN, ReportPaths, append_bounded, older_file, read_json, write_atomically
 
 MOST_RESULTS = 100_000
 """More of the last results are never asked for: those of three months, with eight checks in ten minutes."""
@@ -26,8 +28,13 @@ MOST_RESULTS = 100_000
 HISTORY_BYTES = 64 * 1024 * 1024
 """A history beyond so many bytes is renamed: those of some four months, with eight checks in ten minutes."""
 
+HISTORY_ROWS = 1_000
+"""A line of the history has at most so many wrong rows: a check that finds many does not displace other results."""
+
 _BLOCK = 1 << 18
 """The history is read in pieces of so many bytes."""
+
+_log = logging.getLogger(__name__)
 
 
 def write_result(reports: Path, result: CheckResult, *, limit: int = HISTORY_BYTES) -> None:
@@ -40,14 +47,45 @@ def write_result(reports: Path, result: CheckResult, *, limit: int = HISTORY_BYT
     """
     paths = ReportPaths(reports, result.pipeline)
     write_atomically(paths.check_result(result.check), json.dumps(asdict(result), indent=1))
-    wrong = tuple(row for row in result.observations if not row.agrees)
+    wrong = tuple(row for row in result.observations if not row.agrees)[:HISTORY_ROWS]
     append_bounded(paths.history, json.dumps(asdict(replace(result, observations=wrong))) + "\n", limit)
 
 
 def read_latest(reports: Path, pipeline: str) -> dict[str, CheckResult]:
-    """Return the last result of each check that has run, by the check's name."""
-    paths = {check.name: ReportPaths(reports, pipeline).check_result(check.name) for check in CHECKS}
-    return {name: _decode(json.loads(path.read_text())) for name, path in paths.items() if path.exists()}
+    """Return the last result of each check that has run, by the check's name.
+
+    Where a result cannot be read, the check could not look: its reason names the file.
+    """
+    found = {check.name: _read_result(reports, pipeline, check.name) for check in CHECKS}
+    return {name: result for name, result in found.items() if result is not None}
+
+
+def _read_result(reports: Path, pipeline: str, check: str) -> CheckResult | None:
+    path = ReportPaths(reports, pipeline).check_result(check)
+    try:
+        return read_json(
+            path, _decode, remedy="The next run of the check writes it anew. Look whether the disk is full."
+        )
+    except CouldNotLook as error:
+        return CheckResult(pipeline, check, Outcome.COULD_NOT_LOOK, str(error), _written_at(path), ())
+
+
+def _written_at(path: Path) -> str:
+    try:
+        seconds = path.stat().st_mtime
+    except OSError:  # it may not even be seen
+        seconds = datetime.now(UTC).timestamp()
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+
+
+def has_history(reports: Path, pipeline: str) -> bool:
+    """Return whether a check of a deployment has ever written a result.
+
+    Raises:
+        OSError: The directory of the reports cannot be read.
+    """
+    history = ReportPaths(reports, pipeline).history
+    return history.exists() or older_file(history).exists()
 
 
 def read_history(
@@ -55,25 +93,37 @@ def read_history(
 ) -> list[CheckResult]:
     """Return the last results of checks, oldest first. Their observations are those that were wrong.
 
+    A line that cannot be read is passed over, and the log says so: a full disk may have cut it short.
+
     Args:
         reports: The directory of all reports.
         pipeline: The name of the pipeline.
         last: At most so many are returned. The files are read from their ends, and no further than is needed.
         check: The name of the check; all checks where None.
         since: Results of earlier runs are left out.
+
+    Raises:
+        OSError: A file cannot be read.
     """
+    unreadable = 0
     found: list[CheckResult] = []
     paths = ReportPaths(reports, pipeline)
     for line in chain(_newest_lines(paths.history), _newest_lines(older_file(paths.history))):
         if check is not None and f'"check": "{check}"' not in line:
             continue  # most lines are those of other checks, and need not be decoded
-        result = _decode(json.loads(line))
+        try:
+            result = _decode(json.loads(line))
+        except NOT_AS_WRITTEN:
+            unreadable += 1
+            continue
         if since is not None and datetime.fromisoformat(result.at) < since:
             break
         if check in (None, result.check):
             found.append(result)
         if len(found) == last:
             break
+    if unreadable:
+        _log.warning("%s: lines that cannot be read and are passed over: %d", paths.history, unreadable)
     return found[::-1]
 
 
@@ -87,9 +137,9 @@ def _newest_lines(path: Path) -> Iterator[str]:
             size = min(_BLOCK, position)
             position = file.seek(position - size)
             rest, *lines = (file.read(size) + rest).split(b"\n")
-            yield from (line.decode() for line in reversed(lines) if line)
+            yield from (line.decode(errors="replace") for line in reversed(lines) if line)
         if rest:
-            yield rest.decode()
+            yield rest.decode(errors="replace")
 
 
 def passed_lately(check: str, pipeline: str, reports: Path, *, minutes: float) -> str | None:
@@ -127,7 +177,7 @@ def state_files(reports: Path, pipeline: str) -> list[Path]:
 
 
 def _decode(content: Mapping[str, Any]) -> CheckResult:
-    return CheckResult(
+    result = CheckResult(
         **{
             **content,
             "outcome": Outcome(content["outcome"]),
@@ -135,3 +185,5 @@ def _decode(content: Mapping[str, Any]) -> CheckResult:
             "advice": tuple(content.get("advice", ())),
         }
     )
+    datetime.fromisoformat(result.at)  # refuses what is no time
+    return result

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from streamplan.checks.framework.cluster import Cluster
-from streamplan.files import write_atomically
+from streamplan.files import read_json, write_atomically
 from streamplan.model.pipeline import Pipeline
 
 Offsets: TypeAlias = Mapping[int, int]
@@ -39,7 +39,11 @@ class SinkOffsets:
 
 
 def read_sink_offsets(path: Path, cluster: Cluster) -> SinkOffsets:
-    """Read the offsets of the sinks that are still the same topics."""
+    """Read the offsets of the sinks that are still the same topics.
+
+    Raises:
+        CouldNotLook: The file cannot be read.
+    """
     kept = _read(path, cluster)
     return SinkOffsets(
         {topic: _offsets(entry["begins"]) for topic, entry in kept.items()},
@@ -107,9 +111,14 @@ def _ends(pipeline: Pipeline, cluster: Cluster) -> dict[str, Offsets]:
 
 
 def _read(path: Path, cluster: Cluster) -> dict[str, Any]:
-    content = json.loads(path.read_text()) if path.exists() else {}
+    remedy = "Restore it from a backup of the reports, or remove it: the sinks are then compared from their beginning."
+    content = read_json(path, _entries, remedy=remedy) or {}
     ids = cluster.topic_ids(list(cluster.topics(list(content)))) if content else {}
     return {topic: entry for topic, entry in content.items() if entry["id"] == ids.get(topic)}
+
+
+def _entries(content: Any) -> dict[str, Any]:
+    return {topic: {**entry, "id": entry["id"]} for topic, entry in content.items()}
 
 
 def _write(path: Path, cluster: Cluster, entries: Mapping[str, Mapping[str, Any]]) -> None:

@@ -8,11 +8,13 @@ one instance to another.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from streamplan.files import append_bounded, older_file, write_atomically
+from streamplan.files import NOT_AS_WRITTEN, append_bounded, older_file, read_json, write_atomically
 from streamplan.model.status import (
     AggregatorState,
     AggregatorStatus,
@@ -27,6 +29,9 @@ MIGRATIONS_BYTES = 4 * 1024 * 1024
 """Bound of each of the two files with migrations of stream tasks: some 30,000 migrations."""
 
 
+_log = logging.getLogger(__name__)
+
+
 def write_status(path: Path, status: AggregatorStatus) -> None:
     """Replace the status in ``path`` atomically: a reader finds this status or the previous one.
 
@@ -37,10 +42,16 @@ def write_status(path: Path, status: AggregatorStatus) -> None:
 
 
 def read_status(path: Path) -> AggregatorStatus | None:
-    """Return what the aggregator last reported; None when none has ever run."""
-    if not path.exists():
-        return None
-    content = json.loads(path.read_text())
+    """Return what the aggregator last reported; None when none has ever run.
+
+    Raises:
+        CouldNotLook: The file cannot be read.
+    """
+    remedy = "A running aggregator writes it anew every few seconds. Look whether the disk is full."
+    return read_json(path, _decode, remedy=remedy)
+
+
+def _decode(content: Any) -> AggregatorStatus:
     return AggregatorStatus(
         state=AggregatorState(content["state"]),
         pid=content["pid"],
@@ -76,11 +87,30 @@ def append_migrations(status: Path, migrations: Sequence[TaskMigration], *, limi
 def read_migrations(status: Path, *, last: int) -> list[TaskMigration]:
     """Return the last migrations beside the status file ``status``, oldest first.
 
-    A line that a crash cut short is left out.
+    A line that cannot be read is passed over, and so is a file. The log says so.
     """
     path = migrations_file(status)
-    lines: list[str] = []
+    found: list[TaskMigration] = []
     for file in (path, older_file(path)):
-        if file.exists() and len(lines) < last:
-            lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")] + lines
-    return [TaskMigration(**json.loads(line)) for line in lines[-last:]] if last > 0 else []
+        if len(found) < last:
+            found = _migrations_in(file) + found
+    return found[-last:] if last > 0 else []
+
+
+def _migrations_in(file: Path) -> list[TaskMigration]:
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        _log.warning("the migrations of stream tasks cannot be read: %s", error)
+        return []
+    found, unreadable = [], 0
+    for line in filter(None, lines):
+        try:
+            found.append(TaskMigration(**json.loads(line)))
+        except NOT_AS_WRITTEN:
+            unreadable += 1
+    if unreadable:
+        _log.warning("%s: lines that cannot be read and are passed over: %d", file, unreadable)
+    return found

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
 from streamplan.errors import CouldNotLook
+from streamplan.files import NOT_AS_WRITTEN
 
 LOCK_SECONDS = 30.0
 """SQLite's busy timeout in seconds."""
@@ -83,12 +84,12 @@ class SqliteVerifiedStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None)) as database:
                 database.executescript(_SCHEMA)
                 yield database
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error, *NOT_AS_WRITTEN) as error:
             raise CouldNotLook(
                 f"the verified cut in {self.path}",
                 observed=str(error),
@@ -111,6 +112,7 @@ def _read_cut(database: sqlite3.Connection) -> VerifiedCut | None:
         repartition=_positions(content.get("repartition", {})),  # not in a file of an earlier version
         repartition_ends=None if (ends := content.get("repartition ends")) is None else _positions(ends),
         not_compared=content.get("not compared", 0),
+        without_key=content.get("without key", 0),
     )
 
 
@@ -126,6 +128,7 @@ def _encode(cut: VerifiedCut) -> str:
             "repartition": dict(cut.repartition),
             "repartition ends": None if cut.repartition_ends is None else dict(cut.repartition_ends),
             "not compared": cut.not_compared,
+            "without key": cut.without_key,
         }
     )
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone, records_of
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
 from streamplan.kafka.brokers import Brokers
@@ -291,3 +291,29 @@ def test_brokers_that_are_away_are_named_with_how_long_was_tried() -> None:
         away.topics(["orders"])
     with pytest.raises(CouldNotLook, match=r"127\.0\.0\.1:1"):
         list(away.read("orders", {0: (0, 5)}))
+
+
+def test_a_process_that_goes_on_sees_partitions_that_were_added_and_topics_that_were_deleted(real: Real) -> None:
+    """As the exporter, the API server and the triggerer do, which ask the same cluster for weeks."""
+    group = f"{real.topic}-group"
+    real.commit_position(group, 0)
+    assert real.cluster.offsets(real.topic).keys() == {0, 1}
+    real.admin.create_partitions([NewPartitions(real.topic, 5)])[real.topic].result(120)
+    eventually(lambda: real.cluster.offsets(real.topic).keys() == {*range(5)}, "the new partitions are seen")
+    real.write(b"value", partition=4)
+    assert real.cluster.offsets(real.topic)[4].high_watermark == 1
+    real.admin.delete_topics([real.topic])[real.topic].result(120)
+
+    def is_gone() -> bool:
+        try:
+            real.cluster.offsets(real.topic)
+        except CouldNotLook:
+            return real.topic not in real.cluster.committed_offsets(group)
+        except BrokersUnavailable:  # while the brokers delete it
+            return False
+        return False
+
+    eventually(is_gone, "the topic is seen to be gone")
+    real.admin.create_topics([NewTopic(real.topic, 3, 1)])[real.topic].result(120)
+    eventually(lambda: real.cluster.topics([real.topic]).keys() == {real.topic}, "the new topic is there")
+    eventually(lambda: real.cluster.offsets(real.topic).keys() == {0, 1, 2}, "and its partitions are those that it has")

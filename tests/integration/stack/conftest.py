@@ -16,12 +16,14 @@ from streamplan.local.stack import Stack
 from streamplan.settings import PROJECT, Settings
 
 DAG_FILE = """
+from dataclasses import replace
 from datetime import timedelta
 
 from airflow.sdk import AsyncCallback
 from streamplan.airflow import declare_dags, verification_deadline
-from streamplan.pipelines.orders import PIPELINE
+from streamplan.pipelines.orders import PIPELINE as ORDERS
 
+PIPELINE = replace(ORDERS, health_schedule="*/3 * * * *")
 late = AsyncCallback("told.write", kwargs={{"file": {told!r}}})
 globals().update(declare_dags(PIPELINE, deadlines=[verification_deadline(PIPELINE, timedelta(seconds=1), late)]))
 """

@@ -81,10 +81,6 @@ def test_dead_letters_are_counted_once_each_by_reason(
     assert sampler.sample().dead_letters == {"the reason": 2, "no reason is given": 1}
     application.dead_letter(application.order(42))
     assert sampler.sample().dead_letters == {"the reason": 3, "no reason is given": 1}
-    cluster.create(application.dead_letters, 2)  # as a reset does: the topic is new
-    assert sampler.sample().dead_letters == {"the reason": 3, "no reason is given": 1}
-    application.dead_letter(application.order(43))
-    assert sampler.sample().dead_letters == {"the reason": 4, "no reason is given": 1}
 
 
 def test_a_dead_letter_that_was_redriven_is_not_counted_any_more(
@@ -242,3 +238,44 @@ def test_an_application_is_found_anew_until_the_one_after_it_has_taken_over(
         assert snapshot.problem == ""
         assert snapshot.aggregator is not None  # the reports are of the pipeline, whose old application runs
     assert next(found, None) is None
+
+
+@pytest.mark.parametrize("new", range(6))
+def test_right_after_a_reset_the_dead_letters_of_before_are_not_counted(
+    sampler: Sampler, application: FakeApplication, cluster: FakeCluster, new: int
+) -> None:
+    """Whether the topic that the reset has made has fewer dead letters at the first look, as many, or more."""
+    for n in range(3):
+        application.dead_letter(application.order(40 + n))
+    assert sampler.sample().dead_letters == {"the reason": 3}
+    before = cluster.existing[application.dead_letters]
+    cluster.create(application.dead_letters, 2)
+    assert before is not cluster.existing[application.dead_letters]
+    for n in range(new):
+        application.dead_letter(application.order(60 + n))
+    assert sampler.sample().dead_letters == ({"the reason": new} if new else {})
+
+
+def test_the_dead_letters_of_a_deleted_topic_are_not_counted(
+    sampler: Sampler, application: FakeApplication, cluster: FakeCluster
+) -> None:
+    application.dead_letter(application.order(40))
+    assert sampler.sample().dead_letters == {"the reason": 1}
+    del cluster.existing[application.dead_letters]
+    assert sampler.sample().dead_letters == {}
+
+
+def test_an_application_is_looked_for_again_after_a_while(
+    cluster: FakeCluster, application: FakeApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was made since belongs to it."""
+    now = time.monotonic()
+    first = application_of(PIPELINE)
+    later = replace(first, topics=(*first.topics, replace(first.topics[0], name="made-later")))
+    answers = [first, later]
+    cluster.create("made-later", 3)
+    sampler = Sampler(lambda: answers.pop(0), "orders", cluster, tmp_path)
+    assert "made-later" not in [topic.name for topic in sampler.sample().topics]
+    assert "made-later" not in [topic.name for topic in sampler.sample().topics]
+    monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+    assert "made-later" in [topic.name for topic in sampler.sample().topics]

@@ -1,7 +1,7 @@
 """The addresses of the Streams page. They only read.
 
 Those of a pipeline answer whoever may see its health DAG. Those of any other application answer whoever may see the
-connection to its brokers.
+connection to its brokers, and the health DAG, too, where a pipeline has results under the same name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse
 from streamplan.airflow.connections import brokers_in, connection
 from streamplan.checks.totals import CHECK as TOTALS
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.observability.diagram import svg
 from streamplan.observability.lookup import find_key, moment, newest_dead_letters, read_records
@@ -28,7 +29,7 @@ from streamplan.observability.topic_view import view_topic
 from streamplan.observability.verified_days import first_moment, verified_days
 from streamplan.registry import pipeline_named, registered_pipelines
 from streamplan.reports.check_context import read_state_store
-from streamplan.reports.results import MOST_RESULTS, read_history
+from streamplan.reports.results import MOST_RESULTS, has_history, read_history
 from streamplan.settings import Settings
 
 SNAPSHOT_SECONDS = 4.0
@@ -76,16 +77,19 @@ class _Samplers:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._samplers: dict[_Chosen, Sampler] = {}
+        self._samplers: dict[_Chosen, tuple[Brokers, Sampler]] = {}
 
     def snapshot(self, chosen: _Chosen) -> dict[str, Any]:
         """Return the snapshot of an application."""
+        brokers = brokers_in(chosen.kafka_conn_id, connection(chosen.kafka_conn_id))  # somebody may have edited it
         with self._lock:
-            sampler = self._samplers.get(chosen)
-            if sampler is None:
+            known = self._samplers.get(chosen)
+            if known is not None and known[0] == brokers:
+                sampler = known[1]
+            else:
                 observed, reports = chosen.observed(), Settings.from_environment().reports
                 sampler = Sampler(observed.find, observed.name, observed.cluster, reports)
-                self._samplers[chosen] = sampler
+                self._samplers[chosen] = brokers, sampler
         snapshot = sampler.latest(SNAPSHOT_SECONDS)
         if snapshot.problem:  # the connection may be corrected before the next question
             with self._lock:
@@ -123,7 +127,11 @@ def make_app() -> FastAPI:
 
     connection_of_request = Depends(may_see_connection)
 
-    def discovered(name: str, kafka_conn_id: str = connection_of_request) -> _Chosen:
+    def discovered(name: str, user: Any = user_of_request, kafka_conn_id: str = connection_of_request) -> _Chosen:
+        is_pipeline = any(each.name == name for each in registered_pipelines())
+        # The reports of this name are those of a pipeline, whatever the application of this name is.
+        if (is_pipeline or has_history(Settings.from_environment().reports, name)) and not may_see(name, user):
+            raise HTTPException(403, f"You are not allowed to see the DAG {name}_health.")
         return _Chosen(name, kafka_conn_id, is_declared=False)
 
     @app.get("/")

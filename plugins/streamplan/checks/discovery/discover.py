@@ -70,7 +70,8 @@ def discover(
     names = cluster.names()
     # Before its first commit an application has no positions. A topic that is counted is read.
     read = [*sources, *(count.source for count in counts if count.source in names)]
-    topics = _topics_of(cluster, application_id, names, list(dict.fromkeys(read)), others)
+    deleted = [count.source for count in counts if count.source not in names]
+    topics = _topics_of(cluster, application_id, names, list(dict.fromkeys(read)), others, deleted)
     if topology is None:
         missing = [f"{application_id}-{count.store}{CHANGELOG}" for count in counts if count.store is not None]
         if not topics.changelogs:  # else the name may be mistaken
@@ -201,12 +202,23 @@ def _is_internal(application_id: str, topic: str) -> bool:
 
 
 def _topics_of(
-    cluster: Cluster, application_id: str, names: Sequence[str], declared: Sequence[str], others: Sequence[str]
+    cluster: Cluster,
+    application_id: str,
+    names: Sequence[str],
+    declared: Sequence[str],
+    others: Sequence[str],
+    deleted: Sequence[str],
 ) -> TopicsInKafka:
-    """Find the topics of an application. ``declared`` are those that the user said it reads."""
+    """Find the topics of an application.
+
+    ``declared`` are those that the user said it reads. Those in ``deleted`` do not exist: where no topic is known that
+    it reads from outside, they were deleted, and the positions with them. Else their names are taken for mistakes.
+    """
     groups, positions = cluster.groups(), cluster.committed_offsets(application_id)
     own = own_topics(application_id, names, [*groups, *others], positions)
     internal = [name for name in own if name not in declared]  # one from outside may be named like an internal one
+    if internal and not declared and not set(positions) - set(internal):
+        declared = deleted
     if application_id not in groups and not positions and not internal:
         raise CouldNotLook(
             f"application {application_id}",

@@ -31,6 +31,10 @@ class Outcome(StrEnum):
     COULD_NOT_LOOK = "could not look"
 
 
+FOR_INFORMATION = "for information"
+"""Expected and observed in a row that nothing can be wrong with."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """One row of a check: healthy means that ``observed`` equals ``expected``.
@@ -63,6 +67,11 @@ class Observation:
         """Whether the row says anything about health. One of :func:`not_judged` says why it does not."""
         return self.observed != NOT_JUDGED
 
+    @property
+    def is_remark(self) -> bool:
+        """Whether the row says what people should know although nothing is wrong. The reason of a pass names it."""
+        return self.expected == self.observed == FOR_INFORMATION
+
 
 @dataclass(frozen=True)
 class NotApplicable:
@@ -91,7 +100,10 @@ class CheckContext:
     Attributes:
         full: Look at every record: not at a sample, and not only at what came since the last verified cut.
         verified: The store of the last verified cut.
+        verified_topics: The topics of every verified cut of an application that is not declared, each with where that
+            stands.
         aggregator: The last status that the aggregator wrote; None where none is known.
+        unreadable_status: Why the aggregator's status cannot be read; empty where it can, and where there is none.
         state_store: What Spark's state store held when ``jobs/state_store.py`` last read it.
         recounted: Reads the observations of ``jobs/recount.py``; None where that job is not run.
         report: Is told what the check waits for (:class:`streamplan.checks.framework.consistent_cut.Deadline`).
@@ -99,7 +111,9 @@ class CheckContext:
 
     full: bool = False
     verified: VerifiedStore = field(default_factory=NoVerifiedStore)
+    verified_topics: Mapping[str, str] = field(default_factory=dict)
     aggregator: AggregatorStatus | None = None
+    unreadable_status: str = ""
     state_store: StateStoreTotals | None = None
     recounted: Callable[[], Iterable[Observation]] | None = None
     report: Callable[[str], None] = tell_nobody
@@ -333,7 +347,7 @@ def _figure(value: float) -> str:
 
 
 def explain(observations: Sequence[Observation]) -> str:
-    """Return one line: how many rows agree, or how many are wrong, with the first of them that says where to look."""
+    """Return one line: how many rows agree and what they remark, or how many are wrong and the first that says where."""
     if not observations:
         return "nothing to look at: the check found no rows"
     judged = [row for row in observations if row.is_judged]
@@ -343,8 +357,9 @@ def explain(observations: Sequence[Observation]) -> str:
     if wrong:
         first = next((row for row in wrong if row.where), wrong[0])
         found = f"{len(wrong)} of {len(judged)} wrong: {sentence(first)}"
+    remarks = [] if wrong else [row.subject for row in judged if row.is_remark]
     unjudged = f"{len(others)} not judged: {others[0].subject}: {others[0].where}" if others else ""
-    return "; ".join(filter(None, (found, unjudged)))
+    return "; ".join(filter(None, (found, *remarks, unjudged)))
 
 
 def sentence(row: Observation) -> str:

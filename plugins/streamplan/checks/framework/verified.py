@@ -39,6 +39,8 @@ class VerifiedCut:
             an earlier version stored.
         not_compared: The number of offsets of the source that were deleted before anything could be compared with them.
             What the changelog had of their records was taken as it was.
+        without_key: The number of records of the source that are in no total, because they had nothing to be counted
+            under.
     """
 
     topic_ids: Mapping[str, str]
@@ -50,6 +52,7 @@ class VerifiedCut:
     repartition: Positions = field(default_factory=dict)
     repartition_ends: Positions | None = None
     not_compared: int = 0
+    without_key: int = 0
 
 
 @dataclass(frozen=True)

@@ -215,6 +215,9 @@ class TotalsReader:
             cluster, aggregation, previous.dead_letters if previous else {}, dead_letter_ends
         )
         recounted = count_source(cluster, aggregation, first, until)
+        # A record without a key is rejected. It stands in the dead-letter topic; without such a topic, nowhere.
+        dead_lettered = len(recounted.rejected) if aggregation.dead_letters is not None else 0
+        without_key = recounted.records - recounted.by_key.total() - dead_lettered
         # Re-driven records before the verified cut were verified as rejected ones. What was made of them is new.
         again = {at: place for at, place in dead_letters.redriven.items() if at[1] < since.get(at[0], 0)}
         redriven, no_longer_rejected = count_redriven(cluster, aggregation, again if previous else {})
@@ -269,6 +272,7 @@ class TotalsReader:
             deleted=deleted,
             without_record=without_record,
             deleted_before=previous.not_compared if previous else 0,
+            without_key=without_key + (previous.without_key if previous else 0),
         )
 
     def _starts(self) -> Positions:
@@ -332,6 +336,7 @@ def _cut_of(
         repartition=repartition,
         repartition_ends=repartition_ends,
         not_compared=totals.deleted_before + sum(last - first for first, last in totals.deleted.values()),
+        without_key=totals.without_key,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Aggregation
-from streamplan.checks.framework.check import Observation
+from streamplan.checks.framework.check import FOR_INFORMATION, Observation
 from streamplan.checks.framework.verified import Positions
 from streamplan.checks.recount.counting import RekeyedCounts, SourceOffset
 
@@ -95,6 +95,8 @@ class Totals:
         without_record: The number of the other offsets without a record, where the source is compacted.
         deleted_before: The number of offsets that were deleted before an earlier run could compare them.
         recreated: Whether the repartition topic is another one than that of the last verified cut.
+        without_key: The number of records of the source that are in no total and no dead letter, since the application
+            began: those without a key to be counted under, or without a value, or that cannot be read.
     """
 
     aggregation: Aggregation
@@ -120,6 +122,7 @@ class Totals:
     without_record: int = 0
     deleted_before: int = 0
     recreated: bool = False
+    without_key: int = 0
 
     @property
     def gone(self) -> int:
@@ -169,6 +172,11 @@ class Totals:
         yield from self.dead_letter_rows
         for remark in self._remarks():
             yield Observation(remark, 0, 0)
+        if self.without_key:
+            records = f"{self.without_key:,} record{'s' if self.without_key > 1 else ''}"
+            remark = f"{self.aggregation.source}: {records} in no total, without a key to be counted under or a value"
+            figures = {"records_without_key": float(self.without_key)}
+            yield Observation(remark, FOR_INFORMATION, FOR_INFORMATION, figures=figures)
 
     def _remarks(self) -> Iterable[str]:
         """Yield from where it is counted, and what is not compared."""
