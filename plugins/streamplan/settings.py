@@ -34,6 +34,8 @@ class Settings:
             (``STREAMPLAN_AGGREGATOR_OPTIONS``).
         deferrable: Whether the tasks of supervised jobs defer to a trigger, and hold no worker
             (``STREAMPLAN_DEFERRABLE``, ``true`` or ``false``; by default true).
+        token_callbacks: Dotted paths of the functions that a connection or a properties file may name as ``oauth_cb``
+            (``STREAMPLAN_TOKEN_CALLBACKS``, with commas between them; by default none).
     """
 
     home: Path
@@ -43,6 +45,7 @@ class Settings:
     instances: int | None = None
     aggregator_options: tuple[str, ...] = ()
     deferrable: bool = True
+    token_callbacks: frozenset[str] = frozenset()
 
     @property
     def run(self) -> Path:
@@ -74,6 +77,7 @@ class Settings:
             instances=_instances(env.get("STREAMPLAN_INSTANCES")),
             aggregator_options=tuple(shlex.split(env.get("STREAMPLAN_AGGREGATOR_OPTIONS", ""))),
             deferrable=_deferrable(env.get("STREAMPLAN_DEFERRABLE") or "true"),
+            token_callbacks=_names(env.get("STREAMPLAN_TOKEN_CALLBACKS", "")),
         )
 
 
@@ -83,6 +87,10 @@ def _instances(text: str | None) -> int | None:
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise Refused("STREAMPLAN_INSTANCES", expected="a number, 1 or more", observed=repr(text))
     return int(text)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(filter(None, map(str.strip, text.split(","))))
 
 
 def _deferrable(text: str) -> bool:

@@ -591,7 +591,8 @@ def test_a_job_sees_no_secret_of_airflow(settings: Settings, monkeypatch: pytest
 def test_a_job_gets_the_client_properties_in_a_private_file(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    secret = {"bootstrap.servers": "one:1", "security.protocol": "SASL_SSL", "sasl.password": "s3cret"}
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "s3cret"}
+    secret = {"bootstrap.servers": "one:1", "security.protocol": "SASL_SSL", **login}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": secret}))
     code = (
         "import json, os; from streamplan.kafka.brokers import Brokers; "
@@ -602,26 +603,68 @@ def test_a_job_gets_the_client_properties_in_a_private_file(
     run.resume(operator, run.defer(operator))
     log = (settings.logs / f"{JOB}.log").read_text()
     environment, properties = json.loads(log)
-    assert properties == {"security.protocol": "SASL_SSL", "sasl.password": "s3cret"}
+    assert properties == {"security.protocol": "SASL_SSL", **login}
     assert "s3cret" not in json.dumps(environment)
     assert not [file for file in settings.run.iterdir() if b"s3cret" in file.read_bytes()]
 
 
-def test_a_token_callback_runs_only_where_airflows_configuration_permits_it(
+def test_a_token_callback_runs_only_where_the_deployment_permits_it(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extra = {"bootstrap.servers": "one:1", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "os.getenv"}
+    extra = {"bootstrap.servers": "one:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    extra["oauth_cb"] = "os.getenv"
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
-    with pytest.raises(Refused, match="callback_allowlist"):
+    with pytest.raises(Refused, match="STREAMPLAN_TOKEN_CALLBACKS"):
         brokers("orders")
     monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", "a.b, os.getenv")
     assert brokers("orders").client_configs()["oauth_cb"] is os.getenv
+    monkeypatch.delenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST")
+    monkeypatch.setenv("STREAMPLAN_TOKEN_CALLBACKS", "a.b, os.getenv")
+    assert brokers("orders").client_configs()["oauth_cb"] is os.getenv
+
+
+@pytest.mark.parametrize(
+    ("connection", "message"),
+    [
+        ({"extra": '"{\\"bootstrap.servers\\": \\"one:1\\"}"'}, ""),
+        ({"extra": {"bootstrap.servers": ["one:1", "two:2"]}}, ""),
+        ({"extra": "[1]"}, "JSON object.*observed a list"),
+        ({"extra": "bootstrap.servers=one:1"}, "JSON object"),
+        ({"extra": {"bootstrap.servers": "['one:1']"}}, "bootstrap.servers .*host:port"),
+        ({"extra": {"bootstrap.servers": "one:1", "security_protocol": "SSL"}}, "Did you mean security.protocol"),
+        ({"extra": {"extra": {"bootstrap.servers": "one:1"}}}, "first level"),
+        ({"extra": {"extra__kafka": '{"bootstrap.servers": "one:1"}'}}, "first level"),
+        ({"extra": {}, "host": "one", "port": 1}, "field Host"),
+        ({"extra": {"bootstrap.servers": "one:1"}, "login": "me", "password": "s3cret"}, "fields Login and Password"),
+    ],
+)
+def test_nothing_of_a_connection_is_dropped_in_silence(
+    monkeypatch: pytest.MonkeyPatch, connection: dict[str, object], message: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", **connection}))
+    if not message:
+        assert brokers("orders").servers.startswith("one:1")
+        return
+    with pytest.raises(Refused, match=message) as refused:
+        brokers("orders")
+    assert "connection kafka_default" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_connection_may_be_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "bootstrap.servers=one%3A1%2Ctwo%3A2&security.protocol=ssl"
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", f"kafka://?{query}")
+    assert brokers("orders") == Brokers("one:1,two:2", {"security.protocol": "SSL"})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", "kafka://me:s3cret@one:1")
+    with pytest.raises(Refused, match=r"field Host.*one:1"):
+        brokers("orders")
 
 
 def test_the_doctor_follows_no_token_callback_that_is_not_permitted(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    extra = {"bootstrap.servers": "one:1", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "os.getenv"}
+    extra = {"bootstrap.servers": "one:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    extra["oauth_cb"] = "os.getenv"
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
     environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
     found = ask_airflow(environment, "kafka_default", "spark_default")

@@ -23,3 +23,9 @@ def test_where_everything_is_kept(
     settings = Settings.from_environment(environment)
     assert settings.home == Path(home or tmp_path / ".streamplan")
     assert settings.reports == settings.home / "reports"
+
+
+def test_no_token_callback_is_permitted_unless_the_deployment_names_it() -> None:
+    assert Settings.from_environment({}).token_callbacks == frozenset()
+    named = Settings.from_environment({"STREAMPLAN_TOKEN_CALLBACKS": " a.b, c.d ,"})
+    assert named.token_callbacks == {"a.b", "c.d"}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.client_properties import TOKEN_CALLBACK
+from streamplan.kafka.connection_properties import SERVERS, TOKEN_CALLBACK
+from streamplan.kafka.given_properties import parse_json
 from streamplan.registry import pipeline_named
 
 
@@ -49,25 +51,38 @@ async def brokers_in_trigger(kafka_conn_id: str) -> Brokers:
 
 
 def brokers_in(name: str, kafka: Connection) -> Brokers:
-    """Take the brokers from the connection, with the token callback only where Airflow's configuration permits it.
+    """Take the brokers from the connection.
 
-    The rule is that of Airflow's Kafka provider: whoever may edit a connection must not choose what code runs.
+    Besides the functions of ``STREAMPLAN_TOKEN_CALLBACKS``, those may make tokens that Airflow's configuration permits
+    Airflow's Kafka provider for the same property.
 
     Args:
         name: The id of the connection.
         kafka: The connection.
 
     Raises:
-        Refused: Its extra names no ``bootstrap.servers``, or it cannot be followed.
+        Refused: Its extra names no ``bootstrap.servers``, or it cannot be followed. Or it says something outside of its
+            extra, which no client would be given.
     """
-    found = Brokers.from_connection(kafka.extra_dejson, name=name)
-    callback = found.properties.get(TOKEN_CALLBACK)
-    permitted = [path.strip() for path in conf.get("apache_kafka", "callback_allowlist", fallback="").split(",")]
-    if callback is not None and callback not in permitted:
+    source = f"connection {name}"
+    extra = dict(parse_json(kafka.extra or "{}", source).values)
+    mask_secret(extra)  # type: ignore[arg-type]  # what JSON has
+    if not extra.get(SERVERS) and kafka.host:
         raise Refused(
-            f"{TOKEN_CALLBACK} of connection {name}",
-            expected="a function in Airflow's configuration, section apache_kafka, option callback_allowlist",
-            observed=callback,
-            remedy="Set AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST to the dotted paths of the functions that you trust.",
+            source,
+            expected=f'the extra {{"{SERVERS}": "host:port,host:port"}}',
+            observed="the field Host, which Airflow's Kafka provider does not read either",
+            remedy=f'Write the address into the extra: {{"{SERVERS}": "{kafka.host}:{kafka.port or 9092}"}}.',
         )
-    return found
+    if (kafka.login or kafka.password) and not extra.keys() & _LOGIN:
+        raise Refused(
+            source,
+            expected="sasl.username and sasl.password in its extra",
+            observed="the fields Login and Password, which Airflow's Kafka provider does not read either",
+            remedy="Write them into the extra, and empty the two fields.",
+        )
+    permitted = conf.get("apache_kafka", "callback_allowlist", fallback="") or ""
+    return Brokers.from_connection(extra, name=name, token_callbacks=map(str.strip, permitted.split(",")))
+
+
+_LOGIN = {"sasl.username", "sasl.jaas.config", "sasl.oauthbearer.client.id", TOKEN_CALLBACK}

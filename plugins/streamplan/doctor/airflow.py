@@ -18,6 +18,7 @@ from urllib.request import urlopen
 from streamplan.doctor.finding import Finding, not_looked, ok, problem, warning
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka.connection_properties import TOKEN_CALLBACK
 
 _SECONDS = 120
 _PLUGIN = "streamplan"
@@ -64,7 +65,11 @@ def brokers_of(found: Mapping[str, Any]) -> Brokers | None:
     Args:
         found: What :func:`ask_airflow` has found.
     """
-    return None if found["kafka"] is None else Brokers.from_connection(found["kafka"], name=found["conn_ids"][0])
+    if found["kafka"] is None:
+        return None
+    # Airflow has judged the token callback, by settings of its own.
+    permitted = [str(found["kafka"].get(TOKEN_CALLBACK))]
+    return Brokers.from_connection(found["kafka"], name=found["conn_ids"][0], token_callbacks=permitted)
 
 
 def judge_airflow(found: Mapping[str, Any], brokers: Brokers) -> Iterable[Finding]:

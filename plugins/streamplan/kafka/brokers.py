@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamplan.errors import Refused
 from streamplan.files import write_atomically
-from streamplan.kafka.client_properties import (
+from streamplan.kafka.client_properties import jvm_properties, librdkafka_properties, properties_of_client
+from streamplan.kafka.connection_properties import (
     GROUP_PROTOCOL,
     SERVERS,
     TOKEN_CALLBACK,
-    as_text,
     connection_properties,
-    jvm_properties,
-    librdkafka_properties,
-    parse_json,
-    properties_of_client,
-    read_properties,
     registry_properties,
 )
+from streamplan.kafka.given_properties import GivenProperties, parse_json, read_properties
+from streamplan.kafka.mechanisms import CALLBACKS_VARIABLE
+from streamplan.settings import Settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -69,24 +67,28 @@ class Brokers:
         return self.servers
 
     @classmethod
-    def from_connection(cls, extra: Mapping[str, object], *, name: str = "kafka_default") -> Brokers:
+    def from_connection(
+        cls,
+        extra: Mapping[str, object] | str | None,
+        *,
+        name: str = "kafka_default",
+        token_callbacks: Iterable[str] = (),
+    ) -> Brokers:
         """Take the brokers from the extra of an Airflow connection, of which only the way to connect is used.
 
         Args:
-            extra: The connection's extra, with librdkafka's names as Airflow's Kafka provider expects them.
+            extra: The connection's extra, with librdkafka's names as Airflow's Kafka provider expects them: an object,
+                or its text in JSON.
             name: Id of the connection, for the error.
+            token_callbacks: Functions that may make tokens, besides those of the settings.
 
         Raises:
-            Refused: The extra has no ``bootstrap.servers``.
+            Refused: The extra is no JSON object, has no ``bootstrap.servers``, or cannot be followed. A token callback
+                is not permitted.
         """
-        if not extra.get(SERVERS):
-            raise Refused(
-                f"connection {name}",
-                expected='extra {"bootstrap.servers": "host:port,host:port"}',
-                observed="none",
-                remedy="Edit it under Admin, Connections.",
-            )
-        return cls._from(as_text(extra), "", name)
+        source = f"connection {name}"
+        given = GivenProperties(extra, source) if isinstance(extra, Mapping) else parse_json(extra or "{}", source)
+        return cls._from(given, "", token_callbacks, remedy="Edit its extra under Admin, Connections.")
 
     @classmethod
     def from_properties(cls, path: Path, *, servers: str = "") -> Brokers:
@@ -98,9 +100,10 @@ class Brokers:
             servers: Addresses that replace the ``bootstrap.servers`` of the file.
 
         Raises:
-            Refused: The file cannot be read, no addresses are given, or librdkafka has no such property.
+            Refused: The file cannot be read, no addresses are given, librdkafka has no such property, or a token
+                callback is not permitted.
         """
-        return cls._from(read_properties(path), servers, str(path))
+        return cls._from(read_properties(path), servers)
 
     @classmethod
     def from_environment(cls, servers: str = "", environment: Mapping[str, str] | None = None) -> Brokers:
@@ -111,26 +114,40 @@ class Brokers:
             environment: Environment variables; by default those of this process.
 
         Raises:
-            Refused: The variable cannot be read, or no addresses are given.
+            Refused: The variable cannot be read, no addresses are given, librdkafka has no such property, or a token
+                callback is not permitted.
         """
         variables = os.environ if environment is None else environment
         if handed_over := variables.get(HANDED_OVER_VARIABLE):
             file = Path(handed_over)
-            brokers = cls.from_properties(file, servers=servers)
+            given = read_properties(file)
+            # Who handed it over has judged the token callback, by settings that this process may not have.
+            brokers = cls._from(given, servers, [str(given.values.get(TOKEN_CALLBACK))])
             file.unlink(missing_ok=True)
             return brokers
-        text = variables.get(PROPERTIES_VARIABLE, "").strip()
-        if text and not text.startswith("{"):
+        text = variables.get(PROPERTIES_VARIABLE, "").strip("\ufeff \t\r\n")
+        if text and not text.startswith(("{", '"', "[")):
             return cls.from_properties(Path(text), servers=servers)
-        return cls._from(parse_json(text or "{}", PROPERTIES_VARIABLE), servers, PROPERTIES_VARIABLE)
+        return cls._from(parse_json(text or "{}", PROPERTIES_VARIABLE), servers)
 
     @classmethod
-    def _from(cls, properties: Mapping[str, str], servers: str, subject: str) -> Brokers:
-        addresses = servers or properties.get(SERVERS, "")
+    def _from(
+        cls, given: GivenProperties, servers: str, token_callbacks: Iterable[str] = (), remedy: str = ""
+    ) -> Brokers:
+        callback = given.values.get(TOKEN_CALLBACK)
+        if callback:
+            with given.placed():
+                _require_permitted(str(callback), token_callbacks)
+        properties = connection_properties(given)
+        addresses = properties.pop(SERVERS, "")
+        if servers:  # judged as those of the properties are
+            option = GivenProperties({SERVERS: servers}, "--bootstrap-servers")
+            addresses = connection_properties(option).get(SERVERS, "")
         if not addresses:
-            raise Refused(subject, expected=f"{SERVERS}=host:port,host:port", observed="none")
-        connection = librdkafka_properties(connection_properties(properties))
-        return cls(addresses, connection, registry_properties(properties))
+            raise Refused(given.source, expected=f"{SERVERS}, as host:port,host:port", observed="none", remedy=remedy)
+        with given.placed():
+            connection = librdkafka_properties(properties)
+        return cls(addresses, connection, registry_properties(given))
 
     @property
     def addresses(self) -> list[str]:
@@ -242,6 +259,24 @@ class Brokers:
     def group_protocol(self) -> str:
         """How members join a group: ``classic``, unless the properties say ``consumer``."""
         return self.properties.get(GROUP_PROTOCOL, "classic")
+
+
+def _require_permitted(callback: str, permitted: Iterable[str]) -> None:
+    """Refuse a token callback that the deployment does not permit, before anything is imported.
+
+    Whoever may edit a connection or a properties file must not choose what code runs.
+
+    Raises:
+        Refused: It is not permitted.
+    """
+    if callback not in {*permitted, *Settings.from_environment().token_callbacks}:
+        raise Refused(
+            TOKEN_CALLBACK,
+            expected=f"a function that {CALLBACKS_VARIABLE} permits",
+            observed=callback if callback.isprintable() and len(callback) < 200 else "another text",
+            remedy=f"If you trust it, add it to {CALLBACKS_VARIABLE} in the environment of this process: dotted "
+            "paths with commas between them.",
+        )
 
 
 def _callable_at(path: str) -> Callable[..., object]:

@@ -7,58 +7,53 @@ No error shows a value, because it may be a secret.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from streamplan.errors import Refused
-from streamplan.kafka.java_properties import jaas_config, parse_jaas_config, parse_properties
-
-SERVERS = "bootstrap.servers"
-
-GROUP_PROTOCOL = "group.protocol"
-"""``classic`` or ``consumer`` (KIP-848). Only clients that join a group take it, see ``membership.py``."""
-
-TOKEN_CALLBACK = "oauth_cb"
-"""The dotted path of a function that returns a token for OAUTHBEARER, as Airflow's provider takes it."""
-
-_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "https.", "enable.ssl.", "enable.sasl.")
-
-_REGISTRY_PREFIXES = ("schema.registry.", "basic.auth.", "bearer.auth.")
-_REGISTRY_SETTINGS = ("auto.register.schemas", "normalize.schemas", "value.subject.name.strategy")
-
-_JVM_ALONE = frozenset(
-    {
-        "sasl.jaas.config",
-        "sasl.login.callback.handler.class",
-        "sasl.client.callback.handler.class",
-        "sasl.login.class",
-        "ssl.protocol",
-        "ssl.enabled.protocols",
-    }
+from streamplan.kafka.connection_properties import GROUP_PROTOCOL, TOKEN_CALLBACK
+from streamplan.kafka.given_properties import read_file
+from streamplan.kafka.java_properties import jaas_config, parse_jaas_config
+from streamplan.kafka.mechanisms import (
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM,
+    no_java_class,
+    require_credentials,
+    require_mechanism,
+    require_password_options,
 )
+from streamplan.kafka.private_keys import pkcs8
+from streamplan.kafka.property_table import JVM, JVM_SINCE_4, LIBRDKAFKA
+
+_NOT_FOR_BOTH = {
+    "config.providers": "Write the values that they would provide",
+    "ssl.cipher.suites": "Java and OpenSSL have other names for the same suites. Set ssl.cipher.suites of the brokers",
+    "ssl.engine.factory.class": "Name the certificates with ssl.truststore.* and ssl.keystore.*, or ssl.ca.location",
+}
+"""Properties that one of the two clients cannot follow, and what to do instead."""
+
+_JVM_ALONE = {
+    name
+    for name in {*JVM, *JVM_SINCE_4} - LIBRDKAFKA.keys() - _NOT_FOR_BOTH.keys()
+    if name.startswith(("sasl.", "ssl.", "security."))
+    and not name.startswith("sasl.oauthbearer.assertion.")
+    and name != "sasl.oauthbearer.jwt.retriever.class"
+    and not re.match(r"ssl\.(truststore|keystore)\.", name)
+}
 """Properties that only the JVM client has. They are handed to it as they are, and left out for librdkafka.
 
-librdkafka agrees with the brokers on a version of TLS by itself.
+librdkafka agrees with the brokers on a version of TLS by itself, and has OpenSSL for what Java has providers for.
 """
 
-_NOT_FOR_LIBRDKAFKA = frozenset(
-    {
-        "config.providers",
-        "ssl.cipher.suites",
-        "ssl.engine.factory.class",
-        "ssl.provider",
-        "ssl.keymanager.algorithm",
-        "ssl.trustmanager.algorithm",
-        "ssl.secure.random.implementation",
-    }
-)
-"""Properties of a file for the JVM client that librdkafka could not follow."""
+_LIBRDKAFKA_ALONE = ("ssl.providers", "ssl.ca.certificate.stores")
+"""Where librdkafka finds its ciphers and, on Windows, its authorities. The JVM client has its own."""
 
-_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_BOTH = ("sasl.oauthbearer.sub.claim.name",)
+
+_OIDC_RETRIEVERS = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever")
+
 _OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 """The name that clients of Kafka 3.x and 4.x have."""
 
@@ -81,27 +76,6 @@ _OIDC_PROPERTIES = {
 """Kafka 4.1's names, which librdkafka takes too, and those that librdkafka has had longer."""
 
 _EXTENSION = "extension_"
-
-
-def connection_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Select the properties that say how to connect. Others are settings of somebody else's client."""
-    return {
-        name: value
-        for name, value in properties.items()
-        if name.startswith(_CONNECTION_PREFIXES) or name in (GROUP_PROTOCOL, TOKEN_CALLBACK, "config.providers")
-    }
-
-
-def registry_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Select the properties that say how to reach a Schema Registry, and how schemas are registered there.
-
-    They have the names of Confluent's serializers for Java. No client of Kafka is given them.
-    """
-    return {
-        name: value
-        for name, value in properties.items()
-        if name.startswith(_REGISTRY_PREFIXES) or name in _REGISTRY_SETTINGS
-    }
 
 
 def properties_of_client(properties: Mapping[str, str]) -> dict[str, str]:
@@ -138,6 +112,9 @@ def jvm_properties(properties: Mapping[str, str]) -> dict[str, str]:
             observed="false",
             remedy="Name the brokers' certificate authority with ssl.ca.location instead.",
         )
+    made |= {name: left.pop(name) for name in _BOTH if name in left}
+    for name in _LIBRDKAFKA_ALONE:
+        left.pop(name, None)
     if left:
         raise Refused(
             f"client properties {', '.join(sorted(left))}",
@@ -151,7 +128,7 @@ def _jvm_sasl(left: dict[str, str], made: Mapping[str, str]) -> dict[str, str]:
     """Take the properties of SASL from ``left``."""
     mechanism, other = left.pop("sasl.mechanisms", None), left.pop("sasl.mechanism", None)
     mechanism = mechanism or other
-    username, password = left.pop("sasl.username", None), left.pop("sasl.password", None)
+    username, password = left.pop("sasl.username", ""), left.pop("sasl.password", "")
     is_oidc = left.pop("sasl.oauthbearer.method", "default") == "oidc"
     token_callback = left.pop(TOKEN_CALLBACK, None)
     if token_callback is not None:
@@ -172,23 +149,13 @@ def _jvm_sasl(left: dict[str, str], made: Mapping[str, str]) -> dict[str, str]:
                 remedy="Spark reads with Kafka's JVM client, which cannot call a Python function. Name the class of "
                 "your cloud (docs/security.md lists them) in the same connection, and add its jar to STREAMPLAN_JARS.",
             )
-        return sasl | ({"sasl.jaas.config": jaas_config(_OAUTHBEARER, {})} if token_callback else {})
+        return sasl | ({"sasl.jaas.config": jaas_config(OAUTHBEARER, {})} if token_callback else {})
     if mechanism == "PLAIN" or mechanism.startswith("SCRAM-"):
-        if username is None or password is None:
-            raise Refused(
-                f"client properties for {mechanism}",
-                expected="sasl.username and sasl.password",
-                observed="not both",
-                remedy="Add them where the security.protocol stands.",
-            )
-        module = _PLAIN if mechanism == "PLAIN" else _SCRAM
+        require_credentials({"sasl.mechanism": mechanism, "sasl.username": username, "sasl.password": password})
+        module = PLAIN if mechanism == "PLAIN" else SCRAM
         return sasl | {"sasl.jaas.config": jaas_config(module, {"username": username, "password": password})}
-    raise Refused(
-        "sasl.mechanism",
-        expected="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, or a sasl.jaas.config for the JVM client",
-        observed=mechanism,
-        remedy="See docs/security.md.",
-    )
+    require_mechanism(sasl)
+    return sasl
 
 
 def _jvm_oidc(left: dict[str, str]) -> dict[str, str]:
@@ -208,7 +175,7 @@ def _jvm_oidc(left: dict[str, str]) -> dict[str, str]:
         options[f"{_EXTENSION}{name.strip()}"] = value.strip()
     authorities = _authorities(left, "https.ca.location", "https.ca.pem")
     oidc = {
-        "sasl.jaas.config": jaas_config(_OAUTHBEARER, options | authorities),
+        "sasl.jaas.config": jaas_config(OAUTHBEARER, options | authorities),
         "sasl.login.callback.handler.class": _OIDC_HANDLER,
     }
     if endpoint := left.pop("sasl.oauthbearer.token.endpoint.url", ""):
@@ -220,25 +187,39 @@ def _jvm_stores(left: dict[str, str]) -> dict[str, str]:
     """Take the properties of certificates and keys from ``left``."""
     stores = _authorities(left, "ssl.ca.location", "ssl.ca.pem")
     key_password = left.pop("ssl.key.password", None)
+    name = "ssl.key.pem" if left.get("ssl.key.pem") else "ssl.key.location"
     certificate = _text(left, "ssl.certificate.location", "ssl.certificate.pem")
     key = _text(left, "ssl.key.location", "ssl.key.pem")
     if store := left.pop("ssl.keystore.location", ""):
         stores |= {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": store}
-        if (password := left.pop("ssl.keystore.password", None)) is not None:
-            stores["ssl.keystore.password"] = password
-    elif certificate or key:
-        if not certificate or not key:
+        stores["ssl.keystore.password"] = left.pop("ssl.keystore.password", "")
+        if not stores["ssl.keystore.password"]:
             raise Refused(
-                "the client's certificate",
-                expected="a certificate (ssl.certificate.location) and its key (ssl.key.location)",
-                observed="one of the two",
+                "ssl.keystore.password",
+                expected="the password of ssl.keystore.location, without which Kafka's JVM client opens no store",
+                observed="none",
+                remedy="Add it where ssl.keystore.location stands.",
             )
+    elif certificate or key:
+        _require_pair(certificate, key)
         stores |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate}
-        stores["ssl.keystore.key"] = _pkcs8(key)
-        # The JVM client would take the password of a key that has none for a fault.
-        if "BEGIN ENCRYPTED PRIVATE KEY" in key and key_password is not None:
-            stores["ssl.key.password"] = key_password
+        # No password goes with it: the JVM client would take the password of a key that has none for a fault.
+        stores["ssl.keystore.key"] = pkcs8(key, key_password, name)
     return stores
+
+
+def _read_text(file: str, name: str) -> str:
+    return read_file(file, name).decode("utf-8", errors="replace")
+
+
+def _require_pair(certificate: str, key: str) -> None:
+    if bool(certificate) != bool(key):
+        raise Refused(
+            "ssl.certificate.location, ssl.key.location",
+            expected="a certificate (ssl.certificate.location) and its key (ssl.key.location), or neither",
+            observed=f"no {'key' if certificate else 'certificate'}",
+            remedy="Add the other one.",
+        )
 
 
 def _authorities(left: dict[str, str], location: str, text: str) -> dict[str, str]:
@@ -254,7 +235,7 @@ def _authorities(left: dict[str, str], location: str, text: str) -> dict[str, st
             remedy=f"Kafka's JVM client, which Spark uses, reads files: cat {file}/*.pem > ca.pem",
         )
     if pem:
-        both = f"{pem}\n{_read_text(file, location)}" if file else pem
+        both = f"{pem}\n{read_file(file, location).decode('utf-8', errors='replace')}" if file else pem
         return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": both}
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": file} if file else {}
 
@@ -262,17 +243,6 @@ def _authorities(left: dict[str, str], location: str, text: str) -> dict[str, st
 def _text(left: dict[str, str], location: str, text: str) -> str:
     file = left.pop(location, "")
     return left.pop(text, "") or (_read_text(file, location) if file else "")
-
-
-def _pkcs8(key: str) -> str:
-    if re.search(r"BEGIN (ENCRYPTED )?PRIVATE KEY", key):
-        return key
-    raise Refused(
-        "the client's key",
-        expected="PKCS#8 in PEM (BEGIN PRIVATE KEY), the only form that Kafka's JVM client reads",
-        observed="another form",
-        remedy="Convert it: openssl pkcs8 -topk8 -nocrypt -in client.key -out client.pk8.key",
-    )
 
 
 def librdkafka_properties(properties: Mapping[str, str]) -> dict[str, str]:
@@ -286,43 +256,78 @@ def librdkafka_properties(properties: Mapping[str, str]) -> dict[str, str]:
         Refused: librdkafka has nothing like it, or a store cannot be read.
     """
     left = dict(properties)
-    # librdkafka has a property of this name, too, but its names of the suites are OpenSSL's.
-    unknown = _NOT_FOR_LIBRDKAFKA & left.keys()
-    if unknown:
-        raise Refused(
-            f"client properties {', '.join(sorted(unknown))}",
-            expected="properties that librdkafka, which the checks and the sink use, can follow",
-            remedy="Leave them out of this file, and write the values that they would provide.",
-        )
+    for name in left:
+        # librdkafka has ssl.cipher.suites, too, but its names of the suites are OpenSSL's.
+        instead = _NOT_FOR_BOTH.get("config.providers" if name.startswith("config.providers") else name)
+        if instead is not None:
+            raise Refused(
+                f"client property {name}",
+                expected="no such property, because librdkafka (checks, sink) and Kafka's JVM client (Spark) cannot "
+                "both follow it",
+                remedy=f"{instead}, and leave {name} out.",
+            )
+    logs_in = left.get("security.protocol", "").startswith("SASL_")
+    if logs_in:
+        require_mechanism(left)
     made = _librdkafka_sasl(left)
     if "ssl.keystore.type" in left or "ssl.keystore.location" in left or "ssl.keystore.key" in left:
         made |= _librdkafka_keystore(left)
     made |= _librdkafka_truststore(left, "ssl.ca.location", "ssl.ca.pem")
+    for name in ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "https.ca.pem"):
+        if name in left:
+            left[name] = _pem_in_lines(left[name], name)
     if left.get("ssl.endpoint.identification.algorithm") == "":
         left["ssl.endpoint.identification.algorithm"] = "none"
-    return left | made
+    found = left | made
+    others = found.keys() - LIBRDKAFKA.keys() - _JVM_ALONE - {GROUP_PROTOCOL, TOKEN_CALLBACK}
+    if others:
+        raise Refused(
+            f"client properties {', '.join(sorted(others))}",
+            expected="properties that librdkafka, which the checks and the sink use, has too",
+            remedy="Leave them out, or see docs/security.md for what can be said instead.",
+        )
+    if "ssl.keystore.location" not in found:
+        _require_pair(
+            *(found.get(f"ssl.{part}.location") or found.get(f"ssl.{part}.pem", "") for part in ("certificate", "key"))
+        )
+    if logs_in:
+        require_credentials(found)
+    return found
 
 
 def _librdkafka_sasl(left: dict[str, str]) -> dict[str, str]:
     """Take ``sasl.jaas.config`` from ``left``."""
+    retriever = left.get("sasl.oauthbearer.jwt.retriever.class", "")
+    if retriever.rpartition(".")[2] in _OIDC_RETRIEVERS:
+        left.pop("sasl.oauthbearer.jwt.retriever.class")
+        left.setdefault("sasl.login.callback.handler.class", _OIDC_HANDLER)  # its default since Kafka 4.1
     if "sasl.jaas.config" not in left:
         return _librdkafka_oidc(left, {})
     module, options = parse_jaas_config(left["sasl.jaas.config"])
-    if module in (_SCRAM, _PLAIN):
+    mechanism = left.get("sasl.mechanism", "")
+    if module in (SCRAM, PLAIN) and mechanism != "OAUTHBEARER":
         del left["sasl.jaas.config"]
-        return {f"sasl.{name}": options[name] for name in ("username", "password") if name in options}
-    if module == _OAUTHBEARER and left.get("sasl.login.callback.handler.class") in _OIDC_HANDLERS:
-        del left["sasl.jaas.config"]
-        return _librdkafka_oidc(left, options)
-    if TOKEN_CALLBACK in left:
-        return {}  # librdkafka calls the function, and the JVM client has its own class
-    raise Refused(
-        "sasl.jaas.config",
-        expected=f"one of the login modules {_SCRAM}, {_PLAIN}, or {_OAUTHBEARER} with {_OIDC_HANDLER}",
-        observed=module if re.fullmatch(r"[\w.$]+", module) else "another text",
-        remedy=f"librdkafka runs no Java class. Add {TOKEN_CALLBACK} with the dotted path of a Python function that "
-        "returns a token (docs/security.md).",
-    )
+        require_password_options(options)
+        login = {f"sasl.{name}": options[name] for name in ("username", "password") if name in options}
+        if any(left.get(name, value) != value for name, value in login.items()):
+            raise Refused(
+                "sasl.jaas.config",
+                expected="the same user and password as in sasl.username and sasl.password",
+                observed="others",
+                remedy="Leave one of the two out.",
+            )
+        return login
+    if module == OAUTHBEARER and mechanism in ("OAUTHBEARER", ""):
+        if left.get("sasl.oauthbearer.method") == "oidc":
+            left.setdefault("sasl.login.callback.handler.class", _OIDC_HANDLER)
+        if left.get("sasl.login.callback.handler.class") in _OIDC_HANDLERS:
+            del left["sasl.jaas.config"]
+            return _librdkafka_oidc(left, options)
+        # librdkafka calls a function where there is one, and the JVM client has its own class. Without one, and without
+        # librdkafka's own properties of OpenID Connect, the login is refused.
+        if TOKEN_CALLBACK in left or left.get("security.protocol"):
+            return {}
+    raise no_java_class(module if re.fullmatch(r"[\w.$]+", module) else "another text")
 
 
 def _librdkafka_oidc(left: dict[str, str], options: Mapping[str, str]) -> dict[str, str]:
@@ -338,16 +343,25 @@ def _librdkafka_oidc(left: dict[str, str], options: Mapping[str, str]) -> dict[s
         named = (f"{name.removeprefix(_EXTENSION)}={value}" for name, value in extensions.items())
         made["sasl.oauthbearer.extensions"] = ",".join(named)
     stores = {name: value for name, value in options.items() if name.startswith("ssl.")}
+    unused = [name for name in options.keys() - _OIDC_OPTIONS.keys() - extensions.keys() if not name.startswith("ssl.")]
+    if unused:
+        raise Refused(
+            "sasl.jaas.config",
+            expected=f"the options {', '.join(_OIDC_OPTIONS)}, {_EXTENSION}<name> and ssl.truststore.*",
+            observed=", ".join(sorted(unused)),
+            remedy="Leave them out: the login by OpenID Connect has no such options.",
+        )
     return made | _librdkafka_truststore(stores, "https.ca.location", "https.ca.pem")
 
 
 def _librdkafka_truststore(left: dict[str, str], location: str, text: str) -> dict[str, str]:
     """Take the JVM client's trust store from ``left``."""
     left.pop("ssl.truststore.type", None)  # the content says what it is
-    left.pop("ssl.truststore.password", None)
+    password = left.pop("ssl.truststore.password", "")
     certificates, store = left.pop("ssl.truststore.certificates", ""), left.pop("ssl.truststore.location", "")
     if certificates:
-        return {text: _pem_in_lines(certificates)}
+        _require_no_password("ssl.truststore.password", password)
+        return {text: _pem_in_lines(certificates, "ssl.truststore.certificates")}
     if not store:
         return {}
     if (form := _form(store, "ssl.truststore.location")) != "PEM":
@@ -356,22 +370,46 @@ def _librdkafka_truststore(left: dict[str, str], location: str, text: str) -> di
             expected="certificates in PEM, the only form that librdkafka reads",
             observed=form,
             remedy=f"Convert it: keytool -list -rfc -keystore {store} > ca.pem. Then set ssl.truststore.type=PEM and "
-            "ssl.truststore.location=ca.pem, which Kafka's own tools take too.",
+            "ssl.truststore.location=ca.pem, and leave ssl.truststore.password out. Kafka's own tools take this, too.",
         )
+    _require_no_password("ssl.truststore.password", password)
     return {location: store}
+
+
+def _require_no_password(name: str, password: str) -> None:
+    """Refuse the password of a store in PEM, as Kafka's JVM client does."""
+    if password:
+        raise Refused(
+            name,
+            expected="no password, because a store in PEM has none",
+            observed="one",
+            remedy=f"Leave {name} out. The password of an encrypted key is ssl.key.password.",
+        )
 
 
 def _librdkafka_keystore(left: dict[str, str]) -> dict[str, str]:
     """Take the JVM client's key store from ``left``."""
     left.pop("ssl.keystore.type", None)
-    store, password = left.pop("ssl.keystore.location", ""), left.pop("ssl.keystore.password", None)
+    store, password = left.pop("ssl.keystore.location", ""), left.pop("ssl.keystore.password", "")
     chain, key = left.pop("ssl.keystore.certificate.chain", ""), left.pop("ssl.keystore.key", "")
     if chain or key:
-        return {"ssl.certificate.pem": _pem_in_lines(chain), "ssl.key.pem": _pem_in_lines(key)}
+        _require_no_password("ssl.keystore.password", password)
+        if not (chain and key):
+            raise Refused(
+                "ssl.keystore.key, ssl.keystore.certificate.chain",
+                expected="a key and its certificates, in PEM",
+                observed="one of the two",
+                remedy="Add the other one.",
+            )
+        return {
+            "ssl.certificate.pem": _pem_in_lines(chain, "ssl.keystore.certificate.chain"),
+            "ssl.key.pem": _pem_in_lines(key, "ssl.keystore.key"),
+        }
     if not store:
         return {}
     form = _form(store, "ssl.keystore.location")
     if form == "PEM":
+        _require_no_password("ssl.keystore.password", password)
         return {"ssl.certificate.location": store, "ssl.key.location": store}
     if form != "PKCS12":
         raise Refused(
@@ -382,13 +420,21 @@ def _librdkafka_keystore(left: dict[str, str]) -> dict[str, str]:
             "-deststoretype PKCS12. Then set ssl.keystore.type=PKCS12 and ssl.keystore.location=client.p12, which "
             "Kafka's own tools take too.",
         )
-    left.pop("ssl.key.password", None)  # in PKCS12 the store's password is the key's
-    return {"ssl.keystore.location": store} | ({} if password is None else {"ssl.keystore.password": password})
+    # In PKCS12 the store's password is the key's.
+    if left.pop("ssl.key.password", password) not in ("", password):
+        raise Refused(
+            "ssl.key.password",
+            expected="the password of ssl.keystore.password: librdkafka opens a PKCS12 store and its key with one",
+            observed="another one",
+            remedy=f"Give both one password: keytool -importkeystore -srckeystore {store} -destkeystore client.p12 "
+            "-deststoretype PKCS12. Then set ssl.keystore.location=client.p12, and leave ssl.key.password out.",
+        )
+    return {"ssl.keystore.location": store} | ({"ssl.keystore.password": password} if password else {})
 
 
 def _form(file: str, name: str) -> str:
     """Tell the form of a store by its first bytes: its type is often left out, and often wrong."""
-    content = _read(file, name)
+    content = read_file(file, name)
     if content.startswith((b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")):
         return "JKS"
     if b"-----BEGIN " in content:
@@ -396,7 +442,7 @@ def _form(file: str, name: str) -> str:
     return "PKCS12" if content.startswith(b"\x30") else "another form"
 
 
-def _pem_in_lines(text: str) -> str:
+def _pem_in_lines(text: str, name: str) -> str:
     """Put PEM into lines as OpenSSL reads it. The JVM client also takes PEM in one line."""
 
     def in_lines(block: re.Match[str]) -> str:
@@ -407,54 +453,12 @@ def _pem_in_lines(text: str) -> str:
     blocks = re.finditer(
         r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>[A-Za-z0-9+/=\s]+)-----END (?P=label)-----", text
     )
-    return "".join(map(in_lines, blocks)) or text
-
-
-def read_properties(file: Path) -> dict[str, str]:
-    """Read a file with client properties: in the syntax of Java's properties, or a JSON object.
-
-    Raises:
-        Refused: The file cannot be read, or it is no JSON object.
-    """
-    content = _read(str(file), "client properties")
-    if content.lstrip().startswith(b"{"):
-        return parse_json(content, str(file))
-    # Java reads its properties in this encoding, and so do Kafka's own tools.
-    return parse_properties(content.decode("latin-1"))
-
-
-def parse_json(text: str | bytes, subject: str) -> dict[str, str]:
-    """Read a JSON object with client properties.
-
-    Raises:
-        Refused: The text is no JSON object. The error names the subject.
-    """
-    try:
-        return as_text(dict(json.loads(text)))
-    except (ValueError, TypeError):  # the message would show a part of the text
-        raise Refused(subject, expected="client properties as a JSON object", observed="other text") from None
-
-
-def as_text(properties: Mapping[str, object]) -> dict[str, str]:
-    """Return the values as text, as both clients take them. Properties without a value are left out."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in properties.items()
-        if value is not None
-    }
-
-
-def _read_text(file: str, name: str) -> str:
-    return _read(file, name).decode("utf-8", errors="replace")
-
-
-def _read(file: str, name: str) -> bytes:
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
+    found = "".join(map(in_lines, blocks)) or text
+    if "-----BEGIN " not in found or "\n" not in found:
         raise Refused(
-            f"{name} {file}",
-            expected="a file that can be read",
-            observed=error.strerror or str(error),
-            remedy="Look at its path and its permissions, on this host.",
-        ) from error
+            name,
+            expected="PEM: -----BEGIN …-----, text in base64, -----END …-----",
+            observed="another text",
+            remedy="Write its lines with \\n between them, or all in one line with blanks.",
+        )
+    return found

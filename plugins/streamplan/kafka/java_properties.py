@@ -13,36 +13,68 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Read text in the syntax of Java's properties: comments, escapes, and lines that go on after a backslash."""
-    pairs = (_PAIR.fullmatch(line) for line in _logical_lines(text))
-    return {_unescaped(pair["name"]): _unescaped(pair["value"]) for pair in pairs if pair is not None}
+def parse_properties(text: str, source: str = "the properties") -> dict[str, tuple[str, int]]:
+    """Read text in the syntax of Java's properties: comments, escapes, and lines that go on after a backslash.
+
+    Args:
+        text: The text.
+        source: Where it is from, for the error.
+
+    Returns:
+        The value of each name, and the number of the line on which it begins. The last one of a name counts.
+
+    Raises:
+        Refused: An escape is malformed. Java's reader refuses the file, too.
+    """
+    found = {}
+    for number, line in _logical_lines(text):
+        pair = _PAIR.fullmatch(line)
+        assert pair is not None  # it takes any text
+        try:
+            found[_unescaped(pair["name"])] = (_unescaped(pair["value"]), number)
+        except ValueError:
+            raise Refused(
+                f"{source}, line {number}",
+                expected="four hexadecimal digits after \\u",
+                observed="another character",
+                remedy="Write a backslash as two: \\\\.",
+            ) from None
+    return found
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    begun: str | None = None
-    for line in re.split(r"\r\n|\r|\n", text):
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    begun, first = "", 0
+    continues = False
+    # Java ends a line that goes on where the text ends, be it before or behind the end of the last line.
+    ended = re.sub(r"\\[\r\n]\Z", r"\\", text)
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", ended), 1):
         part = line.lstrip(_BLANKS)
-        if begun is None and (not part or part[0] in "#!"):
+        # What follows a line of a single backslash is read as a first line.
+        if not begun and (part.startswith(("#", "!")) or not (part or continues)):
+            continues = False
             continue
-        logical = (begun or "") + part
+        first = first if begun else number
         # An even number of backslashes are escaped backslashes.
-        if (len(part) - len(part.rstrip("\\"))) % 2:
-            begun = logical[:-1]
-        else:
-            yield logical
-            begun = None
-    if begun is not None:
-        yield begun
+        continues = (len(part) - len(part.rstrip("\\"))) % 2 == 1
+        begun += part[:-1] if continues else part
+        if not continues:
+            if begun:
+                yield first, begun
+            begun = ""
+    if begun or continues:  # the last line ends with a backslash
+        yield first, begun
 
 
 def _unescaped(text: str) -> str:
     def unescape(escape: re.Match[str]) -> str:
         if escape[1]:
             return chr(int(escape[1], 16))
+        if escape[2] == "u":
+            raise ValueError
         return _ESCAPES.get(escape[2] or "", escape[2] or "")
 
-    return _ESCAPE.sub(unescape, text)
+    # Java has text in UTF-16: two escapes may be the two halves of one character.
+    return _ESCAPE.sub(unescape, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def jaas_config(module: str, options: Mapping[str, str]) -> str:
@@ -74,23 +106,33 @@ def parse_jaas_config(text: str) -> tuple[str, dict[str, str]]:
         "sasl.jaas.config",
         expected='<login module> required <option>="<value>" ... ;',
         observed="another form",
-        remedy="Put each value that has other characters than letters and digits into quotes. End the text with a "
-        "semicolon.",
+        remedy="Put each value that has other characters than letters and digits, or begins with a digit, into quotes. "
+        "End the text with a semicolon.",
     )
     if len(tokens) < 3 or tokens[-1] != (";", False) or (len(tokens) - 3) % 3:
         raise malformed
+    (module, is_named), (flag, is_flag) = tokens[:2]
+    if not is_named or not is_flag or flag.lower() not in _FLAGS:
+        raise malformed
     options: dict[str, str] = {}
     for at in range(2, len(tokens) - 1, 3):
-        (name, _), equals, (value, _) = tokens[at : at + 3]
-        if equals != ("=", False):
+        (name, is_name), equals, (value, is_value) = tokens[at : at + 3]
+        if not is_name or equals != ("=", False) or not is_value:
             raise malformed
         options[name] = value
-    return tokens[0][0], options
+    return module, options
 
 
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+
+# Java's StreamTokenizer, as Kafka's `JaasConfig` sets it. A single slash begins a comment, too.
 _JAAS_TOKEN = re.compile(
-    r"""(?P<blank>\s+|//[^\n]*|/\*.*?\*/)|(?P<word>[\w.$-]+)|"(?P<double>(?:\\.|[^"\\\n])*)"|'(?P<single>(?:\\.|[^'\\\n])*)'"""
-    r"|(?P<mark>.)",
+    r"""(?P<blank>[\x00-\x20]+|/\*.*?(?:\*/|$)|/[^\r\n]*)"""
+    r"""|(?P<number>-?(?=\.?[0-9])[0-9]*(?:\.[0-9]*)?)"""
+    r"""|(?P<word>[A-Za-z_$\u00a0-\U0010ffff][A-Za-z_$\u00a0-\U0010ffff0-9.-]*)"""
+    r"""|"(?P<double>(?:\\.|[^"\\\r\n])*)(?:"|(?=[\r\n])|\\?\Z)"""
+    r"""|'(?P<single>(?:\\.|[^'\\\r\n])*)(?:'|(?=[\r\n])|\\?\Z)"""
+    r"""|(?P<mark>.)""",
     re.DOTALL,
 )
 
@@ -99,7 +141,7 @@ _JAAS_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f
 
 
 def _jaas_tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each token, and whether it is a text (and no mark)."""
+    """Yield each token, and whether it is a text (and no mark, nor a number, which Kafka takes for none)."""
 
     def unescape(escape: re.Match[str]) -> str:
         code = escape[1]
@@ -111,5 +153,5 @@ def _jaas_tokens(text: str) -> Iterator[tuple[str, bool]]:
             yield _JAAS_ESCAPE.sub(unescape, quoted), True
         elif token["word"] is not None:
             yield token["word"], True
-        elif token["mark"] is not None:
-            yield token["mark"], False
+        elif token["blank"] is None:
+            yield token[0], False

@@ -214,7 +214,15 @@ class SchemaRegistry:
             for name, value in self.properties.items()
             if name.startswith(f"{_PREFIX}ssl.")
         }
-        translated = librdkafka_properties(given)
+        try:
+            translated = librdkafka_properties(given)
+        except Refused as error:
+            raise Refused(
+                f"{_PREFIX}{error.subject}" if error.subject.startswith("ssl.") else error.subject,
+                expected=error.expected,
+                observed=error.observed,
+                remedy=error.remedy,
+            ) from error.__cause__
         if others := sorted(translated.keys() - {*_TLS}):
             raise Refused(
                 f"client properties {', '.join(_PREFIX + name for name in others)}",

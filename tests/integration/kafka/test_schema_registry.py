@@ -175,6 +175,8 @@ def test_the_properties_of_the_registry_are_handed_over_and_given_to_no_client_o
     assert (config["url"], config["ssl.ca.location"]) == ("https://registry:8081", "/etc/ca.pem")
     assert config["basic.auth.user.info"] == f"{USER}:{PASSWORD}"
     with pytest.raises(Refused, match=r"schema\.registry\.ssl\.ca\.pem: expected files in PEM"):
+        SchemaRegistry({**given, "schema.registry.ssl.ca.pem": "-----BEGIN CERTIFICATE-----\nx"}).schema(1)
+    with pytest.raises(Refused, match=r"schema\.registry\.ssl\.ca\.pem: expected PEM"):
         SchemaRegistry({**given, "schema.registry.ssl.ca.pem": "x"}).schema(1)
 
 

@@ -155,10 +155,11 @@ def test_a_command_config_that_cannot_be_followed_is_2_and_shows_no_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("sasl.jaas.config=com.example.Module required password='s3cret';\n")
+    login = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+    file.write_text(f"{login}sasl.jaas.config=com.example.Module required password='s3cret';\n")
     assert main([*ANY, "--command-config", str(file)]) == 2
     printed = capsys.readouterr()
-    assert "sasl.jaas.config: expected one of the login modules" in " ".join(printed.err.split())
+    assert "client.properties, line 3): expected the login module" in " ".join(printed.err.split())
     assert "s3cret" not in printed.out + printed.err
 
 

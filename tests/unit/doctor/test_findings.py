@@ -24,7 +24,7 @@ AIRFLOW: Mapping[str, Any] = {
     "executor": "LocalExecutor",
     "dags_folder": "/dags",
     "conn_ids": ("kafka_default", "spark_default"),
-    "kafka": {"bootstrap.servers": "kafka-1:9092", "sasl.password": "a-secret"},
+    "kafka": {"bootstrap.servers": "kafka-1:9092", "ssl.key.password": "a-secret", "security.protocol": "SSL"},
     "refused": None,
     "spark": "local[3,4]",
     "plugin": True,
@@ -69,7 +69,10 @@ def test_a_path_on_several_hosts_may_be_several_directories() -> None:
 def test_the_brokers_are_those_of_the_connection_with_its_properties() -> None:
     found = brokers_of(AIRFLOW)
     assert found is not None
-    assert (found.servers, dict(found.properties)) == ("kafka-1:9092", {"sasl.password": "a-secret"})
+    assert (found.servers, dict(found.properties)) == (
+        "kafka-1:9092",
+        {"ssl.key.password": "a-secret", "security.protocol": "SSL"},
+    )
     assert brokers_of({**AIRFLOW, "kafka": None}) is None
 
 

@@ -40,7 +40,15 @@ def test_another_fault_is_no_fence() -> None:
 
 
 SECRET = "s3cret"
-SECURED = Brokers("one:9092,two:9092", {"security.protocol": "SASL_SSL", "sasl.password": SECRET})
+SECURED = Brokers(
+    "one:9092,two:9092",
+    {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": SECRET,
+    },
+)
 
 
 def test_brokers_print_without_secrets() -> None:
@@ -90,9 +98,11 @@ def test_an_environment_without_addresses_is_refused_and_shows_no_secret(text: s
 
 
 def test_a_connection_gives_addresses_and_security_and_no_settings_of_others() -> None:
-    extra = {"bootstrap.servers": "one:1", "group.id": "theirs", "security.protocol": "SSL", "enable.ssl.x": True}
-    assert Brokers.from_connection(extra) == Brokers("one:1", {"security.protocol": "SSL", "enable.ssl.x": "true"})
-    with pytest.raises(Refused, match="connection kafka_default: expected extra"):
+    extra: dict[str, object] = {"bootstrap.servers": "one:1", "group.id": "theirs", "security.protocol": "SSL"}
+    extra["enable.ssl.certificate.verification"] = True
+    properties = {"security.protocol": "SSL", "enable.ssl.certificate.verification": "true"}
+    assert Brokers.from_connection(extra) == Brokers("one:1", properties)
+    with pytest.raises(Refused, match=r"connection kafka_default: expected bootstrap\.servers"):
         Brokers.from_connection({"security.protocol": "SSL"})
 
 

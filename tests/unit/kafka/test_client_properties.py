@@ -8,15 +8,11 @@ from pathlib import Path
 import pytest
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
-from streamplan.kafka.client_properties import (
-    connection_properties,
-    jvm_properties,
-    librdkafka_properties,
-    read_properties,
-)
+from streamplan.kafka.client_properties import jvm_properties, librdkafka_properties
+from streamplan.kafka.given_properties import read_properties
 from streamplan.kafka.java_properties import jaas_config, parse_jaas_config, parse_properties
 
-AWKWARD = [
+SECRETS = [
     "plain",
     "with \"quotes\" and 'others'",
     "back\\slash\\",
@@ -26,7 +22,7 @@ AWKWARD = [
     "two\nlines",
     "umlaut ä, ☃",
     '\\"',
-    "",
+    " ",
 ]
 SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice"}
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -37,7 +33,7 @@ LOCKED_KEY = KEY.replace("PRIVATE", "ENCRYPTED PRIVATE")
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nREVG\n-----END CERTIFICATE-----\n"
 
 
-@pytest.mark.parametrize("secret", AWKWARD)
+@pytest.mark.parametrize("secret", SECRETS)
 def test_a_password_comes_back_from_the_jvm_names_as_it_was(secret: str) -> None:
     there = jvm_properties({**SCRAM, "sasl.password": secret})
     assert "sasl.password" not in there
@@ -85,7 +81,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
         "no.value\nempty=\n"
         "even=\\\\\nlast=\\"
     )
-    assert parse_properties(text) == {
+    assert {name: value for name, (value, _) in parse_properties(text).items()} == {
         "a": "b",
         "c": "d",
         "e": "f g ",
@@ -96,6 +92,9 @@ def test_properties_are_read_as_java_reads_them() -> None:
         "even": "\\",
         "last": "",
     }
+    assert [line for _, line in parse_properties(text).values()] == [4, 5, 6, 7, 10, 11, 12, 13, 14]
+    [pair] = parse_properties("smile=\\ud83d\\ude00").values()
+    assert pair == ("\N{GRINNING FACE}", 1)
 
 
 def test_oidc_has_the_login_module_and_the_handler_that_every_jvm_client_has() -> None:
@@ -176,7 +175,8 @@ def test_a_java_class_that_logs_in_is_refused_without_a_function() -> None:
     }
     with pytest.raises(Refused, match=r"IAMLoginModule.*oauth_cb"):
         librdkafka_properties(given)
-    assert librdkafka_properties({**given, "oauth_cb": "a.b"}) == {**given, "oauth_cb": "a.b"}
+    with pytest.raises(Refused, match=r"OAUTHBEARER, by which Amazon MSK takes the same IAM identity"):
+        librdkafka_properties({**given, "security.protocol": "SASL_SSL"})
 
 
 def test_certificates_as_text_are_the_same_on_both_sides() -> None:
@@ -199,12 +199,14 @@ def test_certificates_as_text_are_the_same_on_both_sides() -> None:
     assert librdkafka_properties(in_one_line) == ours
 
 
-def test_the_password_of_a_key_goes_only_with_a_key_that_has_one() -> None:
-    ours = {"ssl.certificate.pem": CERTIFICATE, "ssl.key.pem": LOCKED_KEY, "ssl.key.password": "x"}
-    assert jvm_properties(ours)["ssl.key.password"] == "x"
-    assert "ssl.key.password" not in jvm_properties({**ours, "ssl.key.pem": KEY})
-    with pytest.raises(Refused, match="openssl pkcs8"):
-        jvm_properties({**ours, "ssl.key.pem": KEY.replace("PRIVATE", "RSA PRIVATE")})
+def test_a_key_goes_to_the_jvm_without_a_password() -> None:
+    ours = {"ssl.certificate.pem": CERTIFICATE, "ssl.key.pem": KEY, "ssl.key.password": "s3cret"}
+    assert "ssl.key.password" not in jvm_properties(ours)
+    for broken in (LOCKED_KEY, KEY.replace("PRIVATE", "RSA PRIVATE"), "no key"):
+        with pytest.raises(Refused, match="openssl pkcs8") as refused:
+            jvm_properties({**ours, "ssl.key.pem": broken})
+        assert "s3cret" not in str(refused.value)
+        assert "QUJD" not in str(refused.value)
 
 
 def test_files_of_certificates(tmp_path: Path) -> None:
@@ -273,10 +275,9 @@ def test_what_the_jvm_client_does_not_have_is_refused_by_name(name: str) -> None
 
 
 def test_values_of_config_providers_are_refused() -> None:
-    given = {"config.providers": "file", "sasl.mechanism": "PLAIN", "acks": "all"}
-    assert "acks" not in connection_properties(given)
-    with pytest.raises(Refused, match=r"config\.providers"):
-        librdkafka_properties(connection_properties(given))
+    given = {"bootstrap.servers": "one:1", "config.providers": "file", "acks": "all"}
+    with pytest.raises(Refused, match=r"config\.providers \(connection kafka_default\).*Write the values"):
+        Brokers.from_connection(given)
 
 
 def test_a_file_may_be_json_or_of_kafkas_tools(tmp_path: Path) -> None:
@@ -292,7 +293,7 @@ def test_a_file_may_be_json_or_of_kafkas_tools(tmp_path: Path) -> None:
     assert read.client_configs().keys() & {"ssl.protocol", "acks"} == set()
     assert read.spark_options()["kafka.ssl.protocol"] == "TLSv1.3"
     file.write_text(json.dumps({**SCRAM, "sasl.password": "ä"}))
-    assert read_properties(file)["sasl.password"] == "ä"
+    assert read_properties(file).values["sasl.password"] == "ä"
     file.write_text('{"sasl.password": "s3cret"')
     with pytest.raises(Refused) as refused:
         read_properties(file)
