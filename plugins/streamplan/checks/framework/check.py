@@ -347,7 +347,7 @@ def _figure(value: float) -> str:
 
 
 def explain(observations: Sequence[Observation]) -> str:
-    """Return one line: how many rows agree and what they remark, or how many are wrong and the first that says where."""
+    """Return one line: how many rows agree and what they remark, or how many are wrong and the first of them."""
     if not observations:
         return "nothing to look at: the check found no rows"
     judged = [row for row in observations if row.is_judged]

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 
 from streamplan.errors import StreamplanError
 from streamplan.model.functions import STOP
+from streamplan.serdes.json_values import exact_decimal
 from streamplan.serdes.reason import harmless, representation_of, text_of
 
 NOT_OF_A_FUNCTION = (KeyboardInterrupt, GeneratorExit)
 """What is raised in a function and does not come from it: a person interrupts, or Python closes a generator."""
 
 _TRACEBACK_CHARACTERS = 64_000
-"""A traceback of at most so many characters goes to the driver, and so to the log."""
-from streamplan.serdes.json_values import exact_decimal
+"""The most characters of a traceback that go to the driver, and so to the log."""
 
 
 class Unfit(TypeError):
