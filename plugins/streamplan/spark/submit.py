@@ -148,6 +148,7 @@ def spark_submit_configs(master: str) -> dict[str, str]:
         "spark.executor.extraJavaOptions": options,
         # Spark creates it when it looks for a function that it does not know, by default in the working directory.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "spark-warehouse")),
+        "spark.python.worker.faulthandler.enabled": "true",  # for streamplan.spark.noted_records, also with a state
         **REDACTION,
         **({"spark.python.daemon.module": _PYTHON_DAEMON} if master.partition("[")[0] == "local" else {}),
     }
