@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from streamplan.model.kstream import RESERVED_FIELDS
 from streamplan.serdes.field_types import ArrayType, FieldType, Scalar, StructType
 from streamplan.serdes.json import Json
+from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.serde import Undecodable
 
-_TYPES: Mapping[type, str] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
+_TYPES: Mapping[type, str] = {str: "string", int: "bigint", float: "double", Decimal: "bigint", bool: "boolean"}
 
 _DEEPEST = 10
 """Values that are nested deeper are not looked at."""
@@ -38,8 +39,8 @@ def infer_schema(values: Iterable[bytes | None]) -> tuple[str, str]:
     seen = _Seen()
     for value in present:
         try:
-            document = json.loads(value)
-        except (ValueError, RecursionError):
+            document = parse_plain(value)
+        except Undecodable:
             document = None
         if not isinstance(document, dict):
             return "", "there are values that are no JSON objects"

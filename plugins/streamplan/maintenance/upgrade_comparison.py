@@ -6,7 +6,6 @@ of them depends on the order of its parts, and so on where micro-batches end.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,8 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
 from streamplan.model.topics import TopicRole, TopicSpec
 from streamplan.observability.lookup import as_text
+from streamplan.serdes.json_documents import parse_plain
+from streamplan.serdes.serde import Undecodable
 
 Ends = Mapping[str, Mapping[int, int]]
 """By changelog and partition an offset."""
@@ -176,17 +177,27 @@ def _are_equal(one: bytes | None, other: bytes | None) -> bool:
     if one == other or one is None or other is None:
         return one == other
     try:
-        return _are_close(json.loads(one), json.loads(other))
-    except ValueError:
+        return _are_close(parse_plain(one), parse_plain(other))
+    except Undecodable:
         return False
 
 
 def _are_close(one: Any, other: Any) -> bool:
-    match one, other:
-        case dict(), dict():
-            return one.keys() == other.keys() and all(_are_close(one[name], other[name]) for name in one)
-        case list(), list():
-            return len(one) == len(other) and all(map(_are_close, one, other))
-        case float(), float():
-            return math.isclose(one, other, rel_tol=_TOLERANCE)
-    return type(one) is type(other) and bool(one == other)
+    pairs = [(one, other)]
+    while pairs:  # The stack of the caller does not limit how deep they nest.
+        match pairs.pop():
+            case dict(left), dict(right):
+                if left.keys() != right.keys():
+                    return False
+                pairs += ((left[name], right[name]) for name in left)
+            case list(left), list(right):
+                if len(left) != len(right):
+                    return False
+                pairs += zip(left, right, strict=True)
+            case float(left), float(right):
+                if not math.isclose(left, right, rel_tol=_TOLERANCE):
+                    return False
+            case left, right:
+                if type(left) is not type(right) or left != right:
+                    return False
+    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -45,6 +44,7 @@ from streamplan.model.topics import (
 )
 from streamplan.model.topology import Topology
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES, TIME_AND_SIDE_BYTES, SessionWindows
+from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde, Value
 
@@ -129,7 +129,7 @@ class TestData:
         if callable(number):
             return number(value)
         try:
-            return str(json.loads(value)[number])
+            return str(parse_plain(value)[number])
         except (ValueError, TypeError):
             if serde is None:
                 raise

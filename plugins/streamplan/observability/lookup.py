@@ -395,4 +395,7 @@ def _raw_key(spec: TopicSpec, key: str) -> bytes | None:
 
 
 def _time(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # It is beyond the years of Python.
+        return f"{timestamp_ms} ms"

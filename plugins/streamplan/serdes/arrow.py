@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -106,6 +107,38 @@ def encode_each(serde: Serde, values: pa.StructArray) -> pa.Array:
     """Writes a struct array value by value."""
     decoded = values.to_pylist(maps_as_pydicts="strict")
     return pa.array([None if value is None else serde.encode(value) for value in decoded], pa.binary())
+
+
+def python_values(batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """The rows of a batch in Python, and why a row is none there.
+
+    Spark and Arrow hold what Python does not: moments beyond the years 1 to 9999, and text that is not UTF-8.
+
+    Args:
+        batch: Any columns.
+
+    Returns:
+        The fields of each row, and by the row the reason of one with a field that Python does not hold.
+    """
+    if not batch.num_columns:
+        return [{} for _ in range(batch.num_rows)], {}
+    try:
+        return batch.to_pylist(maps_as_pydicts="strict"), {}
+    except OF_THE_DEPLOYMENT:
+        raise
+    except Exception:  # noqa: BLE001  # whichever value it was: each is judged on its own
+        values: list[dict[str, Any]] = [{} for _ in range(batch.num_rows)]
+    reasons: dict[int, str] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for row, scalar in enumerate(column):
+            values[row][name] = None
+            try:
+                values[row][name] = scalar.as_py(maps_as_pydicts="strict")
+            except OF_THE_DEPLOYMENT:
+                raise
+            except Exception as error:  # noqa: BLE001  # the reason of this value
+                reasons.setdefault(row, f"{name} is no value in Python: {unexpected(error)}")
+    return values, reasons
 
 
 def key_column(serde: Serde, field: str, values: pa.Array | Sequence[bytes | None]) -> KeyColumn:

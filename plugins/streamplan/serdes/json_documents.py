@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from itertools import accumulate
 from typing import Any, Never
 
@@ -50,44 +51,55 @@ def _refuse_constant(constant: str) -> Never:
     raise _Constant(constant)  # json.loads would accept it.
 
 
-def _integer(text: str) -> Any:
-    return int(text) if len(text) <= LONG_NUMBER else Number(text)
+class Parser:
+    """Parses values, and says of each one the same whatever it makes of the numbers.
 
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=Number)
-"""Made once: ``json.loads`` with an argument makes a decoder for each record."""
-
-_DECODER_OF_LONG_NUMBERS = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=Number, parse_int=_integer)
-
-
-def parse_document(data: bytes) -> Any:
-    """Return the document that a value is. A number that is no integer is a :class:`Number`.
+    Its decoders are made once: ``json.loads`` with an argument makes a decoder for each value.
 
     Args:
-        data: The value.
-
-    Raises:
-        Undecodable: It is no JSON, or nests too deep.
+        parse_float: Makes a number that is no integer of its text.
+        parse_long: Makes an integer of more than :data:`LONG_NUMBER` digits of its text.
     """
-    if data.count(b"[") + data.count(b"{") > MOST_LEVELS and _levels(data) > MOST_LEVELS:
-        raise Undecodable(f"the value nests deeper than {MOST_LEVELS} levels")
-    try:
-        text = data.decode("utf-8")
+
+    def __init__(self, parse_float: Callable[[str], Any], parse_long: Callable[[str], Any]) -> None:
+        def parse_int(text: str) -> Any:
+            return int(text) if len(text) <= LONG_NUMBER else parse_long(text)
+
+        self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float).decode
+        self._decode_long_numbers = json.JSONDecoder(
+            parse_constant=_refuse_constant, parse_float=parse_float, parse_int=parse_int
+        ).decode
+
+    def __call__(self, data: bytes) -> Any:
+        """Return the document that a value is.
+
+        Raises:
+            Undecodable: It is no JSON, or nests too deep.
+        """
+        if data.count(b"[") + data.count(b"{") > MOST_LEVELS and _levels(data) > MOST_LEVELS:
+            raise Undecodable(f"the value nests deeper than {MOST_LEVELS} levels")
         try:
-            return _DECODER.decode(text)
+            return self._parse(data.decode("utf-8"))
+        except ValueError as error:
+            raise Undecodable(_fault(data, error)) from error
+
+    def _parse(self, text: str) -> Any:
+        try:
+            return self._decode(text)
         except (json.JSONDecodeError, _Constant):
             raise
         except ValueError:  # An integer has more digits than Python takes.
-            return _DECODER_OF_LONG_NUMBERS.decode(text)
+            return self._decode_long_numbers(text)
         except RecursionError:  # The caller's stack has not left enough. A thread has a stack of its own.
-            return _in_thread(_DECODER_OF_LONG_NUMBERS.decode, text)
-    except ValueError as error:
-        raise Undecodable(_fault(data, error)) from error
+            with ThreadPoolExecutor(1) as executor:
+                return executor.submit(self._decode_long_numbers, text).result()
 
 
-def _in_thread(decode: Callable[[str], Any], text: str) -> Any:
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(decode, text).result()
+parse_document = Parser(Number, Number)
+"""Parses a value whose fields are read: a number that is no integer, or is a long one, is a :class:`Number`."""
+
+parse_plain = Parser(float, Decimal)
+"""Parses a value as ``json.loads`` does: into floats and integers. A long integer is a ``Decimal``."""
 
 
 def _levels(data: bytes) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from streamplan.serdes.field_types import DecimalType, FieldType, leaves, quoted
 from streamplan.serdes.json import Json
-from streamplan.serdes.json_documents import LONG_NUMBER
+from streamplan.serdes.json_documents import Parser, parse_plain
 from streamplan.serdes.json_schema_resolution import differences, undeclared_fields
 from streamplan.serdes.json_schema_types import ObjectSchema, parse_object, referenced_names
 from streamplan.serdes.json_values import Misfit
@@ -180,12 +179,12 @@ def text_of_document(data: bytes, written: WrittenSchema) -> str | None:
         data: Any value.
         written: The schema that it names.
     """
+    document = data[PREFIX.size :]
     try:
-        text = data[PREFIX.size :].decode()
-        json.loads(text)
-    except (ValueError, RecursionError):
+        parse_plain(document)
+    except Undecodable:
         return None
-    return text
+    return document.decode()
 
 
 class _Reading(NamedTuple):
@@ -194,13 +193,13 @@ class _Reading(NamedTuple):
     Attributes:
         json: Reads the fields.
         errors: Yields what is not valid in a document.
-        parse_float: Makes the numbers that are judged.
+        parse: Parses what is judged.
     """
 
     json: Json
     is_valid: Callable[[Any], bool]
     errors: Callable[[Any], Any]
-    parse_float: Callable[[str], Any]
+    parse: Parser
 
     def decode(self, data: bytes) -> dict[str, Any]:
         """Read a value with its prefix."""
@@ -217,11 +216,7 @@ class _Reading(NamedTuple):
 
     def misfit(self, document: bytes) -> Misfit | None:
         """Return what is not valid in a document that is JSON; None where nothing is."""
-        try:
-            value = json.loads(document, parse_float=self.parse_float)
-        except (ValueError, RecursionError):  # a long integer, or the caller's stack: see json_documents
-            with ThreadPoolExecutor(1) as executor:
-                value = executor.submit(self._with_long_integers, document).result()
+        value = self.parse(document)
         try:
             if self.is_valid(value):
                 return None
@@ -232,13 +227,6 @@ class _Reading(NamedTuple):
         misfit = Misfit(f"is not valid: {message if len(message) <= _MOST_SHOWN else f'{message[:_MOST_SHOWN]}…'}")
         misfit.path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
         return misfit
-
-    def _with_long_integers(self, document: bytes) -> Any:
-        return json.loads(document, parse_float=self.parse_float, parse_int=_integer)
-
-
-def _integer(text: str) -> int | Decimal:
-    return int(text) if len(text) <= LONG_NUMBER else Decimal(text)
 
 
 @lru_cache(maxsize=256)
@@ -262,7 +250,7 @@ def _reading(declared: WrittenSchema) -> _Reading:
         raise ValueError(f"the schema is not valid: {_first_line(error)}") from error
     fields = Json(", ".join(f"{quoted(name)} {of_field}" for name, of_field in parsed.types.items()))
     has_decimal = any(isinstance(leaf, DecimalType) for each in parsed.types.values() for leaf in leaves(each))
-    return _Reading(fields, validator.is_valid, validator.iter_errors, _judged_number if has_decimal else float)
+    return _Reading(fields, validator.is_valid, validator.iter_errors, _parse_exact if has_decimal else parse_plain)
 
 
 def _first_line(error: Exception) -> str:
@@ -276,6 +264,9 @@ def _judged_number(text: str) -> Decimal | float:
     """The number that is judged: exact, if its exponent is one that a decimal of a field or a double can have."""
     _, _, exponent = text.lower().partition("e")
     return Decimal(text) if len(exponent.lstrip("+-0")) <= _MOST_EXPONENT_DIGITS else float(text)
+
+
+_parse_exact = Parser(_judged_number, Decimal)
 
 
 def _references(text: str, path: Path, around: tuple[Path, ...] = ()) -> tuple[Reference, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from streamplan.model.windows import (
     window_start_ms,
     without_suffix,
 )
+from streamplan.serdes.json_documents import parse_plain
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde, Primitive, String, key_serde_of_type
@@ -188,7 +188,7 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
     if encoding in SENT_FORMATS:
         return data
     if encoding == "json" or frame.serde is None:
-        return json.loads(data)
+        return parse_plain(data)
     fields = frame.serde.decode(data)
     return fields[FIELD] if is_primitive(frame.serde) else fields
 
@@ -196,8 +196,8 @@ def _value(frame: RecordFrame, data: bytes | None) -> Any:
 def _value_of_waiting(data: bytes) -> Any:
     """Return the value of a record that waits for a match; its bytes where they are not JSON."""
     try:
-        return json.loads(data)
-    except ValueError:
+        return parse_plain(data)
+    except Undecodable:
         return data
 
 

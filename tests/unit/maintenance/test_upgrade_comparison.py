@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
+from streamplan.maintenance import upgrade_comparison
 from streamplan.maintenance.upgrade_comparison import Ends, compare_stores
 from streamplan.maintenance.upgrade_plan import Comparison, StoreComparison
 from streamplan.model.checkpoint_identity import store_content
@@ -14,6 +16,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.topology import Topology
 from streamplan.model.windows import TimeWindows
 from streamplan.serdes.json import Json
+from streamplan.spark.recount import last_values
 
 from tests.support.fake_cluster import FakeCluster
 from tests.support.upgraded_processor import Counting
@@ -148,3 +151,29 @@ def test_a_value_that_is_gone_by_its_time_to_live_is_left_out(cluster: FakeClust
     write(cluster, NEW, {"last": 1.0})
     (found,) = compare_stores(pipeline, cluster, content(pipeline), None)
     assert (found.equal, found.different) == (2, 0)
+
+
+@pytest.mark.parametrize("compared", [upgrade_comparison._are_equal, last_values._alike])
+def test_values_are_compared_alike_whatever_their_depth_and_the_length_of_their_numbers(
+    compared: Callable[[bytes, bytes], bool],
+) -> None:
+    """Neither the caller's stack nor the digits that the process takes are told to the one who compares."""
+
+    def nested(shape: tuple[bytes, bytes], leaf: bytes) -> bytes:
+        return b'{"v":' + shape[0] * 490 + leaf + shape[1] * 490 + b"}"
+
+    for shape in ((b"[", b"]"), (b'{"a":', b"}")):
+        assert compared(nested(shape, b"0.3"), nested(shape, b"0.30000000000000004"))
+        assert not compared(nested(shape, b"0.3"), nested(shape, b"0.31"))
+        assert not compared(nested(shape, b"0.3"), nested(shape, shape[0] + b"0.3" + shape[1]))
+        assert not compared(b"[" * 100_000, nested(shape, b"0.3"))
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        for digits in (400, 640, 641, 5000):
+            long = b"7" * digits
+            assert compared(b'{"v":%s}' % long, b'{"v": %s}' % long)
+            assert not compared(b'{"v":%s}' % long, b'{"v":%s8}' % long)
+            assert not compared(b'{"v":%s}' % long, b'{"v":0.5}')
+    finally:
+        sys.set_int_max_str_digits(before)

@@ -202,3 +202,12 @@ def test_typed_keys_are_asked_for_and_shown_as_people_write_them(cluster: FakeCl
     assert (found.changelog, found.key, found.value) == ("typed-of-fields-changelog", key, "5")
     (record,) = read_records(typed, cluster, "payments", last=1)
     assert record.key == "-7"
+
+
+def test_a_record_with_a_timestamp_beyond_all_years_is_shown(
+    cluster: FakeCluster, application: FakeApplication
+) -> None:
+    for timestamp in (253_402_300_800_000, (1 << 63) - 1):
+        cluster.produce("orders", b"k", b"{}", partition=0, timestamp=timestamp)
+    found = read_records(ORDERS, cluster, "orders", last=2, partition=0)
+    assert {each.at for each in found} == {"253402300800000 ms", "9223372036854775807 ms"}

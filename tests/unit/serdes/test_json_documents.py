@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from streamplan.serdes.json import Json
 from streamplan.serdes.json_documents import MOST_LEVELS
+from streamplan.serdes.json_schema import JsonSchema, text_of_document
 from streamplan.serdes.serde import Undecodable, key_of
+from streamplan.testing.declared_schemas import DeclaredSchemas
 
 SERDE = Json("Id string, v int")
 TOO_DEEP = f"the value nests deeper than {MOST_LEVELS} levels"
@@ -28,7 +30,7 @@ def at_depth(frames: int, call: Callable[[], Any]) -> Any:
     return call() if frames == 0 else at_depth(frames - 1, call)
 
 
-def told(serde: Json, data: bytes) -> str:
+def told(serde: Json | JsonSchema, data: bytes) -> str:
     try:
         serde.decode(data)
     except Undecodable as rejection:
@@ -108,3 +110,24 @@ def test_the_reason_names_a_frequent_cause(data: bytes, cause: str) -> None:
     assert SERDE.key_column("v", [data, b'{"v":1}']).rejected == {0: reason}
     with pytest.raises(Undecodable, match=r"^the value is not JSON"):
         key_of(SERDE, "v", data)
+
+
+@pytest.mark.parametrize("limit", [0, 640, 4300])  # of the process: PYTHONINTMAXSTRDIGITS
+def test_a_document_with_a_schema_is_judged_by_its_bytes_alone(limit: int) -> None:
+    known = JsonSchema('{"type":"object","properties":{"v":{"type":"integer"}}}')
+    serde = known.with_schemas(DeclaredSchemas((known.declared,)), "t")
+    prefix = b"\0\0\0\0\1"
+    documents = [nested(shape, levels) for shape in SHAPES for levels in (2, 499, MOST_LEVELS + 1, 991)]
+    documents += [b'{"v":1,"x":%s}' % (b"7" * digits) for digits in (600, 641, 4301, 20_000)]
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(limit)
+    try:
+        frames = sys.getrecursionlimit() - _depth()
+        for document in documents:
+            reason, data = told(SERDE, document), prefix + document
+            for at in (0, frames - 400, frames - 80):
+                assert at_depth(at, lambda: told(serde, data)) == reason  # noqa: B023
+                assert at_depth(at, lambda: serde.decode_column([data]).rejected.get(0, "")) == reason  # noqa: B023
+            assert (text_of_document(data, known.declared) is None) == bool(reason)
+    finally:
+        sys.set_int_max_str_digits(before)

@@ -447,3 +447,19 @@ def test_a_column_of_decimals_is_not_cast_where_arrow_would_make_other_numbers()
 def test_what_arrow_could_not_hold_or_give_back_rejects_its_record(of_type: str, result: Any) -> None:
     with pytest.raises(Unfit, match="returned a f of another type than its schema: "):
         parts_of({"f": result}, struct_type({"f": of_type}), "")
+
+
+@pytest.mark.parametrize(
+    ("of_type", "sound", "unfit"),
+    [("string", "a", "\ud800"), ("bigint", 1, 1 << 63), ("bigint", 1, 1 << 200), ("array<string>", ["a"], ["\udfff"])],
+)
+@pytest.mark.parametrize("listed", [list, tuple, lambda items: np.array([*items, None], dtype=object)[:-1]])
+def test_one_item_of_a_list_that_arrow_refuses_rejects_its_record_alone(
+    of_type: str, sound: Any, unfit: Any, listed: Any
+) -> None:
+    batch = batch_of(("a", 1, 1.0), ("b", 2, 2.0), ("c", 3, 3.0))
+    made = values_by(returning({"f": listed([sound, unfit, sound])}), batch, struct_type({"f": of_type}))
+    first, reason, last = made.reasons.to_pylist()
+    assert (first, last) == (None, None)
+    assert "returned a f" in reason
+    assert [value and value["f"] for value in made.values.to_pylist()] == [sound, None, sound]

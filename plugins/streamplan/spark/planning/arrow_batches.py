@@ -93,7 +93,7 @@ def values_by(function: PythonFunction, batch: pa.RecordBatch, value_type: pa.St
 
     def judge(returned: Any, rows: int) -> Results:
         columns = {
-            name: _column_or_decimals(function, column, rows, name, value_type.field(name).type)
+            name: _column_or_items(function, column, rows, name, value_type.field(name).type)
             for name, column in _columns(function, returned, value_type.names).items()
         }
         for name, column in columns.items():
@@ -180,23 +180,23 @@ def _column(function: PythonFunction, returned: Any, rows: int, expected: str) -
     return column
 
 
-def _column_or_decimals(
+def _column_or_items(
     function: PythonFunction, returned: Any, rows: int, name: str, declared: pa.DataType
 ) -> pa.Array | list[Any]:
-    """A returned column as :func:`_column` gives it; a list of decimals as it is.
+    """A returned column as :func:`_column` gives it; a list as it is where one item can make Arrow refuse it whole.
 
-    Arrow refuses all decimals of a list where one is beyond its own.
+    Such an item is a decimal or an integer beyond those of Arrow, or a text that is not Unicode.
     """
-    if _has(pa.types.is_decimal, declared) and (items := _decimals(returned)) is not None and len(items) == rows:
-        return items
-    return _column(function, returned, rows, f"a column {name}")
-
-
-def _decimals(returned: Any) -> list[Any] | None:
-    """The items of a returned column that is a list, or as one, with decimals; None for another one."""
     is_list = isinstance(returned, list | tuple) or str(getattr(returned, "dtype", "")) == "object"
-    items = list(returned) if is_list else []
-    return items if _has_decimal(items) else None
+    items = list(returned) if is_list and len(returned) == rows else []
+    if _has(pa.types.is_decimal, declared) and _has_decimal(items):
+        return items
+    try:
+        return _column(function, returned, rows, f"a column {name}")
+    except Refused as error:
+        if items and isinstance(error.__cause__, UnicodeEncodeError | OverflowError):
+            return items
+        raise
 
 
 def _has_decimal(item: Any) -> bool:

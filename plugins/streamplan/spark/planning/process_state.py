@@ -29,7 +29,7 @@ from streamplan.serdes.field_types import StructType as DeclaredStruct
 from streamplan.serdes.internal import repartition_serde
 from streamplan.serdes.moments import as_datetime, as_milliseconds
 from streamplan.serdes.primitive import KeySerde, String
-from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.serdes.serde import MAX_BYTES, Serde, Undecodable, too_large
 from streamplan.spark.noted_records import note
 from streamplan.spark.planning.field_types import in_state
 from streamplan.spark.planning.function_results import (
@@ -247,10 +247,17 @@ class ProcessState(StatefulProcessor):
             yield from self._rows("the key is null", row.at, row.record, places)
             return
         key, data = bytes(row.key), row.record["value"] if row.value is None else row.value
-        value = None if data is None else with_attributes(self._serde.decode(bytes(data)), self._read_type)
-        place = (row.record[name] for name in ("topic", "partition", "offset"))
-        record = Record(self._key_serde.read_key(key), value, as_datetime(row.at), *place)
-        note(record.topic, record.partition, record.offset, record.offset)
+        topic, partition, offset = (row.record[name] for name in ("topic", "partition", "offset"))
+        note(topic, partition, offset, offset)
+        function = self._operation.function
+        try:
+            value = None if data is None else with_attributes(self._serde.decode(bytes(data)), self._read_type)
+            record = Record(self._key_serde.read_key(key), value, as_datetime(row.at), topic, partition, offset)
+        except Undecodable as error:  # An operation has made what cannot be read, such as a moment in the year 10000.
+            unfit = Unfit(f"cannot be called: {error}")
+            reason = rejected_by(f"{function.name}.process", processor.process, unfit, function.on_error)
+            yield from self._rows(reason, row.at, row.record, places)
+            return
         entry = self._entry(key)
         held = (entry.value, entry.due) if self._is_live(entry, self._stream_time) else (None, None)
         store = _Store(self._form, record.key, key, *held, BEFORE_ALL_TIME)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from streamplan.model.functions import STOP, PythonFunction
-from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.arrow import python_values, struct_type
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.primitive import KeySerde
 from streamplan.spark.noted_records import noted
@@ -232,7 +232,7 @@ def _call_with_each(
     records = batch.column("record")
     reasons = pc.struct_field(records, "reason").to_pylist()
     names = [name for name in batch.schema.names if name != "record"]
-    values = batch.select(names).to_pylist(maps_as_pydicts="strict") if names else [{} for _ in range(batch.num_rows)]
+    values, faults = python_values(batch.select(names))
     nested = {field.name: field.type for field in batch.select(names).schema if _has_struct(field.type)}
     results: list[Any] = []
     for row, value in enumerate(values):
@@ -241,6 +241,8 @@ def _call_with_each(
             value[name] = with_attributes(value[name], data_type)
         if reasons[row] is None:
             try:
+                if row in faults:
+                    raise Unfit(f"cannot be called: {faults[row]}")
                 result = judge(function.call(SimpleNamespace(**value, record=RecordMetadata(records, row))))
             except BaseException as error:  # whatever a function of a declaration raises is the record's reason
                 if isinstance(error, NOT_OF_A_FUNCTION):

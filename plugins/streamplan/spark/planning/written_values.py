@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamplan.errors import Refused
-from streamplan.serdes.arrow import struct_type
+from streamplan.serdes.arrow import python_values, struct_type
 from streamplan.serdes.field_types import ArrayType, FieldType, MapType, Scalar, StructType, parse_type
 from streamplan.serdes.reason import text_of
 from streamplan.serdes.serde import Serde
 from streamplan.spark.noted_records import noted
-from streamplan.spark.planning.compiled_plan import map_in_arrow
+from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, declared_type
 from streamplan.spark.planning.records import RecordFrame
 
-_HAS_VALUE = "_has_value"
+HAS_VALUE = "_has_value"
 
 
 def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
@@ -32,6 +32,27 @@ def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
         Refused: A field has another type than the serde writes.
     """
     _require_types(frame, serde)
+    run = written_batches(serde)
+    marked = frame.data.withColumn(HAS_VALUE, ~frame.has_no_value)
+    columns = ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
+    return replace(
+        frame,
+        data=map_in_arrow(marked, run, columns),
+        value_is_raw=True,
+        no_rejects=False,
+        serde=serde,
+        format=serde.format,
+    )
+
+
+def written_batches(serde: Serde) -> ArrowFunction:
+    """Return what gives the records of Arrow batches the bytes that a serde writes.
+
+    The column :data:`HAS_VALUE` of a batch tells whether each record has a value.
+
+    Args:
+        serde: Writes the fields of the batches that it has.
+    """
     fields_type = struct_type(serde.fields)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -40,10 +61,12 @@ def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
             columns = [batch[name].cast(fields_type.field(name).type) for name in serde.fields]
             rejected = pc.struct_field(records, "reason").to_pylist()
             original = pc.struct_field(records, "value").to_pylist()
-            values = pa.StructArray.from_arrays(columns, fields=list(fields_type)).to_pylist(maps_as_pydicts="strict")
-            for row, has_value in enumerate(batch[_HAS_VALUE].to_pylist()):
+            values, faults = python_values(pa.RecordBatch.from_arrays(columns, names=[*serde.fields]))
+            for row, has_value in enumerate(batch[HAS_VALUE].to_pylist()):
                 if rejected[row] is None:
                     try:
+                        if has_value and row in faults:
+                            raise ValueError(faults[row])
                         data = serde.encode(values[row]) if has_value else None
                     except ValueError as error:
                         rejected[row] = f"the value cannot be written: {text_of(error)}"
@@ -56,18 +79,9 @@ def write_values(frame: RecordFrame, serde: Serde) -> RecordFrame:
             written = pa.StructArray.from_arrays(parts, fields=list(records.type))
             yield batch.set_column(
                 batch.schema.get_field_index("record"), batch.schema.field("record"), written
-            ).drop_columns([_HAS_VALUE])
+            ).drop_columns([HAS_VALUE])
 
-    marked = frame.data.withColumn(_HAS_VALUE, ~frame.has_no_value)
-    columns = ", ".join(f"`{field.name}` {declared_type(field.dataType)}" for field in frame.data.schema.fields)
-    return replace(
-        frame,
-        data=map_in_arrow(marked, run, columns),
-        value_is_raw=True,
-        no_rejects=False,
-        serde=serde,
-        format=serde.format,
-    )
+    return run
 
 
 def _require_types(frame: RecordFrame, serde: Serde) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from pyspark.sql import functions as F
 
 from streamplan.checks.framework.check import Observation
 from streamplan.model.windows import TimeWindows
+from streamplan.serdes.json_documents import parse_plain
+from streamplan.serdes.serde import Undecodable
 from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic, first_rows, text_of
 
 _LOOKED_AT = 100_000
@@ -290,17 +291,34 @@ def _alike(expected: bytes, observed: bytes) -> bool:
     if bytes(expected) == bytes(observed):
         return True
     try:
-        left, right = json.loads(expected), json.loads(observed)
-    except ValueError:
+        return _close(parse_plain(bytes(expected)), parse_plain(bytes(observed)))
+    except Undecodable:
         return False
-    return _close(left, right)
+
+
+def _are_close(one: float, other: float) -> bool:
+    try:
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    except OverflowError:  # No float is so large as this integer.
+        return False
 
 
 def _close(left: Any, right: Any) -> bool:
-    if (isinstance(left, float) and isinstance(right, float | int)) or (
-        isinstance(right, float) and isinstance(left, int)
-    ):
-        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_close(value, right[name]) for name, value in left.items())
-    return bool(left == right)
+    pairs = [(left, right)]
+    while pairs:  # The stack of the caller does not limit how deep they nest.
+        match pairs.pop():
+            case (float(one), float() | int() as other) | (int() as other, float(one)):
+                if not _are_close(one, other):
+                    return False
+            case list(one), list(other):
+                if len(one) != len(other):
+                    return False
+                pairs += zip(one, other, strict=True)
+            case dict(one), dict(other):
+                if one.keys() != other.keys():
+                    return False
+                pairs += ((value, other[name]) for name, value in one.items())
+            case one, other:
+                if one != other:
+                    return False
+    return True
