@@ -65,7 +65,9 @@ class LagCheck(Check):
         """Observe the aggregator and each stream task; see :class:`Check`."""
         rows = list(_alive(self.aggregator, self.now()))
         if self.unreadable_status:
-            rows.append(Observation("the status of the aggregator", "can be read", "cannot be read", self.unreadable_status))
+            rows.append(
+                Observation("the status of the aggregator", "can be read", "cannot be read", self.unreadable_status)
+            )
         existing(cluster, application.sources)
         inputs = read_inputs(application, cluster)
         count_unprocessed(application.application_id, cluster, inputs)
