@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from streamplan.errors import StreamplanError
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.field_types import FieldType
-from streamplan.serdes.reason import harmless
+from streamplan.serdes.reason import harmless, text_of
 from streamplan.serdes.schema_source import SchemaSource
 
 if TYPE_CHECKING:
@@ -191,8 +191,7 @@ def header_bytes(headers: Headers) -> int:
 
 def unexpected(error: Exception) -> str:
     """The reason of a value that made a library raise what it does not document."""
-    text = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= _SHOWN_OF_ERROR else f"{text[:_SHOWN_OF_ERROR]}…"
+    return harmless(f"{type(error).__name__}: {text_of(error)}", _SHOWN_OF_ERROR)
 
 
 def missing(field: str) -> str:
