@@ -2,9 +2,9 @@
 ORDERS ?= 100000
 PIPELINE ?= orders
 ROUNDS ?= 100
-# Integration tests often wait for brokers and Spark: four processes, each with brokers of its own, keep two cores busy.
-# Each takes up to 3.5 GB, so a machine with less than 18 GB gets fewer of them.
-WORKERS ?= $(shell awk '/^MemTotal/ {n = int($$2 / 4500000); print (n > 4 ? 4 : n < 1 ? 1 : n)}' /proc/meminfo)
+# Integration tests often wait for brokers and Spark: one process more than there are cores, each with brokers of its own,
+# keeps the cores busy. Each takes up to 3.5 GB, so a machine with little memory gets fewer of them.
+WORKERS ?= $(shell awk -v most="$$(($$(nproc) + 1))" '/^MemTotal/ {n = int($$2 / 4500000); print (n > most ? most : n < 1 ? 1 : n)}' /proc/meminfo)
 PARALLEL = -n $(WORKERS) --no-loadscope-reorder
 PYTHON := .venv/bin/python
 # Any of these can run bootstrap.py, which then looks for a fit one itself.

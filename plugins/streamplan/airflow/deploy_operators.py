@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from streamplan.kafka.brokers import Brokers
     from streamplan.model.pipeline import Pipeline
+
+_log = logging.getLogger(__name__)
 
 ACTIVE_STATES = ["queued", "running"]
 """The states of a DAG run that has not ended."""
@@ -48,6 +51,7 @@ def require_unpaused(context: Context, dag_ids: Iterable[str]) -> None:
             observed="paused",
             remedy=f"Unpause it on its page or with {commands}. Then clear this task.",
         )
+        _log.error("%s", refused)  # the reason stands in one line above Airflow's traceback
         raise AirflowFailException(str(refused))
 
 
