@@ -107,4 +107,4 @@ def test_until_the_switch_a_health_run_does_not_recount(monkeypatch: pytest.Monk
     if kind == "check":
         task = CheckOperator(task_id="totals", pipeline="orders", check="totals", dag=DAG("another_dag"))
     with pytest.raises(AirflowSkipException, match="orders-aggregator-2 has not taken over from orders-aggregator yet"):
-        task.execute({"params": {"full": False}})
+        task.execute({"params": {"full": False}, "dag_run": SimpleNamespace(run_type="manual")})
