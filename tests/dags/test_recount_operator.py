@@ -106,7 +106,8 @@ def test_spark_is_started_when_something_is_new_or_somebody_asks(
     monkeypatch.setattr("streamplan.kafka.cluster.KafkaCluster", lambda servers: deployed.cluster)
     started: list[Path] = []
     monkeypatch.setattr(task, "_run", lambda name, output, *arguments: started.append(output))
-    context: Any = {"dag_run": SimpleNamespace(run_type=run_type, conf=conf)}
+    is_deployed = SimpleNamespace(get_dr_count=lambda **_: 1)
+    context: Any = {"dag_run": SimpleNamespace(run_type=run_type, conf=conf), "ti": is_deployed}
     task.execute(context)
     assert started == ([deployed.path] if starts else [])
     if not starts:

@@ -356,7 +356,7 @@ def test_an_address_that_is_missing_is_asked_for(
     run = dagbag.dags["orders_deploy"].test(run_conf={"records": 1})
     assert states(run)["topics"] == "failed"
     told = "".join(capfd.readouterr())
-    assert "connection kafka_default: expected extra" in told
+    assert "connection kafka_default: expected bootstrap.servers, as host:port,host:port, observed none" in told
 
 
 @pytest.mark.parametrize(
