@@ -32,7 +32,7 @@ PROJECT = settings.PROJECT
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
 VARIABLE = re.compile(r"\$\{(\w+):\?[^}]+\}")
-SECRET = re.compile(r"password|secret|fernet_key|token", re.IGNORECASE)
+SECRET = re.compile(r"password|secret|fernet_key|token(?!_callbacks)", re.IGNORECASE)
 
 
 def parse_dockerfile(text: str) -> list[tuple[str, str]]:
