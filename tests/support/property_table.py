@@ -83,13 +83,13 @@ def text() -> str:
         '"""The client properties of the two clients, with their types as these list them. Generated; do not edit.\n\n'
         "`tests/support/property_table.py` writes it, and says how. A test compares it with the clients.\n"
         '"""\n\nfrom __future__ import annotations\n\nfrom collections.abc import Mapping\n',
-        _mapping("JVM", spark, "Those of the JVM client of Kafka 3.9.2, which Spark uses."),
+        _mapping("JVM", spark, "The properties of the JVM client of Kafka 3.9.2, which Spark uses."),
         _mapping(
             "JVM_SINCE_4",
             _without(tools, spark),
             "Those that Kafka 4.3.1 and its tools, or Kafka Streams, have besides.",
         ),
-        _mapping("LIBRDKAFKA", _of_librdkafka(), f"Those of librdkafka {confluent_kafka.libversion()[0]}."),
+        _mapping("LIBRDKAFKA", _of_librdkafka(), f"The properties of librdkafka {confluent_kafka.libversion()[0]}."),
         _names("OF_BROKERS", of_brokers - spark.keys(), "Security properties that brokers have, and no client."),
     ]
     return "\n".join(parts)

@@ -131,7 +131,7 @@ JVM: Mapping[str, str] = {
     "value.deserializer": "CLASS",
     "value.serializer": "CLASS",
 }
-"""Those of the JVM client of Kafka 3.9.2, which Spark uses."""
+"""The properties of the JVM client of Kafka 3.9.2, which Spark uses."""
 
 JVM_SINCE_4: Mapping[str, str] = {
     "acceptable.recovery.lag": "LONG",
@@ -381,7 +381,7 @@ LIBRDKAFKA: Mapping[str, str] = {
     "transaction.timeout.ms": "integer",
     "transactional.id": "string",
 }
-"""Those of librdkafka 2.16.0."""
+"""The properties of librdkafka 2.16.0."""
 
 OF_BROKERS = frozenset(
     {

@@ -136,7 +136,7 @@ def resolve_start(
     processed = checkpoint.committed or {}
     _refuse_checkpoint_ahead(query, processed, kafka)
     if not kafka.changelog_offsets and _is_behind(checkpoint.planned, kafka):
-        # It has no state. The driver has re-keyed more records than Spark knew of.
+        # It has no state. The driver of an earlier version has re-keyed more records than Spark knew of.
         return StartDecision(StartFrom.POSITIONS)
     for reason in _misfits(checkpoint.batch, processed, checkpoint.planned, kafka, aggregates=aggregates):
         return StartDecision(from_kafka, f"its checkpoint does not fit: {reason}")

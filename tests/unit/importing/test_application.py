@@ -321,7 +321,7 @@ SUBTOPOLOGY_0 = """\
     ],
 )
 def test_the_prefix_of_each_line_does_not_matter(prefix: str) -> None:
-    """Also where a line that is empty but for the prefix, and lines of others, stand between."""
+    """An empty line has the prefix, too. Another thread has logged a line between."""
     lines = f"Topologies:\n{SUBTOPOLOGY_0}\n".splitlines()
     lines.insert(4, "and what another thread has logged")
     given = "\n".join(prefix + line for line in lines)

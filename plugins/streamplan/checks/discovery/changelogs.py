@@ -55,10 +55,10 @@ TIME_FIRST_BYTES, SEQUENCE_BYTES = 9, 4
 """The bytes before the key of a buffered record (a zero and its time), and behind it (a sequence number)."""
 
 COMPARED_OFFSETS = 100_000
-"""So many of the last offsets of each partition of the inputs are compared with keys that lie elsewhere."""
+"""At most this many of the last offsets of each partition of the inputs are compared with keys that lie elsewhere."""
 
 ENOUGH_KEYS = 5
-"""So many keys tell that their producers place keys by CRC32."""
+"""This many keys are enough to tell that their producers place keys by CRC32."""
 
 MAX_EXCEPTIONS = 0.1
 """So great a share of the keys may have another form than the one that is inferred."""
