@@ -56,7 +56,12 @@ class TransactionalApplication:
         topology = Topology(name)
         topology.stream(self.orders, value=ORDER).group_by("ProductType", name="quantities").count(store="totals")
         self.pipeline = Pipeline(
-            name, topology, "", {self.orders: partitions}, self._test_data(), repartition_from=repartition_from or {}
+            name[:100],
+            topology,
+            "",
+            {self.orders: partitions},
+            self._test_data(),
+            repartition_from=repartition_from or {},
         )
         self.group = topology.application_id
         self.repartition = topology.decorate("quantities-repartition")

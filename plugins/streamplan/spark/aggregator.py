@@ -79,20 +79,31 @@ class _RunningQuery:
 
 @dataclass
 class _Holds:
-    """Goes on without the rest of a partition in which each worker died at a record, for some time.
+    """Finds the record at which each worker dies, and goes on without the rest of its partition for some time.
 
-    ``restart``  starts a query again that does not read beyond the records
-    ``error``    that of the first of them; None while there is none
+    ``narrow``  starts a query again that processes the records one by one
+    ``restart``  starts a query again that does not read beyond the record
+    ``error``    that of the first such record; None while there is none
     """
 
+    narrow: Callable[[_RunningQuery, NotedRecords], _RunningQuery]
     restart: Callable[[_RunningQuery, NotedRecords], _RunningQuery]
     heartbeat: Heartbeat
     report: Callable[[str], None]
     error: StreamplanError | None = None
     _since: float = 0.0
 
-    def hold(self, failed: _RunningQuery, records: NotedRecords, error: StreamplanError) -> _RunningQuery:
-        """Start a failed query again without the rest of the partition that these records are in."""
+    def go_on(self, failed: _RunningQuery, records: NotedRecords, error: StreamplanError) -> _RunningQuery:
+        """Start a failed query again: one by one with these records, or without the rest of the partition of the one.
+
+        Raises:
+            StreamplanError: The error, where the records were processed one by one and are still several.
+        """
+        if not records.is_one:
+            if failed.planned.deployment.narrowed is not None:
+                raise error
+            self.report(f"query {failed.query.name}: a Python worker died. The query processes its records one by one")
+            return self.narrow(failed, records)
         if self.error is None:
             self.error, self._since = error, time.monotonic()
         self.report(f"error: {error}")
@@ -169,15 +180,19 @@ def run(
                 spark.conf.set("spark.sql.streaming.pollingDelay", f"{interval}ms")
                 return _RunningQuery(query, _start(spark, writer.trigger(processingTime="0 seconds")), checkpoint)
 
+            def narrow(failed: _RunningQuery, records: NotedRecords) -> _RunningQuery:
+                slower = replace(failed.planned.deployment, narrowed=records)
+                return start(replace(failed.planned, deployment=slower), failed.checkpoint)
+
             def restart(failed: _RunningQuery, records: NotedRecords) -> _RunningQuery:
-                before = failed.planned.deployment
+                before = replace(failed.planned.deployment, narrowed=None)
                 held = {**before.held, (records.topic, records.partition): records.first}
                 query = plan_query(spark, replace(before, held=held), failed.planned.subtopology, schemas)
                 planned[failed.subtopology] = query
                 failed.checkpoint.note_held(f"{records.topic}-{records.partition} offset {records.first}")
                 return start(query, failed.checkpoint)
 
-            holds = _Holds(restart, progress.heartbeat, report)
+            holds = _Holds(narrow, restart, progress.heartbeat, report)
             try:
                 order = in_order_of_runs(pipeline.topology) if available_now else in_flow_order(pipeline.topology)
                 checkpoints: dict[int, Checkpoint] = {}
@@ -411,7 +426,7 @@ def _watch(
                 records = noted_in(str(error)) if _WORKER_DIED in str(error) else None
                 if records is None:
                     raise failure
-                running[number] = started = holds.hold(started, records, failure)
+                running[number] = started = holds.go_on(started, records, failure)
                 active.append(started)
             progress.record_query(started.subtopology, started.query)
         progress.heartbeat.beat()

@@ -20,6 +20,7 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
 from streamplan.model.start_point import OffsetMap, TopicPartition
 from streamplan.serdes.serde import Serde
+from streamplan.spark.noted_records import NARROWED, NotedRecords
 from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.compiled_plan import (
     BatchRun,
@@ -88,6 +89,7 @@ class Deployment:
     ``until``  by topic and partition the first offset that is not processed; other partitions have no such limit. None
                where the application does not stand beside another one
     ``held``   by topic and partition the first offset that is not processed in this run, because each worker died there
+    ``narrowed``  the records that are processed one by one, to find the one at which the workers die
     """
 
     pipeline: Pipeline
@@ -97,6 +99,7 @@ class Deployment:
     transaction_timeout_ms: int = 60_000
     until: OffsetMap | None = None
     held: OffsetMap = field(default_factory=dict)
+    narrowed: NotedRecords | None = None
 
     def micro_batch(self, subtopology: Subtopology) -> int:
         """Return how many records one of its micro-batches has at most. A record counts once for each window it is in.
@@ -224,6 +227,8 @@ class _MicroBatchWriter:
         """Run the compiled plan on a micro-batch, which commits it, and report it. Spark calls this in turn."""
         spark, subtopology = batch.sparkSession, self._query.subtopology
         self._pacing.begin(subtopology.id)
+        narrowed = self._query.deployment.narrowed
+        spark.sparkContext.setLocalProperty(NARROWED, "" if narrowed is None else str(narrowed))
         ranges = self._query.deployment.within(self._checkpoint.offset_ranges(number, self._topics))
         spec = replace(self._spec, batch=number, ranges=ranges)
         if self._clock is not None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -17,9 +16,9 @@ from streamplan.errors import CouldNotLook, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.windows import OnWindowClose, SessionWindows, TimeWindows
-from streamplan.spark import query
 from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
+from streamplan.spark.progress import Progress
+from streamplan.spark.query import Deployment, MicroBatchReport
 from streamplan.spark.recount.recount import recount
 
 from tests.support.checkpoints import checkpoint_of
@@ -90,16 +89,16 @@ class Killed(Exception):
 def kill_when_written(monkeypatch: pytest.MonkeyPatch, micro_batches: int) -> None:
     """End the query after so many micro-batches that have written: their transactions are committed, the last one is
     not committed by Spark."""
-    original = query._MicroBatchWriter._note
+    original = Progress.record
     left = [micro_batches]
 
-    def note(self: Any, number: int, written: Any, *more: Any, **named: Any) -> None:
-        original(self, number, written, *more, **named)
-        left[0] -= any(task.report.written for task in written)
+    def record(self: Progress, report: MicroBatchReport) -> None:
+        original(self, report)
+        left[0] -= report.written > 0
         if not left[0]:
             raise Killed
 
-    monkeypatch.setattr(query._MicroBatchWriter, "_note", note)
+    monkeypatch.setattr(Progress, "record", record)
 
 
 def begin_an_hour_later(checkpoint: Path) -> None:

@@ -61,6 +61,11 @@ def deployment(stack: Stack) -> Deployment:
         run = rest.trigger("orders_deploy", {"records": 19})
         state = rest.wait("orders_deploy", run, deadline_seconds=DEPLOY_SECONDS)
     assert state == "success", rest.task_states("orders_deploy", run)
+    (produced,) = rest.runs("orders_producer")
+    planned = rest.xcom("orders_producer", produced["dag_run_id"], "plan")
+    assert (planned["first"], planned["until"]) == (0, 19), rest.task_instances(
+        "orders_producer", produced["dag_run_id"]
+    )
     return Deployment(run, frozenset(shown))
 
 

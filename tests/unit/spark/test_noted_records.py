@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import ClassVar
 
+import pyarrow as pa
 import pytest
-from streamplan.spark.noted_records import NotedRecords, noted_in
+from pyspark import TaskContext
+from streamplan.spark.noted_records import NARROWED, NotedRecords, noted, noted_in
 
 DYING = """
 import os, signal
@@ -33,3 +36,30 @@ def test_what_a_process_has_noted_outlives_it(tmp_path: object, name: str, has_t
 
 def test_the_error_of_a_worker_without_a_note_names_no_record() -> None:
     assert noted_in("Python worker exited unexpectedly (crashed)") is None
+
+
+def test_only_the_records_of_which_one_ended_its_worker_are_processed_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that is tried again for another reason is as fast as before, and its functions see the same batches."""
+
+    def batch(topic: str, partition: int, offsets: list[int]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict(
+            {"topic": [topic] * len(offsets), "partition": [partition] * len(offsets), "offset": offsets}
+        )
+
+    given = [batch("orders", 3, [1, 2]), batch("orders", 3, [3, 5]), batch("orders", 0, [3, 4]), batch("x", 3, [4, 5])]
+
+    class Context(TaskContext):
+        _attemptNumber = 2
+        _localProperties: ClassVar[dict[str, str]] = {}
+
+        def __new__(cls) -> Context:
+            return object.__new__(cls)
+
+    monkeypatch.setattr(TaskContext, "_taskContext", Context())
+    assert [made.num_rows for made in noted(iter(given))] == [2, 2, 2, 2]
+    Context._localProperties = {NARROWED: str(NotedRecords("orders", 3, 4, 9))}
+    assert [made["offset"].to_pylist() for made in noted(iter(given))] == [[1, 2], [3], [5], [3, 4], [4, 5]]
+    Context._localProperties = {NARROWED: str(NotedRecords("*", 3, 4, 9))}  # the batch had records of several topics
+    assert [made.num_rows for made in noted(iter(given))] == [2, 1, 1, 2, 1, 1]

@@ -248,7 +248,7 @@ class ProcessState(StatefulProcessor):
             return
         key, data = bytes(row.key), row.record["value"] if row.value is None else row.value
         topic, partition, offset = (row.record[name] for name in ("topic", "partition", "offset"))
-        note(topic, partition, offset, offset)
+        note(topic, partition, offset)
         function = self._operation.function
         try:
             value = None if data is None else with_attributes(self._serde.decode(bytes(data)), self._read_type)
