@@ -75,7 +75,7 @@ class MapType:
 
 FieldType: TypeAlias = Scalar | DecimalType | StructType | ArrayType | MapType
 
-TIMESTAMP = Scalar("timestamp")
+TIMESTAMP, DATE = Scalar("timestamp"), Scalar("date")
 
 _TOKEN = re.compile(r"\s*(?:`([^`]+)`|([<>(),:])|([^\s<>(),:`]+))")
 

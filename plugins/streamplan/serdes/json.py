@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamplan.serdes.field_types import (
+    DATE,
     TIMESTAMP,
     ArrayType,
     FieldType,
     MapType,
-    Scalar,
     StructType,
     leaves,
     parse_fields,
@@ -61,6 +61,9 @@ class Json:
     schema: str
     allowed: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
     max_bytes: int = MAX_BYTES
+
+    has_non_finite: ClassVar[bool] = False
+    """Whether a double may also be NaN or infinite, in a text as Spark's ``to_json`` and Jackson write it."""
 
     def __post_init__(self) -> None:
         types = self.types
@@ -171,7 +174,7 @@ class Json:
         """
         document = _document(data)
         decoded = {}
-        for name, read in readers(self.schema):
+        for name, read in readers(self.schema, self.has_non_finite):
             value = document.get(name)
             try:
                 decoded[name] = None if value is None else read(value)
@@ -216,34 +219,59 @@ class Json:
         columns = {name: f"`{prefix}{name}`" for name in fields}
         named = (column if not prefix else f"{column} AS `{name}`" for name, column in columns.items())
         value = f"struct({', '.join(named)})"
-        finer = [_has_finer(fields[name], column) for name, column in columns.items() if _has_timestamp(fields[name])]
-        if not finer:
+        finer = _any_leaf(fields, columns, _IS_FINER)
+        if finer is None:
             return f"CAST(to_json({value}) AS BINARY)"
         digits = "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX'"
         written = f"to_json({value}, map('timeZone', 'UTC'))"
         written_finer = f"to_json({value}, map('timeZone', 'UTC', {digits}))"
-        return f"CAST(if({' OR '.join(finer)}, {written_finer}, {written}) AS BINARY)"
+        return f"CAST(if({finer}, {written_finer}, {written}) AS BINARY)"
 
 
-def _has_timestamp(field_type: FieldType) -> bool:
-    return TIMESTAMP in leaves(field_type)
+_IS_FINER: Mapping[FieldType, str] = {TIMESTAMP: "unix_micros({}) % 1000 != 0"}
+"""The condition that a timestamp has digits below a millisecond."""
+
+_IS_BEYOND: Mapping[FieldType, str] = {
+    TIMESTAMP: "unix_micros({}) NOT BETWEEN -62135596800000000 AND 253402300799999999",
+    DATE: "unix_date({}) NOT BETWEEN -719162 AND 2932896",
+}
+"""The conditions that a moment is not in the years 1 to 9999: it would be written, and could not be read."""
 
 
-def _has_finer(field_type: FieldType, expression: str, depth: int = 0) -> str:
-    """The condition that a value has a timestamp with digits below a millisecond; its type has a timestamp."""
+def moments_beyond(fields: Mapping[str, FieldType]) -> str | None:
+    """Return the Spark SQL condition that a value has a moment that cannot be read again; None where it has none."""
+    return _any_leaf(fields, {name: f"`{name}`" for name in fields}, _IS_BEYOND)
+
+
+def _any_leaf(
+    fields: Mapping[str, FieldType], columns: Mapping[str, str], conditions: Mapping[FieldType, str]
+) -> str | None:
+    """The condition that a column has a part that meets the condition of its type; None without such types."""
+    parts = [
+        _leaf_condition(of_field, columns[name], conditions)
+        for name, of_field in fields.items()
+        if conditions.keys() & set(leaves(of_field))
+    ]
+    return f"({' OR '.join(parts)})" if parts else None
+
+
+def _leaf_condition(field_type: FieldType, expression: str, conditions: Mapping[FieldType, str], depth: int = 0) -> str:
     element = f"e{depth}"
     match field_type:
         case StructType(fields=fields):
-            parts = [(f"{expression}.`{name}`", of_field) for name, of_field in fields if _has_timestamp(of_field)]
-            return f"({' OR '.join(_has_finer(of_field, part, depth) for part, of_field in parts)})"
+            parts = [
+                _leaf_condition(of_field, f"{expression}.`{name}`", conditions, depth)
+                for name, of_field in fields
+                if conditions.keys() & set(leaves(of_field))
+            ]
+            return f"({' OR '.join(parts)})"
         case ArrayType(element=part):
-            found = f"exists({expression}, {element} -> {_has_finer(part, element, depth + 1)})"
+            found = f"exists({expression}, {element} -> {_leaf_condition(part, element, conditions, depth + 1)})"
         case MapType(value=part):
-            found = f"exists(map_values({expression}), {element} -> {_has_finer(part, element, depth + 1)})"
-        case Scalar():
-            found = f"unix_micros({expression}) % 1000 != 0"
+            of_value = _leaf_condition(part, element, conditions, depth + 1)
+            found = f"exists(map_values({expression}), {element} -> {of_value})"
         case _:
-            raise AssertionError(f"{field_type} has no timestamp")
+            found = conditions[field_type].format(expression)
     return f"coalesce({found}, false)"
 
 

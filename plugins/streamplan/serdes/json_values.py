@@ -37,6 +37,8 @@ _MOMENT = re.compile(
 _DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""The texts of doubles that are no numbers of JSON, as Spark's ``to_json`` and Jackson write them."""
 
 Reader: TypeAlias = Callable[[Any], Any]
 
@@ -64,7 +66,7 @@ class Misfit(ValueError):
 
 
 @lru_cache(maxsize=1024)
-def readers(schema: str) -> tuple[tuple[str, Reader], ...]:
+def readers(schema: str, has_non_finite: bool = False) -> tuple[tuple[str, Reader], ...]:
     """Return for each field of a declaration its name and what reads its values, made once.
 
     A reader takes what JSON has, and no null; a number that is no integer is a :class:`Number`. It raises
@@ -72,11 +74,12 @@ def readers(schema: str) -> tuple[tuple[str, Reader], ...]:
 
     Args:
         schema: As for :func:`streamplan.serdes.field_types.parse_fields`.
+        has_non_finite: Whether a double may be one of the texts :data:`NON_FINITE`.
     """
-    return tuple((name, _reader(of_field)) for name, of_field in parse_fields(schema).items())
+    return tuple((name, _reader(of_field, has_non_finite)) for name, of_field in parse_fields(schema).items())
 
 
-def _reader(field_type: FieldType) -> Reader:
+def _reader(field_type: FieldType, has_non_finite: bool) -> Reader:
     match field_type:
         case Scalar(name="string"):
             return _text
@@ -84,6 +87,12 @@ def _reader(field_type: FieldType) -> Reader:
             limit = 1 << _INTEGER_BITS[name]
             # Exactly an int: to isinstance a bool is one.
             return _scalar(field_type, (int,), lambda value: value if -limit <= value < limit else None)
+        case Scalar(name="double") if has_non_finite:
+            return _scalar(
+                field_type,
+                (int, Number, str),
+                lambda value: NON_FINITE.get(value) if type(value) is str else _double(value),
+            )
         case Scalar(name="double"):
             return _scalar(field_type, (int, Number), _double)
         case Scalar(name="boolean"):
@@ -95,11 +104,11 @@ def _reader(field_type: FieldType) -> Reader:
         case DecimalType(precision=precision, scale=scale):
             return _scalar(field_type, (int, str, Number), lambda value: _decimal(value, precision, scale))
         case StructType(fields=fields):
-            return _struct([(name, _reader(of_field)) for name, of_field in fields])
+            return _struct([(name, _reader(of_field, has_non_finite)) for name, of_field in fields])
         case ArrayType(element=element):
-            return _array(_reader(element))
+            return _array(_reader(element, has_non_finite))
         case MapType(value=of_value):
-            return _map(_reader(of_value))
+            return _map(_reader(of_value, has_non_finite))
     raise AssertionError(f"{field_type} is not read from JSON")
 
 

@@ -346,3 +346,35 @@ def test_a_response_goes_back_to_the_partition_that_has_the_key(drive: Drive) ->
         driver.pipe("shipments", None, key="s", at="12:03", partition=number)
     assert [record.value for record in driver.output("tracked-shipments")] == [None]
     assert dict(driver.store("tracked")) == dict(driver.store("tracking-subscription-store")) == {}
+
+
+def test_what_an_expression_makes_passes_a_repartition_topic_or_is_a_dead_letter(drive: Drive) -> None:
+    """NaN and the infinities are no numbers of JSON, and Python has no moments beyond the year 9999."""
+    reading = "shop string, x double, seen struct<at: timestamp>, days array<date>"
+    topology = Topology("made-test")
+    made = topology.stream("readings", value=Json(reading)).map_values(
+        {
+            "shop": "shop",
+            "x": "CASE shop WHEN 'nan' THEN sqrt(-x) WHEN 'inf' THEN x * 1e308 WHEN '-inf' THEN -x * 1e308 ELSE x END",
+            "seen": "named_struct('at', IF(shop = 'late', seen.at + INTERVAL 9000 YEARS, seen.at))",
+            "days": "IF(shop = 'last', array(DATE'2026-01-01', DATE'9999-12-31' + 1), days)",
+        }
+    )
+    counted = made.group_by("shop", name="by-shop")
+    counted.aggregate({"total": "sum(x)", "seen": "count(seen.at)", "days": "max(size(days))"}, store="totals")
+    driver = drive(Pipeline("made", topology, "", {"readings": 2}))
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    for shop in ("nan", "inf", "-inf", "late", "last", "plain"):
+        value = {"shop": shop, "x": 4.0, "seen": {"at": moment}, "days": [moment.date()]}
+        driver.pipe("readings", value, key=shop, at="12:00")
+    totals = driver.store("totals")
+    assert totals.keys() == {"nan", "inf", "-inf", "plain"}
+    assert {shop: repr(value["total"]) for shop, value in totals.items()} == {
+        "nan": "'NaN'",
+        "inf": "'Infinity'",
+        "-inf": "'-Infinity'",
+        "plain": "4.0",
+    }
+    assert {(value["seen"], value["days"]) for value in totals.values()} == {(1, 1)}
+    reason = "a moment of the value is not in the years 1 to 9999"
+    assert [(letter.key, letter.reason) for letter in driver.dead_letters] == [("late", reason), ("last", reason)]

@@ -10,6 +10,7 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 from streamplan.serdes.field_types import DecimalType, parse_type
+from streamplan.serdes.internal import repartition_serde
 from streamplan.serdes.json import Json
 from streamplan.serdes.serde import Undecodable, key_of
 
@@ -352,3 +353,13 @@ def test_the_sign_of_a_zero_is_that_of_the_reference() -> None:
     column = Json("v double").decode_column(values)
     assert [str(row["v"]) for row in column.fields.to_pylist()] == ["0.0", "-0.0", "0.0", "-0.0"]
     assert [str(Json("v double").decode(value)["v"]) for value in values] == ["0.0", "-0.0", "0.0", "-0.0"]
+
+
+def test_what_to_json_writes_of_doubles_is_read_again_from_our_own_topics_alone() -> None:
+    """Spark's to_json and Jackson write them as text. Elsewhere such a text is no double."""
+    values = [b'{"x":"NaN"}', b'{"x":"-Infinity"}', b'{"x":1.5}', b'{"x":"1.5"}', b'{"x":"Infinity"}', b'{"x":"inf"}']
+    ours = repartition_serde({"x": parse_type("double")})
+    read = ours.decode_column(values)
+    assert [repr(row["x"]) for row in read.fields.to_pylist()] == ["nan", "-inf", "1.5", "None", "inf", "None"]
+    assert read.rejected.keys() == {3, 5}
+    assert Json("x double").decode_column(values).rejected.keys() == {0, 1, 3, 4, 5}

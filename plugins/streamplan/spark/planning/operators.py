@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
@@ -52,8 +52,10 @@ from streamplan.model.operations import (
 )
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
 from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, SessionWindows
+from streamplan.serdes.internal import unreadable_expression
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
 from streamplan.spark.planning.aggregation import aggregate, cogrouped, store_result, store_rows
+from streamplan.spark.planning.field_types import declared_fields
 from streamplan.spark.planning.foreign_key_join import SENT_FORMATS, without_responses, without_subscriptions
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
@@ -355,7 +357,7 @@ class OperatorPlanner:
         if not frame.key_not_null:
             faults.append((F.col("record.key").isNull(), "the key is null"))
         if not frame.as_in_internal_topic and (frame.value_is_raw or self._values_are_stored(predecessor)):
-            faults.append((_too_large(frame.key, frame.value, with_headers=False), too_large(MAX_BYTES)))
+            faults += _storing_faults(frame)
         for condition, reason in faults:
             if predecessor in self._grouped:
                 frame = replace(frame, data=frame.data.where(~condition))
@@ -381,7 +383,8 @@ class OperatorPlanner:
         """
         frame = rejecting_binary_keys(frame)
         if not frame.as_in_internal_topic:
-            frame = frame.rejecting(_too_large(frame.key, frame.value, with_headers=False), too_large(MAX_BYTES))
+            for condition, reason in _storing_faults(frame):
+                frame = frame.rejecting(condition, reason)
         self.write(dead_letter_rows(frame.rejected()))
         frame = frame.accepted()
         if any(isinstance(join.operation, OuterStreamJoin) for join in self.subtopology.stream_joins):
@@ -420,7 +423,8 @@ class OperatorPlanner:
         if sink.value is not None:
             frame = write_values(frame, sink.value)
         if not fits:
-            frame = frame.rejecting(_too_large(frame.key, frame.value, with_headers=True), too_large(MAX_BYTES))
+            for condition, reason in _storing_faults(frame, with_headers=True, is_read_again=sink.internal):
+                frame = frame.rejecting(condition, reason)
         key = frame.key
         if frame.is_of_sessions:
             key = _session_key(key)
@@ -485,6 +489,21 @@ def _takes_null_keys(operation: Operation) -> bool:
             return True
         case _:
             return False
+
+
+def _storing_faults(
+    frame: RecordFrame, *, with_headers: bool = False, is_read_again: bool = True
+) -> Iterator[tuple[Column, str]]:
+    """Yield what keeps a record out of a topic of ours, each with the reason of its rejection.
+
+    Args:
+        frame: The records.
+        with_headers: Whether they are written with their headers.
+        is_read_again: Whether we read the values that are written.
+    """
+    yield _too_large(frame.key, frame.value, with_headers=with_headers), too_large(MAX_BYTES)
+    if is_read_again and not frame.value_is_raw and (unreadable := unreadable_expression(declared_fields(frame.data))):
+        yield F.expr(unreadable), "a moment of the value is not in the years 1 to 9999"
 
 
 def _too_large(key: Column, value: Column, *, with_headers: bool) -> Column:
