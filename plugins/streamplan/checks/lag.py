@@ -22,7 +22,7 @@ from streamplan.checks.framework.consistent_cut import Deadline, some_of
 from streamplan.checks.framework.task_inputs import TaskInput, count_unprocessed, read_inputs, task_moves, watch_inputs
 from streamplan.errors import CouldNotLook
 from streamplan.model.group_member import Member
-from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorStatus
+from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
 
 LAG_DEADLINE = Deadline(seconds=90.0, interval=0.25)
 """Longer than the ``commit.interval.ms`` of ``at_least_once`` (30 s), than a slow micro-batch, and than a restart."""
@@ -43,7 +43,8 @@ class LagCheck(Check):
     title = "Lag and liveness"
     healthy = (
         "Every stream task has processed all records, or its position moves; no position is missing or out of range, no"
-        " transaction hangs, an aggregator that says it runs sends heartbeats, and its group has no foreign member."
+        " transaction hangs, an aggregator that says it runs sends heartbeats and holds no partition back, and its group has"
+        " no foreign member."
     )
     advice = Advice.LAG
 
@@ -99,6 +100,9 @@ def _alive(status: AggregatorStatus | None, now: float) -> Iterable[Observation]
         expected,
         f"none for {age:,.0f} s: it was killed, is stopped or hangs" if dead else expected,
     )
+    if status.state is AggregatorState.RUNNING and not dead:
+        for error in status.held:
+            yield Observation("the partitions of the aggregator", "none is held back", error, advice=Advice.HELD)
 
 
 def _described(members: Sequence[Member] | None) -> str:

@@ -71,6 +71,7 @@ RESTORED = Metric("streamplan.restore.offsets", "{offset}", "Changelog offsets t
 TO_RESTORE = Metric("streamplan.restore.total", "{offset}", "Changelog offsets that a restoration has to read.")
 WRITTEN = Metric("streamplan.records.written", "{record}", "Records written since the aggregator started.")
 DEAD_LETTERED = Metric("streamplan.records.dead_lettered", "{record}", "Records dead-lettered since it started.")
+HELD = Metric("streamplan.partitions.held", "{partition}", "Partitions held back at a record at which workers died.")
 
 AGGREGATOR_METRICS = (
     STATE,
@@ -85,6 +86,7 @@ AGGREGATOR_METRICS = (
     TO_RESTORE,
     WRITTEN,
     DEAD_LETTERED,
+    HELD,
 )
 """What an aggregator knows of itself."""
 
@@ -154,6 +156,7 @@ def measure_aggregator(pipeline: str, status: AggregatorStatus) -> Iterator[Meas
     if status.started:
         yield Measurement(STARTED, datetime.fromisoformat(status.started).timestamp(), of_pipeline)
     yield Measurement(HEARTBEAT, datetime.fromisoformat(status.at).timestamp(), of_pipeline)
+    yield Measurement(HELD, len(status.held), of_pipeline)
     for number, restoration in status.restorations.items():
         attributes = {**of_pipeline, "subtopology": str(number)}
         yield Measurement(RESTORED, restoration.offsets, attributes)

@@ -519,6 +519,16 @@ def test_a_claim_without_a_heartbeat(cluster: FakeCluster, application: FakeAppl
     ]
 
 
+@pytest.mark.parametrize(("state", "age", "is_red"), [("running", 4, True), ("stopped", 4, False)])
+def test_a_partition_that_is_held_back_is_red_while_the_aggregator_lives(
+    cluster: FakeCluster, application: FakeApplication, clock: Clock, state: str, age: float, is_red: bool
+) -> None:
+    held = replace(status_of(AggregatorState(state), age), held=("query orders-0: a Python worker died",))
+    rows = wrong(cluster, clock, status=held)
+    row = "the partitions of the aggregator: expected none is held back, observed query orders-0: a Python worker died"
+    assert rows == ([row] if is_red else [])
+
+
 @pytest.mark.parametrize(
     ("state", "age"),
     [

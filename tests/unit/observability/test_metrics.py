@@ -106,6 +106,7 @@ OF_AGGREGATOR = {
     named("streamplan_state_memory_bytes", pipeline="orders", subtopology="1"): 1024,
     named("streamplan_records_written", pipeline="orders", subtopology="1"): 9,
     named("streamplan_records_dead_lettered", pipeline="orders", subtopology="1"): 3,
+    named("streamplan_partitions_held", pipeline="orders"): 0,
 }
 
 

@@ -39,6 +39,10 @@ class Advice(StrEnum):
         "Read the dead letters that are named, and process them again with a re-drive, or reset the application."
     )
     LAG = "Look whether an instance of the application runs, and into its log; start it if none does."
+    HELD = (
+        "Correct what processes the record, or send it to the dead-letter topic with STREAMPLAN_DEAD_LETTER, and start"
+        " the aggregator again."
+    )
     POSITIONS = (
         "Find out who deleted the topic, its records or the positions; then reset the application, or set its positions"
         " with kafka-consumer-groups.sh."
