@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.local.brokers import LocalKafka
+from streamplan.model.dead_letters import Origin
+from streamplan.model.left_out import REASON_LEFT_OUT
 from streamplan.pipelines.orders import ORDER, order
 from streamplan.spark import query
 from streamplan.spark.planning.output_rows import OUTPUT
@@ -94,6 +96,20 @@ def test_a_kept_producer_that_was_fenced_writes_nothing_and_a_new_one_does(appli
             pass  # it fences the producer that is kept now
         write_collected(_next_of(spec), [_rows(10, 20)], re_keyed, kept)
     assert _written(application) == sorted(order(n)[1] for n in range(20))
+
+
+def test_a_record_that_is_left_out_is_dead_lettered_once_and_not_read(application: Application) -> None:
+    application.produce(numbered(0, 20), partition=0)
+    spec = _spec(application, 0, 10)
+    named = frozenset({Origin(application.orders, 0, 3), Origin(application.orders, 1, 4)})
+    re_keyed = RekeyedRecords(application.orders, ORDER, "ProductType", named)
+    with KeptProducers() as kept:
+        write_collected(spec, [_rows(0, 10)], re_keyed, kept)
+        write_collected(_next_of(spec), [_rows(10, 20)], re_keyed, kept)
+    assert _written(application) == sorted(order(n)[1] for n in range(20) if n != 3)
+    (letter,) = application.committed(application.dead_letter)
+    assert (letter.key(), letter.value()) == order(3)
+    assert dict(letter.headers())["streamplan.reason"] == REASON_LEFT_OUT.encode()
 
 
 def _next_of(spec: TransactionSpec) -> TransactionSpec:
