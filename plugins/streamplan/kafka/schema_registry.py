@@ -7,6 +7,8 @@ Confluent's serializers for Java. The client's library is imported when a schema
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,6 +36,9 @@ _SOURCE = "basic.auth.credentials.source"
 _ANSWER_SECONDS = 10
 _CLIENT = {"timeout": _ANSWER_SECONDS, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 1000}
 """Short, because the micro-batch is tried again, too. By default the client waits for an answer without end."""
+
+_UNKNOWN_SECONDS = 1.0
+"""An id without a schema is not asked for again sooner: a topic may have many records that name it."""
 
 _TLS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
 _SCHEMA_NOT_FOUND = 40403
@@ -238,12 +243,17 @@ class _Session:
     def __init__(self, client: SchemaRegistryClient, address: str, normalize: bool) -> None:
         self._client, self._address, self._normalize = client, address, normalize
         self._schemas: dict[int, WrittenSchema] = {}
+        self._unknown: dict[int, float] = {}
         self._ids: dict[tuple[str, WrittenSchema], int] = {}
 
     def schema(self, schema_id: int) -> WrittenSchema:
         if schema_id not in self._schemas:
+            now = time.monotonic()
+            if now - self._unknown.get(schema_id, -math.inf) < _UNKNOWN_SECONDS:
+                raise UnknownSchema(schema_id)
             found = self._ask(lambda: self._client.get_schema(schema_id), _SCHEMA_NOT_FOUND)
             if found is None:
+                self._unknown[schema_id] = now
                 raise UnknownSchema(schema_id)
             self._schemas[schema_id] = self._written(found)
         return self._schemas[schema_id]

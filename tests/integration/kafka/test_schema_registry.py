@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from streamplan.cli import main
 from streamplan.errors import Refused, SchemaRegistryUnavailable
+from streamplan.kafka import schema_registry
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.registered_schemas import compare_with_registry
 from streamplan.kafka.schema_registry import SchemaRegistry
@@ -46,6 +47,21 @@ def test_a_schema_is_asked_for_once_in_each_process(registry_server: SchemaRegis
     assert len(registry_server.asked) == 2
 
 
+def test_many_records_of_an_unknown_schema_ask_once_in_a_while(
+    registry_server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(schema_registry.time, "monotonic", lambda: now[0])
+    serde = Avro(ORDER).with_schemas(registry_of(registry_server), "orders")
+    value = b"\0\0\0\0\1\2x"
+    read = serde.decode_column([value] * 1000)
+    assert set(read.rejected.values()) == {"the Schema Registry has no schema 1"}
+    assert len(registry_server.asked) == 1
+    registry_server.add("orders-value", ORDER)
+    now[0] += 5
+    assert serde.decode(value) == {"id": "x"}
+
+
 def test_the_schemas_that_a_schema_refers_to_come_with_it(registry_server: SchemaRegistryServer) -> None:
     money = '{"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}'
     line = '{"type": "record", "name": "Line", "fields": [{"name": "price", "type": "Money"}]}'
@@ -72,7 +88,7 @@ def test_only_the_registrys_own_word_makes_a_value_undecodable(registry_server: 
     for status in (404, 401, 403, 500, 503):
         registry_server.answers_with = status
         with pytest.raises(SchemaRegistryUnavailable, match=f"observed HTTP {status}, .*No record is lost or rejected"):
-            serde.decode(b"\0\0\0\0\7\2x")
+            serde.decode(b"\0\0\0\0\x08\2x")
     registry_server.answers_with = None
     registry_server.add("orders-value", ORDER)
     assert serde.decode(b"\0\0\0\0\1\2x") == {"id": "x"}
