@@ -186,10 +186,48 @@ def write_object(types: Mapping[str, FieldType], value: Mapping[str, Any]) -> st
     """Return a JSON object as Spark's ``to_json`` writes it: a field that is None is left out.
 
     Timestamps have three digits of a second, and six where one of the object's timestamps needs them.
+
+    Raises:
+        ValueError: A part has another class than its type has in Python; the message has the path to it.
     """
     struct = StructType(tuple(types.items()))
-    digits = 3 if all(moment.microsecond % 1000 == 0 for moment in _moments(struct, value)) else 6
-    return _written(struct, value, digits)
+    try:
+        digits = 3 if all(moment.microsecond % 1000 == 0 for moment in _moments(struct, value)) else 6
+        return _written(struct, value, digits)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(next(_other_classes(struct, value, ""), str(error))) from error
+
+
+_CLASSES = {"timestamp": datetime, "date": date, "string": str, "boolean": bool}
+"""The classes that values of a type have; numbers may have any that JSON can write."""
+
+
+def _other_classes(field_type: FieldType, value: Any, path: str) -> Iterator[str]:
+    """Yield for each part of another class than its type has the path, the class, and what is expected."""
+    if value is None:
+        return
+    expected: type | None = None
+    parts: list[tuple[FieldType, Any, str]] = []
+    match field_type:
+        case StructType(fields=fields):
+            expected = dict
+            if isinstance(value, Mapping):
+                expected = None
+                parts = [(of, value.get(name), f"{path}.{name}" if path else name) for name, of in fields]
+        case ArrayType(element=element):
+            expected = list
+            if isinstance(value, list | tuple):
+                expected, parts = None, [(element, each, f"{path}[{row}]") for row, each in enumerate(value)]
+        case MapType(value=of_value):
+            expected = dict
+            if isinstance(value, Mapping):
+                expected, parts = None, [(of_value, each, f"{path}[{key!r}]") for key, each in value.items()]
+        case Scalar(name=name):
+            expected = _CLASSES.get(name)
+    if expected is not None and not isinstance(value, expected):
+        yield f"{path or 'the value'}: expected {expected.__name__}, observed {type(value).__name__} ({value!r:.40})"
+    for part in parts:
+        yield from _other_classes(*part)
 
 
 def _moments(field_type: FieldType, value: Any) -> Iterator[datetime]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -183,3 +184,18 @@ def test_every_type_is_written_as_spark_writes_it_and_read_again(text: str) -> N
 def test_allowed_values_are_listed_for_simple_types_alone() -> None:
     with pytest.raises(ValueError, match=r"allowed names at, a timestamp; it can be string, int"):
         Json("at timestamp", allowed={"at": {}})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        ("at timestamp", {"at": "2026"}, "at: expected datetime, observed str ('2026')"),
+        ("day date", {"day": "2026"}, "day: expected date, observed str ('2026')"),
+        ("a struct<days: array<date>>", {"a": {"days": [None, 3]}}, "a.days[1]: expected date, observed int (3)"),
+        ("a map<string, struct<x: int>>", {"a": {"k": 3}}, "a['k']: expected dict, observed int (3)"),
+        ("a array<int>", {"a": 3}, "a: expected list, observed int (3)"),
+    ],
+)
+def test_a_value_of_another_class_is_refused_with_its_path(schema: str, value: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
+        Json(schema).encode(value)
