@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -463,6 +464,30 @@ def test_a_paused_dag_that_a_deployment_needs_is_named(paused: tuple[str, ...]) 
     expected = pytest.raises(AirflowFailException, match=commands)
     with expected if paused else nullcontext():
         require_unpaused(context, ["orders_aggregator", "orders_producer", "orders_health"])
+
+
+@pytest.mark.parametrize("runs", [0, 1])
+def test_a_deployment_triggers_its_producer_once_also_when_the_task_begins_anew(dagbag: DagBag, runs: int) -> None:
+    """Airflow resets a task that waits to be continued when its scheduler was away: the task begins anew."""
+    from airflow.sdk.exceptions import DagRunTriggerException, TaskDeferred
+
+    producer: Any = copy(dagbag.dags["orders_deploy"].task_dict["producer"])
+    producer.conf = {"records": 19, "rate": 0}
+    asked: list[tuple[str, list[str]]] = []
+
+    def count(dag_id: str, run_ids: list[str]) -> int:
+        asked.append((dag_id, run_ids))
+        return runs
+
+    paused = SimpleNamespace(is_paused=False)
+    ti = SimpleNamespace(
+        dag_id="orders_deploy", run_id="manual__1", get_dr_count=count, get_dag=lambda _: paused, xcom_push=print
+    )
+    with pytest.raises(TaskDeferred if runs else DagRunTriggerException) as raised:
+        producer.execute({"ti": ti})
+    told: Any = raised.value
+    assert (told.trigger.run_ids if runs else [told.dag_run_id]) == ["orders_deploy__manual__1"]
+    assert asked == [("orders_producer", ["orders_deploy__manual__1"])]
 
 
 def test_a_result_that_cannot_be_kept_is_told_all_the_same(

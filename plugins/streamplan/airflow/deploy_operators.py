@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.providers.standard.triggers.external_task import DagStateTrigger
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
@@ -128,10 +129,15 @@ class PlanProductionOperator(BaseOperator):
 
 
 class ProduceTestDataOperator(TriggerDagRunOperator):
-    """Triggers the producer of test data and waits for it. Skipped where no records are asked for."""
+    """Triggers the producer of test data and waits for it. Skipped where no records are asked for.
+
+    A DAG run triggers one run, whose id it makes. Airflow executes a task from its beginning again that it had queued to
+    go on after the wait, when its scheduler was away (``adopt_or_reset_orphaned_tasks``). A second run would produce the
+    records twice.
+    """
 
     def execute(self, context: Context) -> None:
-        """Trigger the run with ``conf``, whose ``records`` says how many are asked for.
+        """Trigger the run with ``conf``, whose ``records`` says how many are asked for, or wait for it again.
 
         Raises:
             AirflowSkipException: No records are asked for.
@@ -139,6 +145,17 @@ class ProduceTestDataOperator(TriggerDagRunOperator):
         if not int((self.conf or {})["records"]):
             raise AirflowSkipException("No test data is asked for: what is in the topics is processed and verified.")
         require_unpaused(context, [self.trigger_dag_id])
+        ti = context["ti"]
+        self.trigger_run_id = f"{ti.dag_id}__{ti.run_id}"
+        if ti.get_dr_count(dag_id=self.trigger_dag_id, run_ids=[self.trigger_run_id]):
+            self.log.info("%s has the run %s already. It is waited for.", self.trigger_dag_id, self.trigger_run_id)
+            trigger = DagStateTrigger(
+                dag_id=self.trigger_dag_id,
+                states=[*self.allowed_states, *self.failed_states],
+                run_ids=[self.trigger_run_id],
+                poll_interval=self.poke_interval,
+            )
+            self.defer(trigger=trigger, method_name="execute_complete")
         super().execute(context)
 
 
