@@ -131,8 +131,8 @@ class PlanProductionOperator(BaseOperator):
 class ProduceTestDataOperator(TriggerDagRunOperator):
     """Triggers the producer of test data and waits for it. Skipped where no records are asked for.
 
-    A DAG run triggers one run, whose id it makes. Airflow executes a task from its beginning again that it had queued to
-    go on after the wait, when its scheduler was away (``adopt_or_reset_orphaned_tasks``). A second run would produce the
+    A deployment triggers one run, whose id is made of its own. Where a scheduler was away, Airflow may execute this
+    task from its beginning again after the wait (``adopt_or_reset_orphaned_tasks``): a second run would produce the
     records twice.
     """
 
