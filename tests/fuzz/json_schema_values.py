@@ -90,7 +90,7 @@ def _judged_alike(serde: JsonSchema, judge: Any, data: bytes) -> Iterator[str]:
     try:
         found: Any = serde.decode(data)
     except Undecodable as rejection:
-        if " is not valid" in str(rejection) and judge.is_valid(document):
+        if " is not valid: " in str(rejection) and judge.is_valid(document):
             yield f"{serde!r} rejects {shown(data)}: {rejection}"
         return
     if not judge.is_valid(document):

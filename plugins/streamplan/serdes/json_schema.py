@@ -22,7 +22,7 @@ from streamplan.serdes.json_documents import Parser, parse_plain
 from streamplan.serdes.json_schema_resolution import differences, undeclared_fields
 from streamplan.serdes.json_schema_types import ObjectSchema, parse_object, referenced_names
 from streamplan.serdes.json_values import Misfit
-from streamplan.serdes.reason import text_of
+from streamplan.serdes.reason import harmless, text_of
 from streamplan.serdes.rejection import or_each_value
 from streamplan.serdes.schema_serde import (
     PREFIX,
@@ -212,7 +212,7 @@ class _Reading(NamedTuple):
     def fault(self, document: bytes) -> str | None:
         """Return why a document is not valid that is JSON; None where it is."""
         misfit = self.misfit(document)
-        return None if misfit is None else told(misfit)
+        return None if misfit is None else harmless(told(misfit))
 
     def misfit(self, document: bytes) -> Misfit | None:
         """Return what is not valid in a document that is JSON; None where nothing is."""

@@ -14,7 +14,7 @@ import pytest
 from streamplan.errors import Refused
 from streamplan.serdes.json_schema import JsonSchema
 from streamplan.serdes.schema_source import Reference, WrittenSchema
-from streamplan.serdes.serde import key_of
+from streamplan.serdes.serde import Undecodable, key_of
 from streamplan.serdes.value_text import text_of_value
 from streamplan.testing.declared_schemas import DeclaredSchemas
 
@@ -394,3 +394,14 @@ def test_a_value_is_shown_as_it_was_written() -> None:
     assert serde.schemas is not None
     assert text_of_value(PREFIX + b'{"any": 1}', serde.schemas) == '{"any": 1}'
     assert text_of_value(PREFIX + b"{", serde.schemas) is None
+
+
+def test_the_reason_of_a_column_is_that_of_a_single_value_with_control_characters_escaped() -> None:
+    schema = '{"type": "object", "properties": {"f": {"type": "object", "additionalProperties": {"maximum": 1}}}}'
+    schema = schema.replace('{"maximum": 1}', '{"type": "number", "maximum": 1}')
+    serde = JsonSchema(schema).with_schemas(DeclaredSchemas((WrittenSchema(schema, (), "JSON"),)), "t")
+    data = b'\0\0\0\0\1{"f": {"\\u0000": 2}}'
+    with pytest.raises(Undecodable) as single:
+        serde.decode(data)
+    assert serde.decode_column([data]).rejected == {0: str(single.value)}
+    assert "\0" not in str(single.value)
