@@ -13,7 +13,7 @@ from streamplan.model.topology import Topology
 from streamplan.programs import stop_on_signals
 from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
+from streamplan.spark.deployment import Deployment
 from streamplan.spark.session import open_session
 
 APPLICATION_ID = "growth"

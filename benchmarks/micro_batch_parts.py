@@ -47,6 +47,7 @@ def job(bootstrap_servers: str, home: Path) -> None:
     from streamplan.registry import pipeline_named
     from streamplan.spark import query
     from streamplan.spark.aggregator import run
+    from streamplan.spark.deployment import Deployment
     from streamplan.spark.pacing import Pacing
     from streamplan.spark.progress import Progress
     from streamplan.spark.session import open_session
@@ -93,7 +94,7 @@ def job(bootstrap_servers: str, home: Path) -> None:
     query.write_collected = measured("write", query.write_collected)
     Checkpoint.offset_ranges = measured("offsets", Checkpoint.offset_ranges)  # type: ignore[method-assign]
     stop = stop_on_signals()
-    deployment = query.Deployment(pipeline_named("orders"), Brokers(bootstrap_servers), str(home / "checkpoints"))
+    deployment = Deployment(pipeline_named("orders"), Brokers(bootstrap_servers), str(home / "checkpoints"))
     try:
         run(
             open_session("micro-batch parts"),

@@ -35,13 +35,13 @@ from streamplan.airflow.supervised_job import (
     seconds_for,
 )
 from streamplan.airflow.triggers import ProcessTrigger
-from streamplan.checks.framework.cluster import Offsets
 from streamplan.doctor.airflow import ask_airflow, brokers_of, judge_airflow
 from streamplan.doctor.finding import Finding, State
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka import task_ownership
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.remote_job import RemoteAggregator
+from streamplan.kafka_types import Offsets
 from streamplan.pipelines import PIPELINES
 from streamplan.processes import Owner, PidNamespace, ProcessRef
 from streamplan.settings import PACKAGE, Settings

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.pipeline import Pipeline
 from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
+from streamplan.spark.deployment import Deployment
 from streamplan.spark.status import Heartbeat
 
 

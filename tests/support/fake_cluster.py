@@ -1,4 +1,4 @@
-"""A Kafka cluster in memory, as far as ``checks.port.Cluster`` shows one, and an application that runs on it."""
+"""A Kafka cluster in memory, which implements ``streamplan.kafka_port.Cluster``, and an application that runs on it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamplan.checks.framework.cluster import Offsets, Record, RecordBatch, RecordsGone, Result
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import RecordBatch, RecordsGone, Result
+from streamplan.kafka_types import Offsets, Record
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.group_member import Member
 from streamplan.model.partitioner import partition_for_key

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from streamplan.checks.framework.cluster import records_of
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.topics import apply_topics
+from streamplan.kafka_port import records_of
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.topics import resolve_configs

@@ -28,10 +28,10 @@ from streamplan.checks.discovery.changelogs import resolve_policy
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, existing
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import Deadline, attempt, some_of
 from streamplan.checks.framework.log_cleaner import CleanerBacklog, Columns, CompactionRules, assess
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, same_value, words
 
 CLEANER_DEADLINE = Deadline(seconds=60.0, interval=5.0)

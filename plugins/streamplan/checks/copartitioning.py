@@ -18,9 +18,10 @@ from streamplan.checks.framework.check import (
     existing,
     not_judged,
 )
-from streamplan.checks.framework.cluster import Cluster, Offsets, RecordBatch
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster, RecordBatch
+from streamplan.kafka_types import OffsetRanges, Offsets
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, explain_changed_counts
 
 NAMED_KEYS = 20
@@ -272,7 +273,7 @@ def _note(
             misplaced.records += 1
 
 
-def _ranges(offsets: Mapping[int, Offsets], most: int) -> Iterable[Mapping[int, tuple[int, int]]]:
+def _ranges(offsets: Mapping[int, Offsets], most: int) -> Iterable[OffsetRanges]:
     """Yield what is read: everything, or random ranges of each partition that hold about ``most`` records in all."""
     total = sum(partition.last_stable - partition.log_start for partition in offsets.values())
     if total <= most:

@@ -9,7 +9,7 @@ from itertools import chain
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, limit
-from streamplan.checks.framework.cluster import Cluster
+from streamplan.kafka_port import Cluster
 from streamplan.model.assignment import MAX_MESSAGE_BYTES, metadata_size
 from streamplan.model.diagnostics import MAX_NAME_LENGTH
 from streamplan.model.processor_topology import TaskId

@@ -14,8 +14,8 @@ from streamplan.checks.framework.check import (
     existing,
     expected_replication,
 )
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
 from streamplan.model.topics import TopicRole, resolve_min_insync_replicas, same_value
 
 LOSSLESS: Mapping[str, tuple[str, str]] = {

@@ -11,10 +11,11 @@ from functools import partial
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, Observation, existing
-from streamplan.checks.framework.cluster import Cluster, Offsets
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.checks.framework.task_inputs import TaskInput, read_inputs
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
+from streamplan.kafka_types import Offsets
 from streamplan.model.topics import TopicRole, TopicSpec
 
 SAMPLED_OFFSETS = 100_000

@@ -14,8 +14,8 @@ from streamplan.checks import compaction, repartition
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, Observation, at_least, expected_replication
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import Deadline, some_of
+from streamplan.kafka_port import Cluster
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs, same_value
 
 REPLICA_DEADLINE = Deadline(seconds=5.0, interval=0.5)

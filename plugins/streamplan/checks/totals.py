@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, NotApplicable, Observation, SparkJob
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
 from streamplan.checks.recount.reader import TotalsReader
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from streamplan.checks.discovery.counts import CountOf
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.discovery.running import running_application
 from streamplan.checks.framework.application import Application, Partitioner
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import Refused
+from streamplan.kafka_port import Cluster
 from streamplan.model.pipeline import Limits
 from streamplan.model.topics import SERIALIZED_KEY_TYPES
 from streamplan.serdes.avro import Avro

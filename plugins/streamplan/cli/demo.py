@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import aggregations
 from streamplan.checks.framework.check import Outcome
-from streamplan.checks.framework.cluster import records_of
 from streamplan.checks.recount.reader import TotalsReader
 from streamplan.cli.brokers import add_secure_option
 from streamplan.cli.output import timed_report
@@ -22,6 +21,7 @@ from streamplan.files import ReportPaths
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.registered_schemas import has_schemas
 from streamplan.kafka.topics import resolve_pipeline
+from streamplan.kafka_port import records_of
 from streamplan.local.airflow import USER
 from streamplan.local.airflow_rest import AirflowRest
 from streamplan.local.stack import Stack

@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     runs = active_runs(pipeline.name, settings, REDRIVE_ALONE)
     pyspark_home()  # says what to do where PySpark is missing
     from streamplan.maintenance.redrive import apply_redrive, observe_redrive  # imports PySpark, which takes seconds
-    from streamplan.spark.redrive import local_session
+    from streamplan.spark.session import local_session
 
     with local_session(f"{pipeline.topology.application_id}-redrive") as spark:
         plan = observe_redrive(pipeline, brokers, settings, spark, choice, report=console.print, runs=runs)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamplan.checks.discovery.changelogs import resolve_stored_keys
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
 from streamplan.importing.examples import infer_schema
 from streamplan.importing.nodes import nodes_of, repartition_topics
 from streamplan.importing.recognition import foreign_key_joins
+from streamplan.kafka_port import Cluster
 from streamplan.model.description import DescribedSubtopology
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import STORED_SESSION_BYTES, STORED_WINDOW_BYTES

@@ -22,7 +22,7 @@ from streamplan.observability.prometheus import PrometheusCollector, serve
 from streamplan.programs import EX_CONFIG, report, run_job, stop_on_signals
 from streamplan.registry import pipeline_named
 from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
+from streamplan.spark.deployment import Deployment
 from streamplan.spark.session import open_session
 from streamplan.spark.status import Heartbeat
 

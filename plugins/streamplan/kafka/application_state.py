@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamplan.checks.framework.cluster import Cluster
+from streamplan.kafka_port import Cluster
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.committed_positions import CommittedPosition, Extent, ResolvedPositions, SubtopologyInput
 from streamplan.model.generation import Generation, named_checkpoint
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import KafkaState, OffsetMap, TopicPartition
+from streamplan.model.start_point import KafkaState, OffsetMap
 
 
 @dataclass(frozen=True)

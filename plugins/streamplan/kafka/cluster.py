@@ -1,4 +1,4 @@
-"""Kafka as the checks see it (``checks.framework.cluster.Cluster``), through confluent-kafka. It only reads."""
+"""Kafka as the checks see it (``streamplan.kafka_port.Cluster``), through confluent-kafka. It only reads."""
 
 from __future__ import annotations
 
@@ -12,32 +12,25 @@ from operator import methodcaller
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
+import confluent_kafka
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
-    TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from streamplan.checks.framework.cluster import (
-    UNREADABLE_HEADERS,
-    Cluster,
-    Headers,
-    Offsets,
-    RecordBatch,
-    RecordsGone,
-    Result,
-)
 from streamplan.errors import BrokersUnavailable, CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
-from streamplan.kafka.groups import Partition, committed_offsets, members
+from streamplan.kafka.groups import committed_offsets, members
 from streamplan.kafka.requests import Answer, call_with_retry, raise_unavailable
 from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import broker_ids, observe_topics
+from streamplan.kafka_port import Cluster, RecordBatch, RecordsGone, Result
+from streamplan.kafka_types import UNREADABLE_HEADERS, Headers, OffsetByPartition, OffsetRanges, Offsets, TopicPartition
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
@@ -144,8 +137,8 @@ class KafkaCluster:
         ends = self._list_offsets(topic, partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {number: Offsets(starts[number], stable[number], ends[number]) for number in partitions}
 
-    def offsets_since(self, topic: str, timestamp_ms: int | None) -> Mapping[int, int]:
-        """Return where reading begins that begins at a moment, see :meth:`checks.framework.cluster.Cluster`."""
+    def offsets_since(self, topic: str, timestamp_ms: int | None) -> OffsetByPartition:
+        """Return where reading begins that begins at a moment, see :meth:`streamplan.kafka_port.Cluster`."""
         stable = {number: offsets.last_stable for number, offsets in self.offsets(topic).items()}
         if timestamp_ms is None:
             return stable
@@ -153,36 +146,36 @@ class KafkaCluster:
         found = self._list_offsets(topic, [*stable], spec, IsolationLevel.READ_COMMITTED)
         return {number: end if found[number] < 0 else min(found[number], end) for number, end in stable.items()}
 
-    def starts(self, group: str, topic: str) -> Mapping[int, int]:
+    def starts(self, group: str, topic: str) -> OffsetByPartition:
         """Return the offsets at which an aggregator began to read a topic, by partition."""
         found = self._committed_positions(group, {topic: self._partitions(topic)})
         parsed = {number: PositionMetadata.parse(at.metadata) for (_, number), at in found.items()}
         return {number: metadata.start for number, metadata in parsed.items() if metadata is not None}
 
-    def positions(self, group: str, topic: str) -> Mapping[int, int]:
+    def positions(self, group: str, topic: str) -> OffsetByPartition:
         """Return the committed offsets of a group in one topic, by partition."""
         return _by_topic(self._committed_positions(group, {topic: self._partitions(topic)})).get(topic, {})
 
-    def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
+    def committed_offsets(self, group: str) -> Mapping[str, OffsetByPartition]:
         """Return the committed offsets of a group in all topics, by topic and partition."""
         return _by_topic(self.committed_positions(group))
 
-    def committed_positions(self, group: str) -> Mapping[Partition, CommittedPosition]:
+    def committed_positions(self, group: str) -> Mapping[TopicPartition, CommittedPosition]:
         """Return the committed offsets of a group in all topics, with their metadata."""
         self._learn_partitions()
         return self._committed_positions(
             group, {name: n for name, n in self._partition_counts.items() if name not in _BROKERS_TOPICS}
         )
 
-    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
-        """Read committed records, see :meth:`checks.framework.cluster.Cluster.read`."""
+    def read(self, topic: str, ranges: OffsetRanges) -> Iterator[RecordBatch]:
+        """Read committed records, see :meth:`streamplan.kafka_port.Cluster.read`."""
         return self._read(topic, ranges, "read_committed")
 
-    def read_uncommitted(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
-        """Read all records, see :meth:`checks.framework.cluster.Cluster.read_uncommitted`."""
+    def read_uncommitted(self, topic: str, ranges: OffsetRanges) -> Iterator[RecordBatch]:
+        """Read all records, see :meth:`streamplan.kafka_port.Cluster.read_uncommitted`."""
         return self._read(topic, ranges, "read_uncommitted")
 
-    def _read(self, topic: str, ranges: Mapping[int, tuple[int, int]], isolation_level: str) -> Iterator[RecordBatch]:
+    def _read(self, topic: str, ranges: OffsetRanges, isolation_level: str) -> Iterator[RecordBatch]:
         until = {partition: last for partition, (first, last) in ranges.items() if first < last}
         if not until:
             return
@@ -199,13 +192,15 @@ class KafkaCluster:
             fetch_queue_backoff_ms=5,
         )
         try:
-            consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in until])
+            consumer.assign(
+                [confluent_kafka.TopicPartition(topic, partition, ranges[partition][0]) for partition in until]
+            )
             yield from self._consume(consumer, topic, until)
         finally:
             consumer.close()
 
     def map_batches(
-        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
+        self, topic: str, ranges: OffsetRanges, function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         """Apply a function to committed records, in several processes where there are many."""
         first, *others = shares.divide(ranges, shares.processes_for(ranges))
@@ -243,7 +238,9 @@ class KafkaCluster:
             for partition in finished:
                 del until[partition]
             if finished and until:
-                consumer.incremental_unassign([TopicPartition(topic, partition) for partition in finished])
+                consumer.incremental_unassign(
+                    [confluent_kafka.TopicPartition(topic, partition) for partition in finished]
+                )
             if moved or finished:
                 deadline = time.monotonic() + self.deadline_seconds
             elif time.monotonic() > deadline:
@@ -281,7 +278,7 @@ class KafkaCluster:
         self._partition_counts = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
         self._counted_at = time.monotonic()
 
-    def _committed_positions(self, group: str, counts: Mapping[str, int]) -> dict[Partition, CommittedPosition]:
+    def _committed_positions(self, group: str, counts: Mapping[str, int]) -> dict[TopicPartition, CommittedPosition]:
         partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
         return committed_offsets(self._consumer_of(group), group, partitions, self._brokers, self.deadline_seconds)
 
@@ -289,8 +286,8 @@ class KafkaCluster:
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[int, int]:
         def request(left: float) -> dict[int, int]:
-            futures: Mapping[TopicPartition, Future[ListOffsetsResultInfo]] = self._admin.list_offsets(
-                {TopicPartition(topic, partition): spec for partition in partitions},
+            futures: Mapping[confluent_kafka.TopicPartition, Future[ListOffsetsResultInfo]] = self._admin.list_offsets(
+                {confluent_kafka.TopicPartition(topic, partition): spec for partition in partitions},
                 isolation_level=isolation,
                 request_timeout=left,
             )
@@ -321,7 +318,7 @@ class KafkaCluster:
         self._admin_client = None
 
 
-def _by_topic(positions: Mapping[Partition, CommittedPosition]) -> dict[str, dict[int, int]]:
+def _by_topic(positions: Mapping[TopicPartition, CommittedPosition]) -> dict[str, dict[int, int]]:
     offsets: dict[str, dict[int, int]] = {}
     for (topic, number), at in positions.items():
         offsets.setdefault(topic, {})[number] = at.offset
@@ -389,7 +386,7 @@ def _headers_of(message: Any) -> Headers:
         return UNREADABLE_HEADERS
 
 
-def _read_share(brokers: Brokers, deadline_seconds: float, topic: str, ranges: shares.Ranges) -> Iterator[RecordBatch]:
+def _read_share(brokers: Brokers, deadline_seconds: float, topic: str, ranges: OffsetRanges) -> Iterator[RecordBatch]:
     return KafkaCluster(brokers, deadline_seconds=deadline_seconds).read(topic, ranges)
 
 

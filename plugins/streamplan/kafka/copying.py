@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from streamplan.checks.framework.cluster import UNREADABLE_HEADERS, Headers, Record, records_of
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.transactions import send_positions, transactional_producer
+from streamplan.kafka_port import records_of
+from streamplan.kafka_types import UNREADABLE_HEADERS, Headers, OffsetRanges, Record
 from streamplan.model.dead_letters import (
     REDRIVEN_LETTER,
     TASK,
@@ -70,7 +71,7 @@ def new_partition(
     return partition_for_key(application_key(key), partitions)
 
 
-def records_by_time(cluster: KafkaCluster, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
+def records_by_time(cluster: KafkaCluster, topic: str, ranges: OffsetRanges) -> Iterator[Record]:
     """Read the committed records of all partitions, the oldest first. Those of one partition keep their order.
 
     Records of two partitions that go to one must not follow each other partition by partition: a reader would take

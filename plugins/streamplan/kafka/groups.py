@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from streamplan.errors import BrokersUnavailable, Refused
 from streamplan.kafka.brokers import ANSWER_SECONDS, Brokers
 from streamplan.kafka.requests import call_with_retry, error_code, raise_unavailable
 from streamplan.kafka.transactions import DEADLINE_SECONDS, open_task_producer
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.group_member import Member
 from streamplan.model.processor_topology import TaskId
-
-Partition: TypeAlias = tuple[str, int]
-"""Topic and partition number."""
 
 _FENCED_AT_ONCE = 16
 
@@ -46,8 +44,8 @@ def members(brokers: Brokers, group: str, *, deadline_seconds: float = ANSWER_SE
 
 
 def committed_offsets(
-    consumer: Consumer, group: str, partitions: Iterable[Partition], brokers: Brokers, seconds: float
-) -> dict[Partition, CommittedPosition]:
+    consumer: Consumer, group: str, partitions: Iterable[TopicPartition], brokers: Brokers, seconds: float
+) -> dict[TopicPartition, CommittedPosition]:
     """Read the committed offsets of a group, with their metadata.
 
     The request goes through a consumer that never joins the group. librdkafka 2.16's admin client crashes in
@@ -68,10 +66,10 @@ def committed_offsets(
     Raises:
         BrokersUnavailable: The brokers did not answer.
     """
-    requested = [TopicPartition(*partition) for partition in partitions]
+    requested = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
 
-    def request(left: float) -> list[TopicPartition]:
-        answers: list[TopicPartition] = consumer.committed(requested, left) if requested else []
+    def request(left: float) -> list[confluent_kafka.TopicPartition]:
+        answers: list[confluent_kafka.TopicPartition] = consumer.committed(requested, left) if requested else []
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)
@@ -92,7 +90,7 @@ def committed_offsets(
     }
 
 
-def _metadata(answer: TopicPartition) -> str:
+def _metadata(answer: confluent_kafka.TopicPartition) -> str:
     """Return the text that was committed with a position.
 
     librdkafka 2.16 does not end the text with a zero byte, so the Python client reads on in memory that is not the
@@ -108,9 +106,9 @@ def _metadata(answer: TopicPartition) -> str:
 def set_positions(
     brokers: Brokers,
     group: str,
-    positions: Mapping[Partition, int],
+    positions: Mapping[TopicPartition, int],
     *,
-    metadata: str | Mapping[Partition, str] = "",
+    metadata: str | Mapping[TopicPartition, str] = "",
     deadline_seconds: float = ANSWER_SECONDS,
 ) -> None:
     """Commit offsets for a group without members.
@@ -129,7 +127,9 @@ def set_positions(
     if not positions:
         return
     offsets = [
-        TopicPartition(*partition, offset, metadata if isinstance(metadata, str) else metadata[partition])
+        confluent_kafka.TopicPartition(
+            *partition, offset, metadata if isinstance(metadata, str) else metadata[partition]
+        )
         for partition, offset in sorted(positions.items())
     ]
     with closing(brokers.consumer(group)) as consumer:

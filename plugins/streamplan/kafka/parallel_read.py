@@ -11,13 +11,12 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
-Ranges: TypeAlias = Mapping[int, tuple[int, int]]
-"""By partition the first offset and the offset past the last one."""
+from streamplan.kafka_types import OffsetRanges
 
 Result = TypeVar("Result")
 
@@ -27,13 +26,13 @@ WORTHWHILE_OFFSETS = 500_000
 _END_SECONDS = 10.0
 
 
-def processes_for(ranges: Ranges) -> int:
+def processes_for(ranges: OffsetRanges) -> int:
     """Return how many processes shorten the reading of these ranges."""
     offsets = sum(max(last - first, 0) for first, last in ranges.values())
     return max(1, min(len(os.sched_getaffinity(0)), offsets // WORTHWHILE_OFFSETS))
 
 
-def divide(ranges: Ranges, count: int) -> list[dict[int, tuple[int, int]]]:
+def divide(ranges: OffsetRanges, count: int) -> list[dict[int, tuple[int, int]]]:
     """Divide ranges into ``count`` shares of equal size. A partition may be divided."""
     remaining = sum(max(last - first, 0) for first, last in ranges.values())
     shares: list[dict[int, tuple[int, int]]] = [{} for _ in range(count)]
@@ -75,8 +74,8 @@ class Share(Generic[Result]):
 
 @contextmanager
 def running(
-    read: Callable[[Ranges], Iterator[Any]],
-    shares: Sequence[Ranges],
+    read: Callable[[OffsetRanges], Iterator[Any]],
+    shares: Sequence[OffsetRanges],
     function: Callable[[Iterator[Any]], Result],
 ) -> Iterator[list[Share[Result]]]:
     """Start a process for each share. No process is left when the block ends.

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeAlias
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, Producer
 
 from streamplan.errors import BrokersUnavailable, Refused, StreamplanError
 from streamplan.kafka.application_state import observe_application
@@ -25,6 +26,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import committed_offsets, fence
 from streamplan.kafka.membership import GroupMember, foreign_member_error, waiting_for_members
 from streamplan.kafka.transactions import DEADLINE_SECONDS, Fenced, send_positions, transactional_producer
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.committed_positions import CommittedPosition, latest_generation, resolve_positions
 from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
 from streamplan.model.pipeline import Pipeline
@@ -46,7 +48,7 @@ One that died leaves when its session ends, and so do the members of a Kafka Str
 _CLAIM_SECONDS = 10.0
 """How long an aggregator whose stream task was fenced waits for the claim that fenced it."""
 
-_Positions: TypeAlias = Mapping[tuple[str, int], CommittedPosition]
+_Positions: TypeAlias = Mapping[TopicPartition, CommittedPosition]
 
 
 class StopRequested(Exception):
@@ -64,7 +66,7 @@ class StreamTasks:
     """
 
     application_id: str
-    partitions: tuple[tuple[str, int], ...]
+    partitions: tuple[TopicPartition, ...]
     tasks: tuple[TaskId, ...]
 
     @classmethod
@@ -79,7 +81,7 @@ class StreamTasks:
         return cls(pipeline.topology.application_id, tuple(partitions), pipeline.tasks())
 
     @classmethod
-    def observed(cls, application_id: str, committed: Iterable[tuple[str, int]]) -> StreamTasks:
+    def observed(cls, application_id: str, committed: Iterable[TopicPartition]) -> StreamTasks:
         """Return those of an application whose declaration is not at hand, and at most a few that it does not have.
 
         Each of its sub-topologies reads a topic of its own, and has as many stream tasks as that has partitions.
@@ -372,7 +374,7 @@ def stop_application(pipeline: Pipeline, brokers: Brokers) -> Generation | None:
 
 
 def set_beside(
-    tasks: StreamTasks, brokers: Brokers, *, beside: bool, expected: Mapping[tuple[str, int], int]
+    tasks: StreamTasks, brokers: Brokers, *, beside: bool, expected: Mapping[TopicPartition, int]
 ) -> Generation | None:
     """Let an application stand beside another one from now on, or be the one that runs. Its positions do not move.
 
@@ -567,9 +569,12 @@ def _pause() -> None:
     time.sleep(random.uniform(0.1, 2.0))
 
 
-def _send(producer: Producer, consumer: Consumer, positions: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+def _send(producer: Producer, consumer: Consumer, positions: Mapping[TopicPartition, tuple[int, str]]) -> None:
     """Send offsets and their metadata to the transaction. They replace what was sent to it before."""
-    offsets = [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in sorted(positions.items())]
+    offsets = [
+        confluent_kafka.TopicPartition(*place, offset, metadata)
+        for place, (offset, metadata) in sorted(positions.items())
+    ]
     send_positions(producer, offsets, consumer.consumer_group_metadata())
 
 

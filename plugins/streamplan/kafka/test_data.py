@@ -15,13 +15,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from streamplan.checks.framework.cluster import records_of
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.schema_registry import SchemaRegistry
 from streamplan.kafka.topics import observe_topics
 from streamplan.kafka.transactions import transactional_producer
+from streamplan.kafka_port import records_of
 from streamplan.model.partitioner import LIBRDKAFKA_PARTITIONER
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.serdes.serde import Serde

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamplan.checks.discovery.discover import own_topics
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import BrokersUnavailable, StreamplanError
 from streamplan.kafka.application_state import ApplicationState, observe_application
+from streamplan.kafka_port import Cluster
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
-from streamplan.model.start_point import STORE, CheckpointState, KafkaState, TopicPartition
+from streamplan.model.start_point import STORE, CheckpointState, KafkaState
 from streamplan.model.topics import ObservedTopic, resolve_replication_factor, temporary_topic
 from streamplan.spark.state.checkpoint_files import StoredCheckpoint, read_checkpoints
 from streamplan.spark.state.checkpoint_name import checkpoints_location

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import Refused
 from streamplan.kafka.membership import foreign_member_error
+from streamplan.kafka_port import Cluster
 from streamplan.maintenance.deployed import Deployed, observe_deployed
 from streamplan.maintenance.evolution_plan import Change, EvolutionPlan, Part, Verdict, in_words
 from streamplan.maintenance.renumbering import Likeness, match_names

@@ -19,7 +19,6 @@ from typing import TypeAlias
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
@@ -27,6 +26,7 @@ from streamplan.kafka.groups import fence
 from streamplan.kafka.membership import GroupMember
 from streamplan.kafka.topics import refuse_unfinished_repartition, resolve_pipeline
 from streamplan.kafka.transactions import DEADLINE_SECONDS, transactional_producer
+from streamplan.kafka_port import Cluster
 from streamplan.maintenance.redrive_plan import (
     Choice,
     Letter,

@@ -7,13 +7,8 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from streamplan.checks.framework.cluster import (
-    UNREADABLE_HEADERS,
-    Cluster,
-    Record,
-    read_records_at,
-    records_of,
-)
+from streamplan.kafka_port import Cluster, read_records_at, records_of
+from streamplan.kafka_types import UNREADABLE_HEADERS, Record
 from streamplan.maintenance.redrive_plan import BY_RESET, Judged, Letter, Verdict, refusal, without_repeated
 from streamplan.model.dead_letters import (
     OMITTED,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamplan.checks.framework.cluster import Record
 from streamplan.errors import Refused, StreamplanError
 from streamplan.files import ReportPaths
 from streamplan.kafka import copying
@@ -20,6 +19,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence, set_positions
 from streamplan.kafka.topics import apply_specs, delete_records, delete_topics, observe_topics, resolve_pipeline
+from streamplan.kafka_types import Record
 from streamplan.maintenance.repartition_plan import (
     RepartitionPlan,
     TopicMove,

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from streamplan.checks.framework.active_application import application_still_running
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import Refused
 from streamplan.files import ReportPaths
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.groups import delete_group, fence
 from streamplan.kafka.topics import apply_topics, delete_topics, refuse_unfinished_repartition, resolve_pipeline
+from streamplan.kafka_port import Cluster
 from streamplan.maintenance.require_stopped import require_stopped
 from streamplan.maintenance.reset_plan import ResetPlan
 from streamplan.model.committed_positions import latest_generation

@@ -462,7 +462,7 @@ class Upgrader:
     def _process(self, spark: SparkSession, cut: _Cut, stop: threading.Event) -> None:
         """Let the new application process its input up to a cut."""
         from streamplan.spark.aggregator import run
-        from streamplan.spark.query import Deployment
+        from streamplan.spark.deployment import Deployment
 
         until = self._shared(cut.positions)
         if self._behind(until):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamplan.checks.framework.cluster import Cluster, RecordsGone
+from streamplan.kafka_port import Cluster, RecordsGone
 from streamplan.maintenance.evolution_plan import in_words
 from streamplan.maintenance.upgrade_plan import StoreComparison
 from streamplan.model.checkpoint_identity import store_content

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from streamplan.errors import Refused
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.generation import Generation, PositionMetadata
-from streamplan.model.start_point import OffsetMap, TopicPartition
+from streamplan.model.start_point import OffsetMap
 
 _NAMED = 8
 """The most partitions that an error names."""

@@ -9,11 +9,12 @@ and say who re-drove it, when and in which run. A dead letter whose record has a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from streamplan.kafka_types import Header, Headers
 from streamplan.serdes.reason import harmless
 from streamplan.serdes.serde import header_bytes
 
@@ -66,8 +67,6 @@ _FOR_TOOLS = (ERROR_MESSAGE, ERROR_TOPIC, ERROR_PARTITION, ERROR_OFFSET)
 _SHORT_CHARACTERS = 250
 """The most characters of each added header beside a record that would not fit otherwise: the name of a topic fits."""
 
-Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
-
 
 class Origin(NamedTuple):
     """Where the record lies that could not be processed."""
@@ -95,14 +94,14 @@ class FittedRecord(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, str | bytes | None]]
+    headers: Sequence[Header]
     added: Mapping[str, str]
 
 
 def fit_record(
     key: bytes | None,
     value: bytes | None,
-    headers: Sequence[tuple[str, str | bytes | None]],
+    headers: Sequence[Header],
     added: Mapping[str, str],
 ) -> FittedRecord:
     """Leave out what it takes for a record to fit into the dead-letter topic.
@@ -197,7 +196,7 @@ class Redrive:
     run: str
 
 
-def is_mark(headers: Sequence[tuple[str, bytes | None]]) -> bool:
+def is_mark(headers: Headers) -> bool:
     """Whether a record of the dead-letter topic is a mark. The headers of a dead letter end with others of ours."""
     return bool(headers) and headers[-1][0] == REDRIVEN_BY
 
@@ -205,7 +204,7 @@ def is_mark(headers: Sequence[tuple[str, bytes | None]]) -> bool:
 def mark_headers(
     letter: Headers, place: LetterPlace, digest: bytes, redrive: Redrive
 ) -> list[tuple[str, str | bytes | None]]:
-    """Return the headers of the mark of a dead letter.
+    """Return the headers of the mark of a dead letter, of the type that a producer takes.
 
     Args:
         letter: The headers of the dead letter.
@@ -232,7 +231,7 @@ def parse_mark(headers: Headers) -> Redrive:
     return Redrive(*((named.get(name) or b"").decode("utf-8", "replace") for name in names))
 
 
-def own_headers(letter: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:
+def own_headers(letter: Headers) -> Headers:
     """Return the headers that the record of a dead letter has itself: those before the first that the sink added."""
     added = [number for number, (name, _) in enumerate(letter) if name == REASON]
     return tuple(letter[: added[-1]] if added else letter)

@@ -13,8 +13,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from streamplan.errors import Refused
-
-TopicPartition: TypeAlias = tuple[str, int]
+from streamplan.kafka_types import TopicPartition
 
 OffsetMap: TypeAlias = Mapping[TopicPartition, int]
 """For each topic and partition, the offset that is read next."""

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, RecordsGone
+from streamplan.kafka_port import Cluster, RecordsGone
+from streamplan.kafka_types import Headers, Offsets
 from streamplan.model import dead_letters as letters
 
 FIRST_OFFSETS = 100_000

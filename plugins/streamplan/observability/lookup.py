@@ -10,8 +10,9 @@ from itertools import islice
 from typing import TypeAlias
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.cluster import Cluster, Headers, Offsets, Record, RecordBatch, records_of
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka_port import Cluster, RecordBatch, records_of
+from streamplan.kafka_types import Headers, OffsetByPartition, OffsetRanges, Offsets, Record
 from streamplan.model import dead_letters as letters
 from streamplan.model.dead_letters import Redrive
 from streamplan.model.start_moment import FORMS, StartMoment
@@ -24,8 +25,8 @@ from streamplan.serdes.value_text import text_of_value
 SEARCHED_RECORDS = 10_000
 """So many records of a partition are searched for a text."""
 
-Read: TypeAlias = Callable[[str, Mapping[int, tuple[int, int]]], Iterator[RecordBatch]]
-"""Reads ranges of a topic, see :meth:`streamplan.checks.framework.cluster.Cluster.read`."""
+Read: TypeAlias = Callable[[str, OffsetRanges], Iterator[RecordBatch]]
+"""Reads ranges of a topic, see :meth:`streamplan.kafka_port.Cluster.read`."""
 
 _LONG_BYTES = 8
 
@@ -52,8 +53,8 @@ class StoredValue:
 
 
 @dataclass(frozen=True)
-class DeadLetter:
-    """A record that could not be processed.
+class DeadLetterView:
+    """A dead letter as people read it.
 
     Attributes:
         partition: The partition of the dead-letter topic.
@@ -211,7 +212,7 @@ def find_key(application: Application, cluster: Cluster, key: str) -> list[Store
     return found
 
 
-def newest_dead_letters(application: Application, cluster: Cluster, last: int) -> list[DeadLetter]:
+def newest_dead_letters(application: Application, cluster: Cluster, last: int) -> list[DeadLetterView]:
     """Return the newest dead letters, the newest first, those that were re-driven among them.
 
     Args:
@@ -326,7 +327,7 @@ def topic_of(application: Application, name: str) -> TopicSpec:
 
 def _beginnings(
     cluster: Cluster, topic: str, borders: Mapping[int, Offsets], offset: int | None, since: StartMoment | None
-) -> Mapping[int, int]:
+) -> OffsetByPartition:
     """Return where reading begins, by partition; nothing where the newest records are wanted."""
     if offset is not None:
         return {number: max(offset, border.log_start) for number, border in borders.items()}
@@ -362,14 +363,14 @@ def _newest(
         wanted *= 4
 
 
-def _dead_letter(record: Record, specs: Mapping[str, TopicSpec], texts: _Texts) -> DeadLetter:
+def _dead_letter(record: Record, specs: Mapping[str, TopicSpec], texts: _Texts) -> DeadLetterView:
     headers = dict(_texts(record.headers))  # of several headers with one name the last is Streamplan's
     topic, partition, offset = (
         headers.pop(name, None) for name in (letters.SOURCE_TOPIC, letters.SOURCE_PARTITION, letters.SOURCE_OFFSET)
     )
     for name in (letters.ERROR_MESSAGE, letters.ERROR_TOPIC, letters.ERROR_PARTITION, letters.ERROR_OFFSET):
         headers.pop(name, None)  # they say the same
-    return DeadLetter(
+    return DeadLetterView(
         partition=record.partition,
         offset=record.offset,
         at=_time(record.timestamp),

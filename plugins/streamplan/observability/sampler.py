@@ -13,11 +13,12 @@ from threading import Lock
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckContext, CheckResult, Outcome
-from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
 from streamplan.checks.framework.task_inputs import TaskInput, read_inputs
 from streamplan.checks.framework.verified import VerifiedStore
 from streamplan.errors import CouldNotLook, StreamplanError
 from streamplan.files import ReportPaths
+from streamplan.kafka_port import Cluster, RecordsGone
+from streamplan.kafka_types import Offsets, TopicPartition
 from streamplan.model.status import AggregatorStatus, TaskMigration
 from streamplan.model.topics import TopicRole
 from streamplan.observability.dead_letter_counts import DeadLetterCounts
@@ -51,7 +52,7 @@ class _Look:
     """Where positions and ends were, at a time of :func:`time.monotonic`."""
 
     time: float = 0.0
-    positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -61,7 +62,7 @@ class _Seen:
 
     members: Sequence[str] | None = ()
     inputs: Sequence[TaskInput] = ()
-    oldest: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    oldest: Mapping[TopicPartition, int] = field(default_factory=dict)
     offsets: Mapping[str, Mapping[int, Offsets]] = field(default_factory=dict)
     look: _Look = _Look()
 
@@ -223,14 +224,14 @@ def _verified(store: VerifiedStore, totals: CheckResult | None) -> VerifiedSnaps
     return VerifiedSnapshot(cut.records, keys, totals.at if totals and passed else None)
 
 
-def _oldest_unprocessed(cluster: Cluster, inputs: Sequence[TaskInput]) -> dict[tuple[str, int], int]:
+def _oldest_unprocessed(cluster: Cluster, inputs: Sequence[TaskInput]) -> dict[TopicPartition, int]:
     """Return the timestamp of the next record of each partition that has one, in ms since the epoch."""
     by_topic: dict[str, dict[int, tuple[int, int]]] = {}
     for item in inputs:
         if _lag(item):
             last = min(item.offsets.last_stable, item.next_offset + SEARCHED_OFFSETS)
             by_topic.setdefault(item.topic, {})[item.partition] = (item.next_offset, last)
-    oldest: dict[tuple[str, int], int] = {}
+    oldest: dict[TopicPartition, int] = {}
     for topic, ranges in by_topic.items():
         try:
             for batch in cluster.read(topic, ranges):
@@ -247,7 +248,7 @@ def _lag(item: TaskInput) -> int | None:
     return None if item.position is None else item.unprocessed_offsets
 
 
-def _age(inputs: Sequence[InputSnapshot], oldest: Mapping[tuple[str, int], int]) -> float | None:
+def _age(inputs: Sequence[InputSnapshot], oldest: Mapping[TopicPartition, int]) -> float | None:
     """Return the age of the oldest record that a task has not processed, in seconds."""
     if any(each.lag is None for each in inputs):
         return None
@@ -258,7 +259,7 @@ def _age(inputs: Sequence[InputSnapshot], oldest: Mapping[tuple[str, int], int])
     return max(round(time.time() - min(known) / 1000, 1), 0.0) if known else None
 
 
-def _rate(before: _Look | None, now: _Look, partitions: Sequence[tuple[str, int]]) -> float | None:
+def _rate(before: _Look | None, now: _Look, partitions: Sequence[TopicPartition]) -> float | None:
     if before is None or not all(key in before.positions and key in now.positions for key in partitions):
         return None
     moved = sum(now.positions[key] - before.positions[key] for key in partitions)

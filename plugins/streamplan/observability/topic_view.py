@@ -9,8 +9,8 @@ from heapq import nlargest
 from operator import itemgetter
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
 from streamplan.model.topics import ObservedTopic, TopicRole, TopicSpec, resolve_configs
 from streamplan.observability.lookup import key_as_text, topic_of
 

@@ -16,8 +16,8 @@ from xml.sax.saxutils import escape
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import CheckResult, Outcome
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.lag import LAG_RECORDS, LAG_SECONDS
+from streamplan.kafka_port import Cluster
 from streamplan.model.dead_letters import is_mark
 from streamplan.model.topics import TopicRole
 

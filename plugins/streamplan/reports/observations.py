@@ -11,9 +11,9 @@ from typing import Any
 
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
 from streamplan.files import read_json, write_atomically
+from streamplan.kafka_port import Cluster
 from streamplan.reports.results import is_younger
 
 MAX_RECOUNT_HOURS = 24

@@ -11,14 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.files import read_json, write_atomically
+from streamplan.kafka_port import Cluster
+from streamplan.kafka_types import OffsetByPartition
 from streamplan.model.pipeline import Pipeline
-
-Offsets: TypeAlias = Mapping[int, int]
-"""By partition."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,8 @@ class SinkOffsets:
         in_turn: Topics that an application has written, then another one, and then the first one again.
     """
 
-    begins: Mapping[str, Offsets] = field(default_factory=dict)
-    ordered_from: Mapping[str, Offsets] = field(default_factory=dict)
+    begins: Mapping[str, OffsetByPartition] = field(default_factory=dict)
+    ordered_from: Mapping[str, OffsetByPartition] = field(default_factory=dict)
     staging: Mapping[str, str] = field(default_factory=dict)
     in_turn: frozenset[str] = frozenset()
 
@@ -53,7 +51,7 @@ def read_sink_offsets(path: Path, cluster: Cluster) -> SinkOffsets:
     )
 
 
-def record_reset(path: Path, pipeline: Pipeline, cluster: Cluster) -> Mapping[str, Offsets]:
+def record_reset(path: Path, pipeline: Pipeline, cluster: Cluster) -> Mapping[str, OffsetByPartition]:
     """Record that the application begins anew at the present ends of its sinks, and return these."""
     ends = _ends(pipeline, cluster)
     _write(path, cluster, {topic: {"begins": end, "ordered_from": {}} for topic, end in ends.items()})
@@ -100,7 +98,7 @@ def record_moved_sources(path: Path, pipeline: Pipeline, cluster: Cluster) -> No
     )
 
 
-def _ends(pipeline: Pipeline, cluster: Cluster) -> dict[str, Offsets]:
+def _ends(pipeline: Pipeline, cluster: Cluster) -> dict[str, OffsetByPartition]:
     topology = pipeline.topology
     sinks = [sink for subtopology in topology.subtopologies for sink in subtopology.sinks if not sink.internal]
     topics = cluster.topics([topology.decorate(sink.topic) for sink in sinks])

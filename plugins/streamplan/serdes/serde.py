@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from streamplan.errors import StreamplanError
+from streamplan.kafka_types import Headers
 from streamplan.serdes.columns import DecodedColumn, KeyColumn
 from streamplan.serdes.field_types import FieldType
 from streamplan.serdes.reason import harmless, text_of
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = Mapping[str, Any]
 """The fields of a value by their names. A field that is absent or null is None."""
-
-Headers: TypeAlias = Iterable[tuple[str, str | bytes | None]]
 
 KEY_FIELD_TYPES = ("string", "int", "bigint", "boolean")
 """The types of fields that can become a key: each value has one text, the same in Spark as in Python.
@@ -177,7 +176,7 @@ def label_of(serde: Serde, field: str | None, key: str) -> str:
     return labels.get(key, "")
 
 
-def header_bytes(headers: Headers) -> int:
+def header_bytes(headers: Iterable[tuple[str, str | bytes | None]]) -> int:
     """The most bytes that headers take in a record.
 
     Args:

@@ -27,19 +27,22 @@ from streamplan.kafka.topics import observe_topics
 from streamplan.model.left_out import VARIABLE
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Sink, Source, Subtopology, TaskId
+from streamplan.model.subtopology_graph import subscribers_of, upstream_of
 from streamplan.model.topics import TopicSpec, explain_changed_counts
 from streamplan.model.topology import Topology
 from streamplan.serdes.serde import Serde
+from streamplan.spark.deployment import Deployment
 from streamplan.spark.noted_records import NotedRecords, noted_in
-from streamplan.spark.pacing import Pacing, subscribers_of, upstream_of
+from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.validation import resolve_schemas
 from streamplan.spark.progress import Progress
-from streamplan.spark.query import Deployment, Query, plan_query
-from streamplan.spark.session import generate_code, keep_checkpoints_cheaply, start_python_workers
+from streamplan.spark.python_workers import start_python_workers
+from streamplan.spark.query import Query, plan_query
+from streamplan.spark.session import generate_code, keep_checkpoints_cheaply
 from streamplan.spark.sink.transaction import KeptProducers
 from streamplan.spark.sink.writers import identity
 from streamplan.spark.state.checkpoint import Checkpoint
-from streamplan.spark.state.recovery import prepare_checkpoint
+from streamplan.spark.state.recovery import checkpoints_of, prepare_checkpoint
 from streamplan.spark.status import Heartbeat
 
 _WATCH_SECONDS = 0.2
@@ -206,7 +209,8 @@ def run(
                             schemas,
                             ownership,
                             claimed,
-                            query,
+                            subtopology,
+                            query.topics,
                             report,
                             progress.heartbeat.record_restoration,
                         )
@@ -329,7 +333,7 @@ def _claim(
     spark: SparkSession, deployment: Deployment, ownership: TaskOwnership, report: Callable[[str], None]
 ) -> ClaimedTasks:
     """Claim all stream tasks."""
-    pipeline, checkpoints = deployment.pipeline, deployment.checkpoints_of(spark)
+    pipeline, checkpoints = deployment.pipeline, checkpoints_of(spark, deployment)
     has_checkpoint: dict[int, bool] = {}
     for subtopology in pipeline.topology.subtopologies:
         found = checkpoints.find(subtopology.id)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from pyspark.sql import SparkSession
 
-from streamplan.checks.framework.cluster import RecordBatch, Result
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.parallel_read import divide
+from streamplan.kafka_port import RecordBatch, Result
+from streamplan.kafka_types import OffsetRanges
 
 OFFSETS_PER_TASK = 5_000_000
 """Offsets that one Spark task reads, at most: some ten seconds."""
@@ -29,7 +30,7 @@ class DistributedCluster(KafkaCluster):
         self._context = spark.sparkContext
 
     def map_batches(
-        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
+        self, topic: str, ranges: OffsetRanges, function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         """Call ``function`` in Spark tasks, each with the records of its share. See the protocol ``Cluster``."""
         offsets = sum(max(last - first, 0) for first, last in ranges.values())
@@ -37,7 +38,7 @@ class DistributedCluster(KafkaCluster):
         shares = [share for share in divide(ranges, tasks) if share]
         brokers, deadline = self._brokers, self.deadline_seconds  # a function that names self could not be pickled
 
-        def read(share: Mapping[int, tuple[int, int]]) -> Result:
+        def read(share: OffsetRanges) -> Result:
             return function(KafkaCluster(brokers, deadline_seconds=deadline).read(topic, share))
 
         yield from self._context.parallelize(shares, max(len(shares), 1)).map(read).toLocalIterator(True)

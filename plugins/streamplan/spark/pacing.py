@@ -15,9 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from streamplan.model.processor_topology import Subtopology
+from streamplan.model.subtopology_graph import Flow, flows_into
 from streamplan.model.topology import Topology
 
 _MIN_PERIOD_SECONDS = 0.1
@@ -25,10 +24,6 @@ _MIN_PERIOD_SECONDS = 0.1
 
 _PERIOD = 1.3
 """The period of a query that reads from outside, as a multiple of the time that it works: others need processors."""
-
-
-_Flow: TypeAlias = tuple[str, int]
-"""A topic in Kafka, and the id of a sub-topology that writes it. Another sub-topology reads it."""
 
 
 @dataclass
@@ -40,8 +35,8 @@ class _QueryPace:
     """
 
     begun_at: float = 0.0
-    read: Mapping[_Flow, int] = field(default_factory=dict)
-    handled: Mapping[_Flow, int] = field(default_factory=dict)
+    read: Mapping[Flow, int] = field(default_factory=dict)
+    handled: Mapping[Flow, int] = field(default_factory=dict)
 
 
 class Pacing:
@@ -54,7 +49,7 @@ class Pacing:
 
     def __init__(self, topology: Topology, interval_ms: int) -> None:
         self._interval = interval_ms / 1000
-        self._flows = {each.id: _flows_into(each, topology) for each in topology.subtopologies}
+        self._flows = {each.id: flows_into(each, topology) for each in topology.subtopologies}
         self._commits = dict.fromkeys((flow for flows in self._flows.values() for flow in flows), 0)
         self._reads_from_outside = {
             each.id: any(source.topic in topology.source_topics for source in each.sources)
@@ -172,36 +167,3 @@ class Pacing:
                 lambda: self._ended or any(self._commits[flow] > read for flow, read in pace.read.items()),
                 self._interval,
             )
-
-
-def upstream_of(subtopology: Subtopology, topology: Topology) -> set[int]:
-    """Return the ids of the sub-topologies that write what this one reads.
-
-    A join by a foreign key reads the responses to its own subscriptions. Who responds comes after it.
-    """
-    return {writer for _, writer in _flows_into(subtopology, topology)}
-
-
-def _flows_into(subtopology: Subtopology, topology: Topology) -> set[_Flow]:
-    """Return what a sub-topology reads and others write before it. Several may write one topic."""
-    return {
-        (topology.decorate(topic), writer.id)
-        for writer in topology.subtopologies
-        if subtopology not in subscribers_of(writer, topology)
-        for topic in set(writer.sink_topics) & set(subtopology.source_topics)
-    }
-
-
-def subscribers_of(responder: Subtopology, topology: Topology) -> list[Subtopology]:
-    """Return the sub-topologies with the joins by a foreign key whose subscriptions a sub-topology responds to."""
-    sent = {topic for node in responder.responders for topic in _topics_before(node.name, responder)}
-    return [each for each in topology.subtopologies if each.subscribers and sent & set(each.sink_topics)]
-
-
-def responder_of(subscriber: Subtopology, topology: Topology) -> Subtopology | None:
-    """Return the sub-topology that responds to the subscriptions of another one; None where that sends none."""
-    return next((each for each in topology.subtopologies if subscriber in subscribers_of(each, topology)), None)
-
-
-def _topics_before(name: str, subtopology: Subtopology) -> set[str]:
-    return {source.topic for source in subtopology.sources if source.name in subtopology.predecessors[name]}

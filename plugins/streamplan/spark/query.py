@@ -5,22 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamplan.errors import BrokersUnavailable
-from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks
 from streamplan.model.operations import TableSource
-from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
-from streamplan.model.start_point import OffsetMap, TopicPartition
+from streamplan.model.start_point import OffsetMap
 from streamplan.serdes.serde import Serde
-from streamplan.spark.noted_records import NARROWED, NotedRecords
+from streamplan.spark.deployment import Deployment
+from streamplan.spark.noted_records import NARROWED
 from streamplan.spark.pacing import Pacing
 from streamplan.spark.planning.compiled_plan import (
     BatchRun,
@@ -44,20 +43,12 @@ from streamplan.spark.sink.writers import (
     transactional_writer,
 )
 from streamplan.spark.sources import read_stream, read_ticks
-from streamplan.spark.state.checkpoint import Checkpoint, Checkpoints
-from streamplan.spark.state.checkpoint_name import checkpoints_location
+from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.status import TaskReport
 from streamplan.spark.wall_clock import IdleTasks, ProcessedInput, stages_of
 
 _FULL = 50_000
 """A micro-batch of so many records has not waited for them, so that more of them are there."""
-
-
-_SORTED = 50_000
-"""Python sorts so many records of a stream task for a join of two streams, sessions, final results and a Python class.
-
-Each takes some 3 kB.
-"""
 
 
 _LEAST_PAUSE_SECONDS, _GREATEST_PAUSE_SECONDS = 1.0, 10.0
@@ -78,66 +69,6 @@ class MicroBatchReport:
     dead_lettered: int
     peeked: Mapping[str, Mapping[str, object]]
     tasks: tuple[TaskReport, ...] = ()
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Where a pipeline runs.
-
-    ``max_offsets``  the most records of one micro-batch; None leaves it to :meth:`micro_batch`
-    ``transaction_timeout_ms``  the brokers abort a transaction that nobody has ended for so long
-    ``until``  by topic and partition the first offset that is not processed; other partitions have no such limit. None
-               where the application does not stand beside another one
-    ``held``   by topic and partition the first offset that is not processed in this run, because each worker died there
-    ``narrowed``  the records that are processed one by one, to find the one at which the workers die
-    """
-
-    pipeline: Pipeline
-    brokers: Brokers
-    checkpoints: str
-    max_offsets: int | None = None
-    transaction_timeout_ms: int = 60_000
-    until: OffsetMap | None = None
-    held: OffsetMap = field(default_factory=dict)
-    narrowed: NotedRecords | None = None
-
-    def micro_batch(self, subtopology: Subtopology) -> int:
-        """Return how many records one of its micro-batches has at most. A record counts once for each window it is in.
-
-        A stream task costs the same in each micro-batch, however little it has to do (a Spark task in each stage, a
-        transaction, its part of the state), so that more of them want more records.
-        """
-        if self.max_offsets:
-            return self.max_offsets
-        partitions = self.pipeline.partitions(subtopology)
-        if subtopology.stream_joins or subtopology.task_aggregations or subtopology.processes:
-            return max(partitions, _SORTED * partitions // subtopology.overlap)
-        return max(partitions, max(500_000, 100_000 * partitions) // subtopology.overlap)
-
-    @property
-    def limits(self) -> OffsetMap:
-        """By topic and partition the first offset that is not processed: the lower of ``until`` and ``held``."""
-        until = self.until or {}
-        return {**until, **{place: min(end, until.get(place, end)) for place, end in self.held.items()}}
-
-    def within(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return what a micro-batch with these ranges of offsets processes: of each the part below its limit."""
-        ends = {place: min(end, self.limits.get(place, end)) for place, (_, end) in ranges.items()}
-        return {place: (first, ends[place]) for place, (first, _) in ranges.items() if first < ends[place]}
-
-    @property
-    def source_partitions(self) -> int:
-        """The number of partitions that all queries together read."""
-        pipeline = self.pipeline
-        return sum(
-            pipeline.partition_counts[topic]
-            for subtopology in pipeline.topology.subtopologies
-            for topic in pipeline.source_topics(subtopology)
-        )
-
-    def checkpoints_of(self, spark: SparkSession) -> Checkpoints:
-        """Return the application's checkpoints."""
-        return Checkpoints(spark, checkpoints_location(self.checkpoints, self.pipeline.topology.application_id))
 
 
 @dataclass(frozen=True)

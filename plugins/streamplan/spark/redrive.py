@@ -1,18 +1,15 @@
-"""Single records through the plan of a sub-topology without state, in a Spark session of their own: a re-drive."""
+"""Single records through the plan of a sub-topology without state: a re-drive."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamplan.checks.framework.cluster import Record
+from streamplan.kafka_types import Header, Record
 from streamplan.model.dead_letters import Origin
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
@@ -20,10 +17,8 @@ from streamplan.serdes.serde import Serde
 from streamplan.spark.headers import headers_as_text, headers_from_text
 from streamplan.spark.planning.operators import OperatorPlanner, read_source
 from streamplan.spark.planning.plan import number_outputs
-from streamplan.spark.session import open_session
-from streamplan.spark.sink.spec import DEAD_LETTER, Headers, Output
+from streamplan.spark.sink.spec import DEAD_LETTER, Output
 from streamplan.spark.sources import RAW_COLUMNS
-from streamplan.spark.submit import submit_environment
 
 
 class OutputRecord(NamedTuple):
@@ -33,7 +28,7 @@ class OutputRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
-    headers: Headers
+    headers: list[Header]
 
 
 class Results(NamedTuple):
@@ -41,29 +36,6 @@ class Results(NamedTuple):
 
     outputs: list[OutputRecord]
     reasons: list[str]
-
-
-@contextmanager
-def local_session(name: str, *, master: str = "local[1]", jars: Iterable[Path] = ()) -> Iterator[SparkSession]:
-    """Open a session on this machine. Another session of this process would be used and stopped.
-
-    Args:
-        name: The name of the Spark application.
-        master: Spark's master; the default is for few records.
-        jars: Spark's Kafka connector, where the session reads topics.
-
-    Raises:
-        StreamplanError: This machine has no fit Java or no PySpark.
-    """
-    os.environ.update(submit_environment(os.environ, local=True))
-    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.jars", ",".join(map(str, jars)))
-    builder.config("spark.log.level", "ERROR").getOrCreate()
-    spark = open_session(name)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def process_records(

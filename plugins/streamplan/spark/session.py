@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import threading
-from contextlib import suppress
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streamplan.spark.arrow_without_pandas import use_arrow_without_pandas
-from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
+from streamplan.spark.submit import submit_environment
 
 SPARK_CONFIGS = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -47,6 +47,29 @@ def open_session(name: str) -> SparkSession:
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log each error with its stack
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     return spark
+
+
+@contextmanager
+def local_session(name: str, *, master: str = "local[1]", jars: Iterable[Path] = ()) -> Iterator[SparkSession]:
+    """Open a session on this machine. Another session of this process would be used and stopped.
+
+    Args:
+        name: The name of the Spark application.
+        master: Spark's master; the default is for few records.
+        jars: Spark's Kafka connector, where the session reads topics.
+
+    Raises:
+        StreamplanError: This machine has no fit Java or no PySpark.
+    """
+    os.environ.update(submit_environment(os.environ, local=True))
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.jars", ",".join(map(str, jars)))
+    builder.config("spark.log.level", "ERROR").getOrCreate()
+    spark = open_session(name)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def keep_checkpoints_cheaply(spark: SparkSession, location: str) -> None:
@@ -107,21 +130,3 @@ class AdaptiveCodegen:
         if worth != self.on:
             generate_code(spark, worth)
             self.on = worth
-
-
-def start_python_workers(spark: SparkSession, function: ArrowFunction) -> None:
-    """Start Python workers, one for each task slot, in the background: each takes seconds to start.
-
-    An error is left to the first micro-batch, which meets it too.
-
-    Args:
-        spark: Any session.
-        function: Its module is imported by the workers.
-    """
-
-    def start() -> None:
-        count = spark.sparkContext.defaultParallelism
-        with suppress(PySparkException, Py4JError, ConnectionError):
-            map_in_arrow(spark.range(0, count, 1, count), function, "id long").collect()
-
-    threading.Thread(target=start, name="start Python workers", daemon=True).start()

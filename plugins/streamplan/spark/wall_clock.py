@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from streamplan.checks.framework.cluster import Offsets
+from streamplan.kafka_types import Offsets, TopicPartition
 from streamplan.model.processor_topology import Subtopology
+from streamplan.model.subtopology_graph import responder_of, upstream_of
 from streamplan.model.topology import Topology
-from streamplan.spark.pacing import responder_of, upstream_of
 
 _STEP_SHARE = 10
 _LEAST_STEP_MS, _GREATEST_STEP_MS = 1_000, 60_000
@@ -103,7 +103,7 @@ class ProcessedInput:
     written: Collection[str] = frozenset()
     _moment_ms: int = 0
     _stage: int = 0
-    _ends: Mapping[tuple[str, int], int] | None = field(default=None)
+    _ends: Mapping[TopicPartition, int] | None = field(default=None)
     _processed_ms: int | None = None
 
     def until(self, now_ms: int) -> int | None:
@@ -129,7 +129,7 @@ class ProcessedInput:
                 self._stage, self._processed_ms = 0, self._moment_ms
                 return self._processed_ms
 
-    def _is_processed(self, ends: Mapping[tuple[str, int], int]) -> bool:
+    def _is_processed(self, ends: Mapping[TopicPartition, int]) -> bool:
         positions = {topic: self.cluster.positions(self.group, topic) for topic in {topic for topic, _ in ends}}
         return all(positions[topic].get(partition, 0) >= end for (topic, partition), end in ends.items())
 

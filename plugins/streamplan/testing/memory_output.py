@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamplan.errors import StreamplanError
+from streamplan.kafka_types import Header, Headers
 from streamplan.model.partitioner import partition_for_key
-from streamplan.spark.sink.spec import DEAD_LETTER, Headers, Output, TransactionSpec
+from streamplan.spark.sink.spec import DEAD_LETTER, Output, TransactionSpec
 from streamplan.spark.sink.transaction import TaskOutput
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class MemoryOutput(TaskOutput):
         keys: Iterable[bytes | None],
         values: Iterable[bytes | None],
         timestamps: Iterable[int],
-        headers: Iterable[Headers | None],
+        headers: Iterable[list[Header] | None],
         size: int,
     ) -> None:
         """Keep records for an output, see :meth:`TaskOutput.produce`."""
@@ -113,11 +114,11 @@ class _MemoryProducer:
         callback: Any = None,
         on_delivery: Any = None,
         timestamp: int = 0,
-        headers: Headers | None = None,
+        headers: list[Header] | None = None,
     ) -> None:
         if partition < 0:  # a record without a key goes to any partition
             partition = 0 if key is None else partition_for_key(key, self._partitions[topic])
-        record = WrittenRecord(self.output, topic, partition, key, value, timestamp, [*(headers or ())])
+        record = WrittenRecord(self.output, topic, partition, key, value, timestamp, tuple(headers or ()))
         self.records.append(record)
 
     def poll(self, timeout: float) -> int:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamplan.errors import StreamplanError
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka_types import Headers, TopicPartition
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
@@ -25,7 +26,7 @@ from streamplan.spark.headers import as_base64, headers_as_text
 from streamplan.spark.planning.compiled_plan import compile_batch_plan
 from streamplan.spark.planning.plan import plan_subtopology
 from streamplan.spark.session import SPARK_CONFIGS, generate_code
-from streamplan.spark.sink.spec import Headers, TransactionSpec
+from streamplan.spark.sink.spec import TransactionSpec
 from streamplan.spark.sink.writers import MICRO_BATCH, micro_batch_as_text, write_stream_tasks
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS
 from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
@@ -94,7 +95,7 @@ class MemoryQuery:
             dead_letter_partitions=dead_letters.partitions,
         )
         self._query: StreamingQuery | None = None
-        self._ranges: Mapping[tuple[str, int], tuple[int, int]] = {}
+        self._ranges: Mapping[TopicPartition, tuple[int, int]] = {}
         self._times: Mapping[int, int] = {}
         self._written: list[WrittenRecord] = []
 
@@ -210,8 +211,8 @@ def _fields(record: SourceRecord) -> dict[str, Any]:
     }
 
 
-def _ranges(records: Sequence[SourceRecord]) -> dict[tuple[str, int], tuple[int, int]]:
-    ranges: dict[tuple[str, int], tuple[int, int]] = {}
+def _ranges(records: Sequence[SourceRecord]) -> dict[TopicPartition, tuple[int, int]]:
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
     for record in records:
         place = record.topic, record.partition
         first, _ = ranges.get(place, (record.offset, 0))

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
+from streamplan.kafka_types import Headers
 from streamplan.serdes.json_keys import KeyFields
-
-Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-
 
 PlainKey: TypeAlias = str | int | float | bytes | KeyFields
 

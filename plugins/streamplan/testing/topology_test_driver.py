@@ -20,6 +20,7 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka_types import Headers, TopicPartition
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
@@ -76,7 +77,7 @@ class TopologyTestDriver:
         self._queries = self._spark.take_queries(pipeline)
         self._read_topics = frozenset(topic for query in self._queries for topic in query.topics)
         self._written = WrittenTopics(self._pipeline)
-        self._next_offsets: dict[tuple[str, int], int] = defaultdict(int)
+        self._next_offsets: dict[TopicPartition, int] = defaultdict(int)
         self._held: list[SourceRecord] | None = None
         self._idle = {
             query.subtopology.id: IdleTasks(
@@ -156,7 +157,7 @@ class TopologyTestDriver:
         timestamp = self._now_ms if at is None else timestamp_ms(at, self.now.date())
         if timestamp_fault(timestamp) is None:
             self._now_ms = max(self._now_ms, timestamp)
-        record = self._appended(topic, partition, raw_key, data, timestamp, [*headers])
+        record = self._appended(topic, partition, raw_key, data, timestamp, _encoded_headers(headers))
         if self._held is None:
             self._process([record])
         else:
@@ -274,12 +275,16 @@ class TopologyTestDriver:
         key: bytes | None,
         value: bytes | None,
         timestamp: int,
-        headers: list[tuple[str, str | bytes | None]],
+        headers: Headers,
     ) -> SourceRecord:
         """Return a record with the next offset of its partition."""
         offset = self._next_offsets[topic, partition]
         self._next_offsets[topic, partition] += 1
         return SourceRecord(topic, partition, offset, key, value, timestamp, headers)
+
+
+def _encoded_headers(headers: Iterable[tuple[str, str | bytes | None]]) -> Headers:
+    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in headers)
 
 
 def _encoded_key(topic: str, serde: KeySerde, key: Any) -> bytes | None:

@@ -29,10 +29,9 @@ from streamplan.spark.planning.outer_join_state import parse_stored_list
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.stream_stream_join import WAITING
 from streamplan.spark.sink.spec import DEAD_LETTER
-from streamplan.spark.sink.spec import Headers as WrittenHeaders
 from streamplan.testing.memory_output import WrittenRecord
 from streamplan.testing.moments import timestamp_ms
-from streamplan.testing.records import DeadLetter, Headers, Key, PlainKey, SessionKey, TestRecord, WindowedKey
+from streamplan.testing.records import DeadLetter, Key, PlainKey, SessionKey, TestRecord, WindowedKey
 
 
 @dataclass(frozen=True, eq=False)  # a mapping is equal to a dict of the same content
@@ -119,7 +118,7 @@ class WrittenTopics:
         else:
             key = _key(frame.key_serde, record.key, suffix)
         value = _value(frame, record.value)
-        shown = TestRecord(key, value, as_datetime(record.timestamp), _headers(record.headers), record.partition)
+        shown = TestRecord(key, value, as_datetime(record.timestamp), record.headers, record.partition)
         self._new[record.topic].append(shown)
         if record.topic in self._changelogs.values():
             if record.value is None:
@@ -208,7 +207,7 @@ def is_primitive(serde: Serde) -> bool:
 
 def _dead_letter(record: WrittenRecord, key_serdes: Mapping[str, KeySerde]) -> DeadLetter:
     """Return a dead letter from its record: the headers that the sink has added are its attributes."""
-    headers = _headers(record.headers)
+    headers = record.headers
     origin = parse_origin(headers)
     last = dict(headers)
     own = headers[: next(number for number, (name, _) in reversed([*enumerate(headers)]) if name == REASON)]
@@ -223,7 +222,3 @@ def _dead_letter(record: WrittenRecord, key_serdes: Mapping[str, KeySerde]) -> D
         headers=own,
         task=(last[TASK] or b"").decode(),
     )
-
-
-def _headers(headers: WrittenHeaders) -> Headers:
-    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in headers)

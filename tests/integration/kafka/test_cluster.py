@@ -11,11 +11,12 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone, records_of
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster, await_transactions, unprocessed
 from streamplan.kafka.groups import delete_group, set_positions
+from streamplan.kafka_port import Cluster, RecordsGone, records_of
+from streamplan.kafka_types import Offsets
 from streamplan.spark.wall_clock import ProcessedInput
 
 from tests.support.brokers import await_topics

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from streamplan.checks import copartitioning, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import run_check
-from streamplan.checks.framework.cluster import RecordBatch, RecordsGone
 from streamplan.errors import CouldNotLook
 from streamplan.kafka import parallel_read as shares
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.kafka_port import RecordBatch, RecordsGone
 from streamplan.reports.observations import RecordedObservations
 from streamplan.settings import PROJECT
 from streamplan.spark.distributed_cluster import DistributedCluster

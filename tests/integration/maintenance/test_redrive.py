@@ -31,7 +31,7 @@ from streamplan.maintenance.redrive_plan import Choice, RedrivePlan, Verdict
 from streamplan.maintenance.reset import apply_reset, plan_reset
 from streamplan.model.pipeline import Pipeline, TestData
 from streamplan.model.topology import Topology
-from streamplan.observability.lookup import DeadLetter, newest_dead_letters
+from streamplan.observability.lookup import DeadLetterView, newest_dead_letters
 from streamplan.pipelines.orders import PIPELINE as ORDERS
 from streamplan.pipelines.orders import order
 from streamplan.reports.check_context import check_context
@@ -114,7 +114,7 @@ class Application:
         rows = recount(self.spark, pipeline, self.cluster, self.brokers)
         return [f"{row.subject}: {row.expected}, {row.observed}; {row.where}" for row in rows if not row.agrees]
 
-    def letters(self, pipeline: Pipeline) -> list[DeadLetter]:
+    def letters(self, pipeline: Pipeline) -> list[DeadLetterView]:
         return newest_dead_letters(application_of(pipeline), self.cluster, 100)
 
     def plan(self, pipeline: Pipeline, choice: Choice | None = None) -> RedrivePlan:

@@ -42,7 +42,7 @@ from streamplan.reports.sink_offsets import read_sink_offsets
 from streamplan.serdes.json import Json
 from streamplan.settings import PROJECT, Settings
 from streamplan.spark import aggregator
-from streamplan.spark.query import Deployment
+from streamplan.spark.deployment import Deployment
 from streamplan.spark.recount.recount import recount
 from streamplan.spark.submit import LOCAL_MASTER, spark_submit_configs
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from streamplan.checks.framework.cluster import RecordBatch
 from streamplan.errors import BrokersUnavailable, StreamplanError
 from streamplan.kafka import parallel_read
 from streamplan.kafka.brokers import Brokers
@@ -20,6 +19,7 @@ from streamplan.kafka.groups import members
 from streamplan.kafka.membership import GroupMember
 from streamplan.kafka.test_data import produce
 from streamplan.kafka.topics import apply_topics
+from streamplan.kafka_port import RecordBatch
 from streamplan.local.security import LocalSecurity
 from streamplan.spark.distributed_cluster import DistributedCluster
 from streamplan.spark.sources import read_batch

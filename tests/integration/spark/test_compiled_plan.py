@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.generation import Generation
-from streamplan.spark.planning.compiled_plan import ArrowFunction, batch_template, compile_batch_plan, map_in_arrow
+from streamplan.spark.arrow_function import ArrowFunction
+from streamplan.spark.planning.compiled_plan import batch_template, compile_batch_plan, map_in_arrow
 from streamplan.spark.sink.spec import TransactionSpec
 from streamplan.spark.sink.writers import MICRO_BATCH, for_each_micro_batch, micro_batch_as_text
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from streamplan.checks.framework.application import aggregations
-from streamplan.checks.framework.cluster import UNREADABLE_HEADERS, records_of
 from streamplan.checks.recount.counting import count_source
 from streamplan.errors import Refused
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.copying import copy_topic
+from streamplan.kafka_port import records_of
+from streamplan.kafka_types import UNREADABLE_HEADERS
 
 from tests.support.raw_headers import produce_with_raw_headers
 from tests.support.tried_topology import EPOCH, SALE, Tried

@@ -22,7 +22,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.task_ownership import TaskOwnership
 from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import run
-from streamplan.spark.query import Deployment
+from streamplan.spark.deployment import Deployment
 from streamplan.spark.state import restore
 from streamplan.spark.state.hadoop_files import HadoopFiles
 from streamplan.spark.state.state_store import read_state_stores

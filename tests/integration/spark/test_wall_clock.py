@@ -17,8 +17,9 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.model.windows import OnWindowClose, SessionWindows, TimeWindows
 from streamplan.spark.aggregator import run
+from streamplan.spark.deployment import Deployment
 from streamplan.spark.progress import Progress
-from streamplan.spark.query import Deployment, MicroBatchReport
+from streamplan.spark.query import MicroBatchReport
 from streamplan.spark.recount.recount import recount
 
 from tests.support.checkpoints import checkpoint_of

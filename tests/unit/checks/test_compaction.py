@@ -7,9 +7,9 @@ import pytest
 from streamplan.checks.compaction import CompactionCheck
 from streamplan.checks.framework.application import Application, SubtopologyTopics, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import RecordsGone
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.model.topics import TopicRole, TopicSpec, resolve_configs
 from streamplan.pipelines import enriched, pageviews

@@ -6,8 +6,8 @@ import pytest
 from streamplan.checks import copartitioning
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import RecordsGone
 from streamplan.model.partitioner import partition_for_key
 from streamplan.pipelines.orders import PIPELINE
 

@@ -8,10 +8,10 @@ import pytest
 from streamplan.checks import lag
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
-from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.checks.framework.consistent_cut import Deadline
 from streamplan.checks.framework.task_inputs import COUNTED_OFFSETS
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import RecordsGone
 from streamplan.model.group_member import Member
 from streamplan.model.pipeline import Limits
 from streamplan.model.status import AggregatorState, AggregatorStatus

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import Record, read_records_at
 from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import read_records_at
+from streamplan.kafka_types import Record
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore
 from streamplan.serdes.json import Json

@@ -10,8 +10,8 @@ import pytest
 from streamplan.checks import skew
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Observation, sentence
-from streamplan.checks.framework.cluster import RecordsGone
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import RecordsGone
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits, Pipeline
 from streamplan.pipelines import PIPELINES, wide, words

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import Record
 from streamplan.checks.framework.verified import StateStoreTotals
 from streamplan.checks.recount.counting import count_between
 from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_types import Record
 from streamplan.pipelines.orders import PIPELINE
 
 from tests.support.fake_cluster import IMPATIENT, FakeApplication, FakeCluster

@@ -33,7 +33,7 @@ def redrives(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     made = Redrives(getattr(request, "param", Verdict.PROCESSED))
     monkeypatch.setattr("streamplan.maintenance.redrive.observe_redrive", made.observe)
     monkeypatch.setattr("streamplan.maintenance.redrive.apply_redrive", made.apply)
-    monkeypatch.setattr("streamplan.spark.redrive.local_session", lambda name: nullcontext())
+    monkeypatch.setattr("streamplan.spark.session.local_session", lambda name: nullcontext())
     monkeypatch.setattr(redrive, "active_runs", lambda pipeline, settings, kinds: [])
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
     return made

@@ -35,7 +35,7 @@ class Upgrades:
 def upgrades(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Upgrades:
     made = Upgrades(getattr(request, "param", Stage.NOT_BEGUN))
     monkeypatch.setattr("streamplan.maintenance.upgrade.Upgrader", lambda *_, **named: made.named.update(named) or made)
-    monkeypatch.setattr("streamplan.spark.redrive.local_session", lambda name, **_: nullcontext())
+    monkeypatch.setattr("streamplan.spark.session.local_session", lambda name, **_: nullcontext())
     monkeypatch.setattr("streamplan.local.jars.require", lambda *_: Path("nowhere"))
     monkeypatch.setattr(upgrade, "active_runs", lambda pipeline, settings, kinds: [])
     return made

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from streamplan.checks.framework.cluster import UNREADABLE_HEADERS, Record
 from streamplan.errors import Refused
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka_types import UNREADABLE_HEADERS, Record
 
 
 class FakeProducer:

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from streamplan.checks.framework.cluster import Offsets
 from streamplan.errors import StreamplanError
 from streamplan.kafka import copying
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka_types import Offsets
 from streamplan.maintenance import repartition
 from streamplan.maintenance.repartition import Repartitioner
 from streamplan.pipelines.orders import PIPELINE

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from streamplan.errors import Refused
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.committed_positions import (
     CommittedPosition,
     Extent,
@@ -12,7 +13,6 @@ from streamplan.model.committed_positions import (
     resolve_positions,
 )
 from streamplan.model.generation import Generation, PositionMetadata, named_checkpoint
-from streamplan.model.start_point import TopicPartition
 
 OLD = PositionMetadata(Generation(1000, "a:1:x"), "3f2a9c1e", 7)
 NEW = Generation(2000, "b:2:y")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from streamplan.kafka.brokers import Brokers
 from streamplan.pipelines.orders import PIPELINE
-from streamplan.spark.query import Deployment
+from streamplan.spark.deployment import Deployment
 
 
 def test_of_a_partition_that_is_held_back_the_part_before_is_processed_and_all_of_the_others() -> None:

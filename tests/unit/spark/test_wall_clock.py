@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.checks.framework.cluster import Offsets
+from streamplan.kafka_types import Offsets
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
 from streamplan.spark.aggregator import in_flow_order, in_order_of_runs

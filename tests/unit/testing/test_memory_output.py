@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from streamplan.kafka.brokers import Brokers
 from streamplan.model.generation import Generation
-from streamplan.spark.sink.spec import DEAD_LETTER, DeadLetter, Output, PartitionBy, TransactionSpec
+from streamplan.spark.sink.spec import DEAD_LETTER, Output, PartitionBy, RejectedRecord, TransactionSpec
 from streamplan.testing.memory_output import MemoryOutput, WrittenRecord
 
 OUTPUTS = (
@@ -45,14 +45,14 @@ def test_a_record_goes_to_the_partition_that_kafka_would_choose() -> None:
 def test_a_dead_letter_has_the_headers_of_production() -> None:
     written: list[WrittenRecord] = []
     with output(written) as task:
-        task.dead_letter(DeadLetter("in", 1, 4, None, b"k", b"v", [("own", b"1")], "the reason"))
+        task.dead_letter(RejectedRecord("in", 1, 4, None, b"k", b"v", [("own", b"1")], "the reason"))
         task.commit()
     [record] = written
     assert record[:6] == (DEAD_LETTER, "letters", 0, b"k", b"v", 0)
     headers = dict(record.headers)
     assert headers["own"] == b"1"
-    assert (headers["streamplan.reason"], headers["streamplan.task"]) == ("the reason", "2_1")
-    assert (headers["streamplan.source.topic"], headers["streamplan.source.offset"]) == ("in", "4")
+    assert (headers["streamplan.reason"], headers["streamplan.task"]) == (b"the reason", b"2_1")
+    assert (headers["streamplan.source.topic"], headers["streamplan.source.offset"]) == (b"in", b"4")
 
 
 def test_what_is_not_committed_is_gone() -> None:

@@ -17,9 +17,9 @@ from functools import partial
 from zlib import crc32
 
 from streamplan.checks.framework.application import Partitioner
-from streamplan.checks.framework.cluster import Cluster, RecordBatch
 from streamplan.checks.framework.consistent_cut import attempt
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster, RecordBatch
 from streamplan.model.topics import ObservedTopic, words
 from streamplan.model.windows import (
     STORED_SESSION_BYTES,

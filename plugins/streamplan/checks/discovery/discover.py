@@ -22,8 +22,8 @@ from streamplan.checks.discovery.subtopologies import (
     structure_by_names,
 )
 from streamplan.checks.framework.application import Application, Partitioner
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook, Refused
+from streamplan.kafka_port import Cluster
 from streamplan.model.description import parse_subtopologies
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Limits

@@ -8,8 +8,8 @@ from dataclasses import replace
 from streamplan.checks.discovery.discover import discover
 from streamplan.checks.framework.active_application import application_still_running
 from streamplan.checks.framework.application import Application, application_in
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import BrokersUnavailable
+from streamplan.kafka_port import Cluster
 from streamplan.model.pipeline import Pipeline
 
 

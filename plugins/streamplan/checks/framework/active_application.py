@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplan.checks.framework.cluster import Cluster
+from streamplan.kafka_port import Cluster
 from streamplan.model.committed_positions import latest_generation
 from streamplan.model.pipeline import Pipeline
 

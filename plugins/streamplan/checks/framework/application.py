@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from streamplan.checks.framework.cluster import Cluster, Record
 from streamplan.errors import BrokersUnavailable, CouldNotLook, Refused
+from streamplan.kafka_port import Cluster
+from streamplan.kafka_types import Record
 from streamplan.model.copartitioning import copartition_groups
 from streamplan.model.left_out import REASON_LEFT_OUT, records_left_out
 from streamplan.model.operations import Count, KeySelect, NullKeyFilter

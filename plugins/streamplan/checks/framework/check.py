@@ -12,10 +12,10 @@ from functools import partial
 from threading import Thread
 
 from streamplan.checks.framework.application import Application
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import tell_nobody
 from streamplan.checks.framework.verified import NoVerifiedStore, StateStoreTotals, VerifiedStore
 from streamplan.errors import CouldNotLook, StreamplanError
+from streamplan.kafka_port import Cluster
 from streamplan.model.status import AggregatorStatus
 from streamplan.model.topics import ObservedTopic, TopicRole, resolve_replication_factor
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-from streamplan.checks.framework.cluster import Cluster, RecordsGone
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster, RecordsGone
 
 MAX_ATTEMPTS = 3
 """How often a check reads a topic from which records are deleted meanwhile."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from streamplan.checks.framework.cluster import RecordBatch
+from streamplan.kafka_port import RecordBatch
 
 MOST_COMPRESSION = 10
 """Records are read uncompressed, but limits of segments and batches hold for stored bytes: at most so much smaller."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from streamplan.checks.framework.application import Application, SubtopologyTopics
-from streamplan.checks.framework.cluster import Cluster, Offsets, RecordsGone
 from streamplan.checks.framework.consistent_cut import Deadline, attempt, some_of
+from streamplan.kafka_port import Cluster, RecordsGone
+from streamplan.kafka_types import Offsets, TopicPartition
 
 COUNTED_OFFSETS = 10_000
 """So many offsets of a partition are read to count unprocessed records. Of more, the offsets are counted."""
@@ -108,7 +109,7 @@ class TaskInput:
 
 def read_inputs(application: Application, cluster: Cluster) -> list[TaskInput]:
     """Look once at every partition that the application reads."""
-    inputs: dict[tuple[str, int], TaskInput] = {}
+    inputs: dict[TopicPartition, TaskInput] = {}
     for subtopology in application.subtopologies:
         for topic in subtopology.sources:
             before, offsets, after = _ask(application.application_id, cluster, topic)

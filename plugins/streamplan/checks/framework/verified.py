@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-Positions: TypeAlias = Mapping[int, int]
-"""An offset for each partition of a topic."""
+from streamplan.kafka_types import OffsetByPartition
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,13 @@ class VerifiedCut:
     """
 
     topic_ids: Mapping[str, str]
-    source: Positions
-    changelog: Positions
-    dead_letters: Positions
+    source: OffsetByPartition
+    changelog: OffsetByPartition
+    dead_letters: OffsetByPartition
     records: int
     in_flight: frozenset[bytes]
-    repartition: Positions = field(default_factory=dict)
-    repartition_ends: Positions | None = None
+    repartition: OffsetByPartition = field(default_factory=dict)
+    repartition_ends: OffsetByPartition | None = None
     not_compared: int = 0
     without_key: int = 0
 
@@ -64,7 +63,7 @@ class StateStoreTotals:
         totals: The total of each key.
     """
 
-    positions: Positions
+    positions: OffsetByPartition
     totals: Mapping[bytes, int]
 
 

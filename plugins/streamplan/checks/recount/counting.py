@@ -6,20 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from streamplan.checks.framework.application import Aggregation
-from streamplan.checks.framework.cluster import (
-    Cluster,
-    Headers,
-    Record,
-    RecordBatch,
-    read_records_at,
-    records_of,
-)
 from streamplan.checks.framework.consistent_cut import attempt
-from streamplan.checks.framework.verified import Positions
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster, RecordBatch, read_records_at, records_of
+from streamplan.kafka_types import Headers, OffsetByPartition, PartitionOffset, Record
 from streamplan.model.dead_letters import (
     REDRIVEN_LETTER,
     LetterPlace,
@@ -30,9 +23,6 @@ from streamplan.model.dead_letters import (
 )
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, header_bytes
-
-SourceOffset: TypeAlias = tuple[int, int]
-"""A partition of the source and an offset in it."""
 
 COUNT_BYTES = 8
 """The size of a count in a changelog: a big-endian signed integer, as ``LongSerializer`` writes it."""
@@ -108,13 +98,15 @@ class SourceCounts(NamedTuple):
     """The records of a range of the source: by key, those that cannot be counted, and how many there are in all."""
 
     by_key: Counter[bytes]
-    rejected: set[SourceOffset]
+    rejected: set[PartitionOffset]
     records: int
 
 
-def count_source(cluster: Cluster, aggregation: Aggregation, since: Positions, until: Positions) -> SourceCounts:
+def count_source(
+    cluster: Cluster, aggregation: Aggregation, since: OffsetByPartition, until: OffsetByPartition
+) -> SourceCounts:
     """Count the records of the source from ``since`` (0 where a partition is absent) to ``until``."""
-    by_key, rejected, records = Counter[bytes](), set[SourceOffset](), 0
+    by_key, rejected, records = Counter[bytes](), set[PartitionOffset](), 0
     ranges = {number: (since.get(number, 0), last) for number, last in until.items()}
     for part in cluster.map_batches(aggregation.source, ranges, partial(_count_batches, aggregation)):
         by_key.update(part.by_key)
@@ -124,7 +116,7 @@ def count_source(cluster: Cluster, aggregation: Aggregation, since: Positions, u
 
 
 def _count_batches(aggregation: Aggregation, batches: Iterator[RecordBatch]) -> SourceCounts:
-    by_key, rejected, records = Counter[bytes](), set[SourceOffset](), 0
+    by_key, rejected, records = Counter[bytes](), set[PartitionOffset](), 0
     for batch in batches:
         counts = count_records(aggregation, batch)
         by_key.update(counts.by_key)
@@ -135,7 +127,7 @@ def _count_batches(aggregation: Aggregation, batches: Iterator[RecordBatch]) -> 
     return SourceCounts(by_key, rejected, records)
 
 
-def count_between(cluster: Cluster, topic: str, first: Positions, last: Positions) -> dict[bytes, int]:
+def count_between(cluster: Cluster, topic: str, first: OffsetByPartition, last: OffsetByPartition) -> dict[bytes, int]:
     """Count the records of each key from ``first`` to ``last``; below 0 where ``last`` comes before ``first``."""
     counts: Counter[bytes] = Counter()
     borders = {number: (first.get(number, 0), last.get(number, 0)) for number in first.keys() | last.keys()}
@@ -155,12 +147,12 @@ class RekeyedCounts(NamedTuple):
     """
 
     by_key: Counter[bytes]
-    since: Positions
-    until: Positions
-    deleted_below: Positions
+    since: OffsetByPartition
+    until: OffsetByPartition
+    deleted_below: OffsetByPartition
 
 
-def count_rekeyed(cluster: Cluster, topic: str, since: Positions, until: Positions) -> RekeyedCounts:
+def count_rekeyed(cluster: Cluster, topic: str, since: OffsetByPartition, until: OffsetByPartition) -> RekeyedCounts:
     """Count the records of the repartition topic from ``since`` (0 where a partition is absent) to ``until``.
 
     Kafka Streams deletes what it has consumed. What is deleted while it is read is left out, too.
@@ -201,10 +193,12 @@ class ChangelogUpdates(NamedTuple):
 
     values: Mapping[tuple[int, bytes], int]
     offsets: Mapping[tuple[int, bytes], int]
-    not_counts: frozenset[tuple[int, int]]
+    not_counts: frozenset[PartitionOffset]
 
 
-def read_changelog(cluster: Cluster, topic: str, since: Positions, until: Positions) -> ChangelogUpdates:
+def read_changelog(
+    cluster: Cluster, topic: str, since: OffsetByPartition, until: OffsetByPartition
+) -> ChangelogUpdates:
     """Read the last count of each key that was written from ``since`` to ``until``."""
     last: dict[tuple[int, bytes], bytes | None] = {}
     offsets: dict[tuple[int, bytes], int] = {}
@@ -227,7 +221,7 @@ def read_changelog(cluster: Cluster, topic: str, since: Positions, until: Positi
     return ChangelogUpdates(values, offsets, frozenset(not_counts))
 
 
-class DeadLetters(NamedTuple):
+class DeadLetterOrigins(NamedTuple):
     """The dead letters of an aggregation.
 
     ``origins`` says how often each record of the source stands in the dead-letter topic and was not re-driven.
@@ -236,17 +230,19 @@ class DeadLetters(NamedTuple):
     were read.
     """
 
-    origins: Mapping[SourceOffset, int]
-    redriven: Mapping[SourceOffset, LetterPlace | None]
-    deleted_below: Positions
+    origins: Mapping[PartitionOffset, int]
+    redriven: Mapping[PartitionOffset, LetterPlace | None]
+    deleted_below: OffsetByPartition
 
 
-def read_dead_letters(cluster: Cluster, aggregation: Aggregation, since: Positions, until: Positions) -> DeadLetters:
+def read_dead_letters(
+    cluster: Cluster, aggregation: Aggregation, since: OffsetByPartition, until: OffsetByPartition
+) -> DeadLetterOrigins:
     """Read the dead letters from ``since`` to ``until``; none where the application has no dead-letter topic."""
     if aggregation.dead_letters is None:
-        return DeadLetters({}, {}, {})
-    origins: Counter[SourceOffset] = Counter()
-    redriven: dict[SourceOffset, LetterPlace | None] = {}
+        return DeadLetterOrigins({}, {}, {})
+    origins: Counter[PartitionOffset] = Counter()
+    redriven: dict[PartitionOffset, LetterPlace | None] = {}
     starts = {number: offsets.log_start for number, offsets in cluster.offsets(aggregation.dead_letters).items()}
     deleted_below = {number: start for number, start in starts.items() if start > since.get(number, 0)}
     ranges = {number: (max(starts[number], since.get(number, 0)), end) for number, end in until.items()}
@@ -261,11 +257,11 @@ def read_dead_letters(cluster: Cluster, aggregation: Aggregation, since: Positio
             else:
                 origins[origin] += 1
     origins.subtract(redriven.keys())
-    return DeadLetters({origin: times for origin, times in origins.items() if times > 0}, redriven, deleted_below)
+    return DeadLetterOrigins({origin: times for origin, times in origins.items() if times > 0}, redriven, deleted_below)
 
 
 def count_redriven(
-    cluster: Cluster, aggregation: Aggregation, redriven: Mapping[SourceOffset, LetterPlace | None]
+    cluster: Cluster, aggregation: Aggregation, redriven: Mapping[PartitionOffset, LetterPlace | None]
 ) -> tuple[Counter[bytes], int]:
     """Count records that were re-driven, by key. Each is read in the source, or else in its dead letter.
 
@@ -307,7 +303,7 @@ def count_redriven(
     return by_key, accepted
 
 
-def _origin_of(dead_letter: Record, aggregation: Aggregation) -> SourceOffset | None:
+def _origin_of(dead_letter: Record, aggregation: Aggregation) -> PartitionOffset | None:
     """Return the record of the source that a dead letter or a mark is about; None for one of another task."""
     origin = parse_origin(dead_letter.headers)
     if origin is None or origin.topic != aggregation.source:

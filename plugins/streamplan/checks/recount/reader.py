@@ -10,12 +10,10 @@ from typing import NamedTuple
 
 from streamplan.checks.framework.application import Aggregation
 from streamplan.checks.framework.check import Observation, existing
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import Deadline, attempt, await_consistent_cut
 from streamplan.checks.framework.verified import (
     KeyTotals,
     NoVerifiedStore,
-    Positions,
     StateStoreTotals,
     VerifiedCut,
     VerifiedStore,
@@ -31,6 +29,8 @@ from streamplan.checks.recount.counting import (
 )
 from streamplan.checks.recount.totals import NAMED_KEYS, RekeyedTotals, Totals
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
+from streamplan.kafka_types import OffsetByPartition
 from streamplan.model.topics import words
 
 
@@ -201,9 +201,9 @@ class TotalsReader:
         previous: VerifiedCut | None,
         updates: ChangelogUpdates,
         in_flight: Mapping[bytes, int],
-        until: Positions,
-        dead_letter_ends: Positions,
-        repartition_ends: Positions,
+        until: OffsetByPartition,
+        dead_letter_ends: OffsetByPartition,
+        repartition_ends: OffsetByPartition,
     ) -> Totals:
         """Count the source up to ``until`` and put it beside what was read of the outputs."""
         aggregation, cluster, store = self.aggregation, self.cluster, self.store
@@ -275,11 +275,11 @@ class TotalsReader:
             without_key=without_key + (previous.without_key if previous else 0),
         )
 
-    def _starts(self) -> Positions:
+    def _starts(self) -> OffsetByPartition:
         """Return the offsets of the source at which the application began to count."""
         return self.cluster.starts(self.aggregation.application_id, self.aggregation.source)
 
-    def _deleted(self, since: Positions, until: Positions | None) -> dict[int, tuple[int, int]]:
+    def _deleted(self, since: OffsetByPartition, until: OffsetByPartition | None) -> dict[int, tuple[int, int]]:
         """Return the ranges of offsets of the source from ``since`` to ``until`` that were deleted, by partition."""
         begins = {number: at.log_start for number, at in self.cluster.offsets(self.aggregation.source).items()}
         last = begins if until is None else {number: min(begins[number], end) for number, end in until.items()}
@@ -321,10 +321,10 @@ class TotalsReader:
 def _cut_of(
     topic_ids: Mapping[str, str],
     totals: Totals,
-    changelog: Positions,
-    dead_letters: Positions,
-    repartition: Positions,
-    repartition_ends: Positions,
+    changelog: OffsetByPartition,
+    dead_letters: OffsetByPartition,
+    repartition: OffsetByPartition,
+    repartition_ends: OffsetByPartition,
 ) -> VerifiedCut:
     return VerifiedCut(
         topic_ids=topic_ids,
@@ -340,7 +340,7 @@ def _cut_of(
     )
 
 
-def _is_behind(positions: Positions, others: Positions) -> bool:
+def _is_behind(positions: OffsetByPartition, others: OffsetByPartition) -> bool:
     """Whether a position is before the other one of its partition."""
     return any(positions.get(number, 0) < other for number, other in others.items())
 

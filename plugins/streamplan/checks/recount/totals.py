@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Aggregation
 from streamplan.checks.framework.check import FOR_INFORMATION, Observation
-from streamplan.checks.framework.verified import Positions
-from streamplan.checks.recount.counting import RekeyedCounts, SourceOffset
+from streamplan.checks.recount.counting import RekeyedCounts
+from streamplan.kafka_types import OffsetByPartition, OffsetRanges, PartitionOffset
 
 NAMED_KEYS = 100
 """So many keys get a row each, the wrong ones first; the others are counted."""
@@ -100,25 +100,25 @@ class Totals:
     """
 
     aggregation: Aggregation
-    since: Positions
-    until: Positions
+    since: OffsetByPartition
+    until: OffsetByPartition
     counted: Mapping[bytes, int]
     at_most: Mapping[bytes, int] | None
     changelog: Mapping[bytes, Mapping[int, int]]
     in_flight: Mapping[bytes, int]
-    rejected: frozenset[SourceOffset]
-    dead_letters: Mapping[SourceOffset, int]
-    dead_letters_deleted_below: Positions
+    rejected: frozenset[PartitionOffset]
+    dead_letters: Mapping[PartitionOffset, int]
+    dead_letters_deleted_below: OffsetByPartition
     unprocessed: int
     verified_elsewhere: int
     keys: int
     changelog_offsets: Mapping[tuple[int, bytes], int] = field(default_factory=dict)
-    not_counts: frozenset[SourceOffset] = frozenset()
+    not_counts: frozenset[PartitionOffset] = frozenset()
     store: Mapping[bytes, int] | None = None
     store_in_flight: Mapping[bytes, int] = field(default_factory=dict)
     rekeyed: RekeyedTotals | None = None
-    starts: Positions = field(default_factory=dict)
-    deleted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    starts: OffsetByPartition = field(default_factory=dict)
+    deleted: OffsetRanges = field(default_factory=dict)
     without_record: int = 0
     deleted_before: int = 0
     recreated: bool = False
@@ -299,7 +299,7 @@ class Totals:
         return tuple(rows)
 
 
-def _ranges(topic: str, since: Positions, until: Positions) -> str:
+def _ranges(topic: str, since: OffsetByPartition, until: OffsetByPartition) -> str:
     """Return ``"orders-0 offsets 7 to 9, ..."``; empty where nothing lies between the positions."""
     return ", ".join(
         f"{topic}-{number} offsets {since.get(number, 0):,} to {last - 1:,}"
@@ -308,7 +308,7 @@ def _ranges(topic: str, since: Positions, until: Positions) -> str:
     )
 
 
-def _listed(source: str, origins: Iterable[SourceOffset]) -> str:
+def _listed(source: str, origins: Iterable[PartitionOffset]) -> str:
     """Return ``" (see orders-0 offset 7, ...)"``; empty for no record."""
     ordered = sorted(origins)
     names = [f"{source}-{partition} offset {offset}" for partition, offset in ordered[:_NAMED_OFFSETS]]

@@ -10,7 +10,7 @@ This is the only module that touches PySpark's Java DataFrames (``_jdf``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from streamplan.spark.state.offset_log import TICKS
+from streamplan.spark.arrow_function import ArrowFunction
+from streamplan.spark.ticks import TICKS
 
 _Argument = TypeVar("_Argument")
-ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _JavaCall: TypeAlias = tuple[str, tuple[Any, ...], Any]
 """Method, arguments and result."""
 

@@ -44,7 +44,7 @@ _ADDED = ("joined", "place", "number", "shared_key", "shared_value")
 """What rows have beside the columns of a record."""
 
 
-class Place(NamedTuple):
+class TimestampedKeyAndJoinSide(NamedTuple):
     """The key of the shared store (``TimestampedKeyAndJoinSide``). Its order is that of its bytes.
 
     Attributes:
@@ -58,7 +58,7 @@ class Place(NamedTuple):
     key: StateKey
 
     @classmethod
-    def of(cls, source: int, at: int, key: StateKey) -> Place:
+    def of(cls, source: int, at: int, key: StateKey) -> TimestampedKeyAndJoinSide:
         """Return the place of a record of this stream (0) or of the other one (1)."""
         return cls(at, 1 - source, key)
 
@@ -149,7 +149,7 @@ class OuterJoinState(StreamJoinState):
                     yield Row(**values | {"shared_key": place.stored_key, "place": next(places)})
             matches = self._matches(row.source, row.at, buffer, times)
             for at, found in matches:
-                met = Place.of(1 - row.source, at, key)
+                met = TimestampedKeyAndJoinSide.of(1 - row.source, at, key)
                 if self._waiting.take(met):
                     yield Row(**values | {"shared_key": met.stored_key, "place": next(places)})
                 fields = {f"f{1 - row.source}": self._by_name(1 - row.source, found)}
@@ -158,7 +158,7 @@ class OuterJoinState(StreamJoinState):
                 if max(0, row.at + self._reach[row.source][1]) < self._stream_time:
                     yield Row(**values | {"joined": True, "place": next(places)})
                 else:
-                    place = Place.of(row.source, row.at, key)
+                    place = TimestampedKeyAndJoinSide.of(row.source, row.at, key)
                     stored = {"shared_key": place.stored_key, "shared_value": self._wait(place, row)}
                     yield Row(**values | stored | {"place": next(places)})
         number = buffer.next_number(row.source, row.at)
@@ -166,7 +166,7 @@ class OuterJoinState(StreamJoinState):
             self._put_record(row, buffer, times)
         yield Row(**values | {"number": number})
 
-    def _wait(self, place: Place, row: Row) -> bytes:
+    def _wait(self, place: TimestampedKeyAndJoinSide, row: Row) -> bytes:
         """Let a record wait for a match; return what the shared store has of its place."""
         value = row.value if row.value is not None else row.record["value"]
         fields: list[Any] = [None, None]
@@ -176,7 +176,7 @@ class OuterJoinState(StreamJoinState):
         side = bytes([place.is_this])  # ``LeftOrRightValueSerializer``
         return stored_list([side + bytes(each[0]) for each in waiting])
 
-    def _over(self, source: int) -> Iterator[Place]:
+    def _over(self, source: int) -> Iterator[TimestampedKeyAndJoinSide]:
         """Yield the places whose records wait no more, while a record of a stream is processed.
 
         The time by which it is decided whether to look at all is that of the place that was looked at last, as in
@@ -195,7 +195,7 @@ class OuterJoinState(StreamJoinState):
                 continue
             yield place
 
-    def _alone(self, place: Place, waiting: tuple[Any, ...], row: Row) -> dict[str, Any]:
+    def _alone(self, place: TimestampedKeyAndJoinSide, waiting: tuple[Any, ...], row: Row) -> dict[str, Any]:
         """What a record gives that has waited in vain, while ``row`` is processed."""
         fields: dict[str, Any] = {"f0": None, "f1": None}
         fields[f"f{place.source}"] = self._by_name(place.source, waiting[1 + place.source])
@@ -217,7 +217,7 @@ class RestoredOuterJoinState(OuterJoinState):
         key = key_of(row)
         self._newest = self._stream_time = max(self._newest, row.at)
         if row.waiting:
-            self._wait(Place.of(row.source, row.at, key), row)
+            self._wait(TimestampedKeyAndJoinSide.of(row.source, row.at, key), row)
         else:
             self._put_record(row, self._buffer(key, buffers), times)
         yield from ()
@@ -236,17 +236,17 @@ class _Waiting:
 
     def begin(self) -> None:
         """Begin a micro-batch."""
-        self._known: dict[Place, list[tuple[Any, ...]]] = {}
-        self._changed: set[Place] = set()
+        self._known: dict[TimestampedKeyAndJoinSide, list[tuple[Any, ...]]] = {}
+        self._changed: set[TimestampedKeyAndJoinSide] = set()
         self._complete = False
 
-    def add(self, place: Place, record: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def add(self, place: TimestampedKeyAndJoinSide, record: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Let a record wait; return all that wait at its place."""
         self._at(place).append(record)
         self._changed.add(place)
         return self._known[place]
 
-    def take(self, place: Place) -> list[tuple[Any, ...]]:
+    def take(self, place: TimestampedKeyAndJoinSide) -> list[tuple[Any, ...]]:
         """Remove the records at a place, and return them."""
         found = self._at(place)
         if found:
@@ -254,11 +254,11 @@ class _Waiting:
             self._changed.add(place)
         return found
 
-    def in_order(self) -> list[Place]:
+    def in_order(self) -> list[TimestampedKeyAndJoinSide]:
         """Return the places where records wait, in the order of the store."""
         if not self._complete:
             for key, value in list(self._state.iterator()):
-                self._known.setdefault(Place(key[0], key[1], hashable(key[2])), list(value[0]))
+                self._known.setdefault(TimestampedKeyAndJoinSide(key[0], key[1], hashable(key[2])), list(value[0]))
             self._complete = True
         return sorted(place for place, records in self._known.items() if records)
 
@@ -270,7 +270,7 @@ class _Waiting:
             elif self._state.containsKey(tuple(place)):
                 self._state.removeKey(tuple(place))
 
-    def _at(self, place: Place) -> list[tuple[Any, ...]]:
+    def _at(self, place: TimestampedKeyAndJoinSide) -> list[tuple[Any, ...]]:
         if place not in self._known:
             known = not self._complete and self._state.containsKey(tuple(place))
             self._known[place] = list(self._state.getValue(tuple(place))[0]) if known else []

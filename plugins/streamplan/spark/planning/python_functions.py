@@ -22,9 +22,10 @@ from streamplan.model.functions import STOP, PythonFunction
 from streamplan.serdes.arrow import python_values, struct_type
 from streamplan.serdes.json_keys import KeyFields
 from streamplan.serdes.primitive import KeySerde
+from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.noted_records import noted
 from streamplan.spark.planning.arrow_batches import conditions_by, values_by
-from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
+from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.function_results import (
     NOT_OF_A_FUNCTION,

@@ -38,8 +38,9 @@ from streamplan.serdes.field_types import FIELD_TYPES
 from streamplan.serdes.internal import repartition_serde, value_expression
 from streamplan.serdes.primitive import STRING, KeySerde, String
 from streamplan.serdes.serde import MAX_BYTES, Serde, too_large
+from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.noted_records import noted
-from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
+from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, unreadable_types
 from streamplan.spark.planning.keys import key_fault, new_key, read_key, write_key
 from streamplan.spark.planning.partition_times import PartitionTimes

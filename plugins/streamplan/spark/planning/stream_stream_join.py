@@ -25,8 +25,9 @@ from streamplan.model.operations import OuterStreamJoin, StreamJoin
 from streamplan.model.windows import TIME_AND_SIDE_BYTES
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import STRING
+from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.planning.aggregation import refusing_unreadable, stored_key
-from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
+from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import as_state, declared_fields, from_state, state_name
 from streamplan.spark.planning.outer_join_state import OuterJoinState, RestoredOuterJoinState, parse_stored_list
 from streamplan.spark.planning.records import RecordFrame, read_stored

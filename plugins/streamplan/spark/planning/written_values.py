@@ -13,8 +13,9 @@ from streamplan.serdes.arrow import python_values, struct_type
 from streamplan.serdes.field_types import ArrayType, FieldType, MapType, Scalar, StructType, parse_type
 from streamplan.serdes.reason import text_of
 from streamplan.serdes.serde import Serde
+from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.noted_records import noted
-from streamplan.spark.planning.compiled_plan import ArrowFunction, map_in_arrow
+from streamplan.spark.planning.compiled_plan import map_in_arrow
 from streamplan.spark.planning.field_types import declared_fields, declared_type
 from streamplan.spark.planning.records import RecordFrame
 

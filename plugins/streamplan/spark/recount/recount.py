@@ -27,11 +27,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import ConsistentCut, Deadline, await_consistent_cut
 from streamplan.checks.recount.totals import PROCESS_AGAIN
 from streamplan.errors import CouldNotLook
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka_port import Cluster
+from streamplan.kafka_types import TopicPartition
 from streamplan.model.dead_letters import REDRIVEN_BY, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, TASK
 from streamplan.model.generation import PositionMetadata
 from streamplan.model.operations import (
@@ -50,12 +51,12 @@ from streamplan.model.operations import (
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.model.start_point import TopicPartition, task_times
+from streamplan.model.start_point import task_times
+from streamplan.model.subtopology_graph import responder_of
 from streamplan.model.topics import words
 from streamplan.model.windows import TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets
 from streamplan.serdes.serde import Serde
-from streamplan.spark.pacing import responder_of
 from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.foreign_key_join import carrying_source, table_source
 from streamplan.spark.planning.operators import OperatorPlanner, read_source

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
 
 from streamplan.kafka.brokers import Brokers
+from streamplan.kafka_types import Header, TopicPartition
 from streamplan.model.generation import Generation
 from streamplan.model.processor_topology import TaskId
 from streamplan.model.windows import STORED_SESSION_BYTES, WINDOW_START_BYTES
-
-Headers: TypeAlias = list[tuple[str, str | bytes | None]]
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 DEAD_LETTER = -1
 """Stands for the dead-letter topic where the number of an output is expected."""
@@ -57,7 +53,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class DeadLetter:
+class RejectedRecord:
     """A record that cannot be processed, complete and with the reason.
 
     A record that an aggregate made has no ``topic`` and no ``offset``. ``timestamp`` is in ms; None stands for the time
@@ -70,7 +66,7 @@ class DeadLetter:
     timestamp: int | None
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: Sequence[Header]
     reason: str
 
 

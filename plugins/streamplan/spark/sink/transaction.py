@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -30,6 +30,7 @@ from streamplan.kafka.transactions import (
     open_task_producer,
     send_positions,
 )
+from streamplan.kafka_types import Header, TopicPartition
 from streamplan.model.committed_positions import CommittedPosition, foreign_position_error
 from streamplan.model.dead_letters import ERROR_MESSAGE, MAX_BYTES, REASON, TASK, Origin, fit_record, origin_headers
 from streamplan.model.generation import PositionMetadata
@@ -40,7 +41,7 @@ from streamplan.serdes.reason import harmless
 from streamplan.serdes.serde import header_bytes
 from streamplan.serdes.subscriptions import LENGTH_BYTES
 from streamplan.spark.sink import delivery_queue
-from streamplan.spark.sink.spec import DeadLetter, Headers, Output, PartitionBy, TopicPartition, TransactionSpec
+from streamplan.spark.sink.spec import Output, PartitionBy, RejectedRecord, TransactionSpec
 
 _COMMIT_INTERVAL_SECONDS = 1.0
 """After so long a transaction of records that are written one by one is committed, and another one goes on.
@@ -108,7 +109,7 @@ class TaskOutput(ABC):
         keys: Iterable[bytes | None],
         values: Iterable[bytes | None],
         timestamps: Iterable[int],
-        headers: Iterable[Headers | None],
+        headers: Iterable[list[Header] | None],
         size: int,
     ) -> None:
         """Queue records for an output, see :func:`produce_records`.
@@ -118,30 +119,30 @@ class TaskOutput(ABC):
             keys: The keys in bytes.
             values: The values in bytes, as many as keys.
             timestamps: In ms, as many as keys.
-            headers: Of each record; None for a record without headers.
+            headers: Of each record; None for a record without headers. librdkafka takes no tuple.
             size: The bytes of all keys and values.
         """
         self._queue.reserve(size)
         produce_records(self._producer, output, self.partition, keys, values, timestamps, headers)
 
-    def dead_letter(self, letter: DeadLetter) -> None:
+    def dead_letter(self, rejected: RejectedRecord) -> None:
         """Queue a record for the dead-letter topic, with where it came from and the reason as headers.
 
         Parts that make it too large for the topic are left out, and a header says so.
         """
-        reason = harmless(letter.reason)
+        reason = harmless(rejected.reason)
         added = {REASON: reason, ERROR_MESSAGE: reason, TASK: str(self.spec.task(self.partition))}
-        if letter.topic is not None and letter.offset is not None:
-            added |= origin_headers(Origin(letter.topic, letter.partition, letter.offset))
-        record = fit_record(letter.key, letter.value, letter.headers, added)
+        if rejected.topic is not None and rejected.offset is not None:
+            added |= origin_headers(Origin(rejected.topic, rejected.partition, rejected.offset))
+        record = fit_record(rejected.key, rejected.value, rejected.headers, added)
         self._queue.reserve(len(record.key or b"") + len(record.value or b"") + header_bytes(record.headers))
         self._producer.produce(
             self.spec.dead_letter_topic,
             key=record.key,
             value=record.value,
-            partition=letter.partition % self.spec.dead_letter_partitions,
-            timestamp=0 if letter.timestamp is None else writable_timestamp(letter.timestamp),  # 0 is now
-            headers=[*record.headers, *record.added.items()],
+            partition=rejected.partition % self.spec.dead_letter_partitions,
+            timestamp=0 if rejected.timestamp is None else writable_timestamp(rejected.timestamp),  # 0 is now
+            headers=[*record.headers, *((name, text.encode()) for name, text in record.added.items())],
         )
 
     @property
@@ -389,7 +390,7 @@ def produce_records(
     keys: Iterable[bytes | None],
     values: Iterable[bytes | None],
     timestamps: Iterable[int],
-    headers: Iterable[Headers | None],
+    headers: Iterable[list[Header] | None],
 ) -> None:
     """Queue records for an output, each for the partition in which it belongs.
 
@@ -403,9 +404,9 @@ def produce_records(
         keys: The keys in bytes.
         values: The values in bytes, as many as keys.
         timestamps: In ms, as many as keys.
-        headers: Of each record; None for a record without headers.
+        headers: Of each record; None for a record without headers. librdkafka takes no tuple.
     """
-    produce = producer.produce
+    produce: Callable[..., None] = producer.produce  # annotated for headers with texts, too
     topic = output.topic
     partition = task_partition if output.partition_by is PartitionBy.TASK else -1
     window_bytes = output.partition_by.window_bytes

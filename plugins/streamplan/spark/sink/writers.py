@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,20 +20,19 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from streamplan.errors import Refused, StreamplanError
+from streamplan.kafka_types import Header
 from streamplan.model.dead_letters import Origin
 from streamplan.model.left_out import REASON_LEFT_OUT
 from streamplan.serdes.arrow import true_rows
 from streamplan.serdes.columns import reason_array
 from streamplan.serdes.serde import Serde, header_bytes, too_large
+from streamplan.spark.arrow_function import ArrowFunction
 from streamplan.spark.headers import headers_from_text
 from streamplan.spark.noted_records import noted
 from streamplan.spark.sink.instance import this_instance
-from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, DeadLetter, Headers, Output, TransactionSpec
+from streamplan.spark.sink.spec import DEAD_LETTER, TASK_ORDER, Output, RejectedRecord, TransactionSpec
 from streamplan.spark.sink.transaction import TaskOutput, TaskTransaction
 from streamplan.spark.timestamps import timestamp_faults
-
-if TYPE_CHECKING:
-    from streamplan.spark.planning.compiled_plan import ArrowFunction
 
 WRITTEN_SCHEMA = (
     "partition int, written long, dead_lettered long, bytes long, topics array<string>, instance string, host string"
@@ -100,7 +99,7 @@ class TaskProgress:
         partition = self.transaction.partition
         columns = ["topic", "offset", "timestamp", "key", "value", "reason"]
         for row, headers in zip(rows.select(columns).to_pylist(), rows["headers"], strict=True):
-            self.transaction.dead_letter(DeadLetter(partition=partition, headers=headers_of(headers), **row))
+            self.transaction.dead_letter(RejectedRecord(partition=partition, headers=headers_of(headers), **row))
         self.dead_lettered += rows.num_rows
         self.bytes += rows["key"].nbytes + rows["value"].nbytes + rows["headers"].nbytes
 
@@ -413,7 +412,7 @@ def _too_large(rows: pa.RecordBatch, keys: pa.Array, max_bytes: int) -> dict[int
     }
 
 
-def headers_of(headers: pa.Scalar) -> Headers:
+def headers_of(headers: pa.Scalar) -> list[Header]:
     """Return headers from the text that :data:`streamplan.spark.sources.HEADERS` describes."""
     return headers_from_text(headers.as_py())
 

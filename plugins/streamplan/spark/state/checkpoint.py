@@ -13,19 +13,20 @@ from functools import cached_property
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streamplan.model.start_point import CheckpointState, OffsetMap, TopicPartition
+from streamplan.kafka_types import TopicPartition
+from streamplan.model.start_point import CheckpointState, OffsetMap
 from streamplan.spark.state.checkpoint_name import IDENTITY, CheckpointName, left_over, newest_first
 from streamplan.spark.state.hadoop_files import HadoopFiles
 from streamplan.spark.state.offset_log import (
     COMMITS,
     OFFSETS,
-    TICKS,
     CorruptCheckpoint,
     batch_numbers,
     offset_lines,
     parse_offsets,
     parse_ticks,
 )
+from streamplan.spark.ticks import TICKS
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ import json
 from collections.abc import Iterable, Sequence
 
 from streamplan.errors import StreamplanError
-from streamplan.model.start_point import OffsetMap, TopicPartition
+from streamplan.kafka_types import TopicPartition
+from streamplan.model.start_point import OffsetMap
+from streamplan.spark.ticks import TICKS
 
 OFFSETS = "offsets"
 COMMITS = "commits"
-
-TICKS = ""
-"""Stands for the topic of a source that reads none: :func:`streamplan.spark.sources.read_ticks`."""
 
 _LINES_BEFORE_SOURCES = 2
 """The version of the log, and a line about the whole micro-batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -14,9 +14,16 @@ from streamplan.model.processor_topology import Subtopology
 from streamplan.model.start_point import StartFrom, resolve_start
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
-from streamplan.spark.query import Deployment, Query
-from streamplan.spark.state.checkpoint import Checkpoint
+from streamplan.spark.deployment import Deployment
+from streamplan.spark.state.checkpoint import Checkpoint, Checkpoints
+from streamplan.spark.state.checkpoint_name import checkpoints_location
 from streamplan.spark.state.restore import restore
+
+
+def checkpoints_of(spark: SparkSession, deployment: Deployment) -> Checkpoints:
+    """Return the application's checkpoints."""
+    location = checkpoints_location(deployment.checkpoints, deployment.pipeline.topology.application_id)
+    return Checkpoints(spark, location)
 
 
 def identity_of(deployment: Deployment, subtopology: Subtopology) -> dict[str, str]:
@@ -36,7 +43,8 @@ def prepare_checkpoint(
     schemas: Mapping[str, Serde],
     ownership: TaskOwnership,
     claimed: ClaimedTasks,
-    query: Query,
+    subtopology: Subtopology,
+    topics: Sequence[str],
     report: Callable[[str], None],
     report_restoration: Callable[[int, Restoration], None],
 ) -> Checkpoint:
@@ -50,7 +58,8 @@ def prepare_checkpoint(
         schemas: The serdes of the repartition topics.
         ownership: Of the application's stream tasks.
         claimed: The committed positions, which no other aggregator can move.
-        query: The query, not started.
+        subtopology: The sub-topology of the query.
+        topics: The topics of the query's sources, in the order of Spark's offset log.
         report: Is told why the checkpoint was not used, and how far a restoration is.
         report_restoration: Is told the latter, too, with the id of the sub-topology.
 
@@ -58,19 +67,18 @@ def prepare_checkpoint(
         Refused: See :func:`~streamplan.model.start_point.resolve_start`; or there is a newer aggregator.
         StreamplanError: The state could not be restored.
     """
-    subtopology = query.subtopology
     name = f"sub-topology {subtopology.id}"
-    checkpoints = deployment.checkpoints_of(spark)
+    checkpoints = checkpoints_of(spark, deployment)
     identity = identity_of(deployment, subtopology)
     committed = claimed.committed[subtopology.id]
     found = checkpoints.find(subtopology.id, committed.checkpoint)
-    state = found.state(query.topics) if found and committed.checkpoint else None
+    state = found.state(topics) if found and committed.checkpoint else None
     decision = resolve_start(name, state, identity, committed, aggregates=bool(subtopology.aggregations))
     generation = claimed.generation.number
     if found and decision.start is StartFrom.CHECKPOINT:
         checkpoint = checkpoints.take(found, generation)
         checkpoints.delete_left_over(checkpoint)
-        checkpoint.resume_ticks(query.topics, time.time_ns() // 1_000_000)
+        checkpoint.resume_ticks(topics, time.time_ns() // 1_000_000)
         return checkpoint
     if decision.reason:
         origin = "its changelog topics" if decision.start is StartFrom.RESTORE else "the committed positions"
@@ -94,10 +102,10 @@ def prepare_checkpoint(
             report=report,
             report_restoration=report_restoration,
         )
-        checkpoint.continue_at(committed.positions, query.topics)
+        checkpoint.continue_at(committed.positions, topics)
         report(f"{name}: restored {restored.rows:,} rows in {restored.seconds:.1f} s")
     else:
-        checkpoint.begin_at(committed.positions, query.topics)
+        checkpoint.begin_at(committed.positions, topics)
     checkpoint.complete(identity)
     ownership.name_checkpoint(claimed, subtopology.id, checkpoint.id)
     return checkpoint

@@ -8,8 +8,8 @@ import pytest
 from streamplan.checks import CHECKS
 from streamplan.checks.framework.application import Application, application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, not_judged, run_checks
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
 from streamplan.pipelines.orders import PIPELINE
 
 from tests.support.fake_cluster import FakeCluster

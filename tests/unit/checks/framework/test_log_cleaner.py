@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from streamplan.checks.framework.cluster import Record
 from streamplan.checks.framework.log_cleaner import (
     BATCH_OVERHEAD,
     MARKER_BYTES,
@@ -14,6 +13,7 @@ from streamplan.checks.framework.log_cleaner import (
     CompactionRules,
     assess,
 )
+from streamplan.kafka_types import Record
 
 from tests.support.fake_cluster import FakeRecordBatch
 

@@ -11,11 +11,11 @@ from random import Random
 import pytest
 from streamplan.checks.framework.application import Aggregation, Application, application_of
 from streamplan.checks.framework.check import Observation
-from streamplan.checks.framework.cluster import RecordBatch, records_of
 from streamplan.checks.framework.verified import KeyTotals, VerifiedCut
 from streamplan.checks.recount.counting import Counts, count_records
 from streamplan.checks.totals import TotalsCheck
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import RecordBatch, records_of
 from streamplan.model.timestamps import LATEST_MS
 from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports.verified_sqlite import SqliteVerifiedStore

@@ -1,55 +1,32 @@
-"""The part of Kafka that the checks see. ``kafka.cluster`` implements it; unit tests have their own implementation."""
+"""The Kafka port: what the package reads from Kafka, as a protocol.
+
+``kafka.cluster`` implements it with confluent-kafka, and unit tests in memory. So the checks, and all else that only
+reads, import no client. This module imports the standard library alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_types import (
+    Headers,
+    OffsetByPartition,
+    OffsetRanges,
+    Offsets,
+    PartitionOffset,
+    Record,
+    TopicPartition,
+)
 from streamplan.model.committed_positions import CommittedPosition
 from streamplan.model.group_member import Member
 from streamplan.model.topics import ObservedTopic
 from streamplan.serdes.schema_source import SchemaSource
 
-Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-
-
-UNREADABLE_HEADERS: Headers = (("(headers with a name that is not UTF-8)", None),)
-"""What stands for the headers of a record that the client cannot read, because a name among them is not UTF-8.
-
-Kafka takes any bytes for a name. Spark and Kafka Streams read such headers: each byte that is not UTF-8 becomes U+FFFD.
-"""
-
 
 class RecordsGone(CouldNotLook):
     """Retention, compaction or purging deleted records while they were read. A further attempt may succeed."""
-
-
-@dataclass(frozen=True)
-class Offsets:
-    """The borders of one partition.
-
-    Attributes:
-        log_start: The first offset that is there.
-        last_stable: The end for readers with ``read_committed``.
-        high_watermark: The end for all readers.
-    """
-
-    log_start: int
-    last_stable: int
-    high_watermark: int
-
-
-class Record(NamedTuple):
-    """One record, where a check looks at each record as a whole. ``timestamp`` is in ms since the epoch."""
-
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
 
 
 Result = TypeVar("Result")
@@ -80,7 +57,7 @@ class RecordBatch(Protocol):
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """The headers of each record; :data:`UNREADABLE_HEADERS` for one whose headers cannot be read."""
+        """The headers of each record, see :attr:`streamplan.kafka_types.Record.headers`."""
 
     def __len__(self) -> int: ...
 
@@ -132,7 +109,7 @@ class Cluster(Protocol):
         ``last_stable`` is read before ``high_watermark``: where they are equal, no transaction is open.
         """
 
-    def offsets_since(self, topic: str, timestamp_ms: int | None) -> Mapping[int, int]:
+    def offsets_since(self, topic: str, timestamp_ms: int | None) -> OffsetByPartition:
         """Return where reading begins that begins at a moment.
 
         Args:
@@ -143,19 +120,19 @@ class Cluster(Protocol):
             By partition the offset of the first such record, else the last stable offset.
         """
 
-    def positions(self, group: str, topic: str) -> Mapping[int, int]:
+    def positions(self, group: str, topic: str) -> OffsetByPartition:
         """Return the committed, stable positions of a consumer group. Partitions without a position are absent."""
 
-    def starts(self, group: str, topic: str) -> Mapping[int, int]:
+    def starts(self, group: str, topic: str) -> OffsetByPartition:
         """Return the offsets at which an application of ours began to read a topic. Partitions of others are absent."""
 
-    def committed_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
+    def committed_offsets(self, group: str) -> Mapping[str, OffsetByPartition]:
         """Return the same positions by topic, for every topic in which the group has any."""
 
-    def committed_positions(self, group: str) -> Mapping[tuple[str, int], CommittedPosition]:
+    def committed_positions(self, group: str) -> Mapping[TopicPartition, CommittedPosition]:
         """Return the same positions with their metadata, by topic and partition."""
 
-    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
+    def read(self, topic: str, ranges: OffsetRanges) -> Iterator[RecordBatch]:
         """Read committed records in batches; within a partition in the order of their offsets.
 
         Args:
@@ -166,11 +143,11 @@ class Cluster(Protocol):
             RecordsGone: Records of the ranges were deleted.
         """
 
-    def read_uncommitted(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RecordBatch]:
+    def read_uncommitted(self, topic: str, ranges: OffsetRanges) -> Iterator[RecordBatch]:
         """Read records as :meth:`read` does, with those of open and of aborted transactions."""
 
     def map_batches(
-        self, topic: str, ranges: Mapping[int, tuple[int, int]], function: Callable[[Iterator[RecordBatch]], Result]
+        self, topic: str, ranges: OffsetRanges, function: Callable[[Iterator[RecordBatch]], Result]
     ) -> Iterator[Result]:
         """Call a function with the batches of the same records. Many records are divided and read in parallel.
 
@@ -191,7 +168,7 @@ _NEAR_OFFSETS = 2_000
 """Records that are nearer to each other are read at once, with those between them: a read of its own costs more."""
 
 
-def read_records_at(cluster: Cluster, topic: str, places: Iterable[tuple[int, int]]) -> Iterator[Record]:
+def read_records_at(cluster: Cluster, topic: str, places: Iterable[PartitionOffset]) -> Iterator[Record]:
     """Yield single committed records. Those that are not there any more are left out.
 
     Args:

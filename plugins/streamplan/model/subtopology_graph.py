@@ -1,0 +1,44 @@
+"""Which sub-topologies read what other ones write."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from streamplan.model.processor_topology import Subtopology
+from streamplan.model.topology import Topology
+
+Flow: TypeAlias = tuple[str, int]
+"""A topic in Kafka, and the id of a sub-topology that writes it. Another sub-topology reads it."""
+
+
+def upstream_of(subtopology: Subtopology, topology: Topology) -> set[int]:
+    """Return the ids of the sub-topologies that write what this one reads.
+
+    A join by a foreign key reads the responses to its own subscriptions. Who responds comes after it.
+    """
+    return {writer for _, writer in flows_into(subtopology, topology)}
+
+
+def flows_into(subtopology: Subtopology, topology: Topology) -> set[Flow]:
+    """Return what a sub-topology reads and others write before it. Several may write one topic."""
+    return {
+        (topology.decorate(topic), writer.id)
+        for writer in topology.subtopologies
+        if subtopology not in subscribers_of(writer, topology)
+        for topic in set(writer.sink_topics) & set(subtopology.source_topics)
+    }
+
+
+def subscribers_of(responder: Subtopology, topology: Topology) -> list[Subtopology]:
+    """Return the sub-topologies with the joins by a foreign key whose subscriptions a sub-topology responds to."""
+    sent = {topic for node in responder.responders for topic in _topics_before(node.name, responder)}
+    return [each for each in topology.subtopologies if each.subscribers and sent & set(each.sink_topics)]
+
+
+def responder_of(subscriber: Subtopology, topology: Topology) -> Subtopology | None:
+    """Return the sub-topology that responds to the subscriptions of another one; None where that sends none."""
+    return next((each for each in topology.subtopologies if subscriber in subscribers_of(each, topology)), None)
+
+
+def _topics_before(name: str, subtopology: Subtopology) -> set[str]:
+    return {source.topic for source in subtopology.sources if source.name in subtopology.predecessors[name]}
