@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from streamplan.checks.framework.advice import Advice
 from streamplan.checks.framework.application import Application
 from streamplan.checks.framework.check import Check, CheckContext, Observation, existing, limit
-from streamplan.checks.framework.cluster import Cluster
 from streamplan.checks.framework.consistent_cut import Deadline, some_of
 from streamplan.checks.framework.task_inputs import TaskInput, count_unprocessed, read_inputs, task_moves, watch_inputs
 from streamplan.errors import CouldNotLook
+from streamplan.kafka_port import Cluster
 from streamplan.model.group_member import Member
 from streamplan.model.status import HEARTBEAT_TIMEOUT_SECONDS, AggregatorState, AggregatorStatus
 
@@ -43,7 +43,7 @@ class LagCheck(Check):
     title = "Lag and liveness"
     healthy = (
         "Every stream task has processed all records, or its position moves; no position is missing or out of range, no"
-        " transaction hangs, an aggregator that says it runs sends heartbeats and holds no partition back, and its"
+        " transaction hangs, an aggregator that says it runs sends heartbeats, it holds no partition back, and its"
         " group has no foreign member."
     )
     advice = Advice.LAG

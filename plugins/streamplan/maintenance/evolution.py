@@ -24,6 +24,7 @@ from streamplan.model.committed_positions import ResolvedPositions, latest_gener
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.stages import stage_of
 from streamplan.model.start_point import KafkaState, StartDecision, StartFrom, resolve_start
 from streamplan.model.topics import TopicPlan, TopicRole, explain_differences, plan_topics, words
 from streamplan.model.unnamed import REPARTITION, naming_of, unnamed
@@ -225,7 +226,7 @@ class _Comparison:
             deployed.checkpoint_of(group, kafka),
             checkpoint_identity(self.pipeline, group, ids),
             kafka,
-            aggregates=bool(group.aggregations),
+            aggregates=stage_of(group).aggregates,
         )
         return _Start(resolved, kafka, decision)
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from streamplan.errors import Refused
 from streamplan.model.dead_letters import LetterPlace, Origin, Redrive
-from streamplan.model.operations import Aggregate, Count, FlatMap, FlatMapFunction, TableSource
+from streamplan.model.operations import Aggregate, Count, FlatMap, FlatMapFunction
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
+from streamplan.model.stages import stage_of
 
 REDRIVE_ALONE = ("aggregator", "deploy", "reset", "repartition")
 """A re-drive is refused while a run of one of these DAGs is active; a producer may go on."""
@@ -160,13 +161,8 @@ def refusal(letter: Letter, pipeline: Pipeline) -> str:
 
 def needs_other_records(subtopology: Subtopology) -> str:
     """Return why what a sub-topology makes of a record depends on other records; empty where it does not."""
-    if subtopology.joins:
-        return f"sub-topology {subtopology.id} joins: its result depends on when the table's row came: {BY_RESET}"
-    if subtopology.stores:
-        return f"sub-topology {subtopology.id} has state ({', '.join(subtopology.stores)}): {BY_RESET}"
-    if any(isinstance(operation, TableSource) for operation in subtopology.operations):
-        return f"sub-topology {subtopology.id} reads a table, whose last record of a key counts: {BY_RESET}"
-    return ""
+    why = stage_of(subtopology).needs_other_records
+    return f"sub-topology {subtopology.id} {why}: {BY_RESET}" if why else ""
 
 
 def has_one_result(subtopology: Subtopology) -> bool:
@@ -333,7 +329,7 @@ def _notes(pipeline: Pipeline) -> Iterable[str]:
     windowed = [
         node.store
         for subtopology in pipeline.topology.subtopologies
-        for node in subtopology.aggregations
+        for node in subtopology.processors
         if isinstance(node.operation, Count | Aggregate) and node.operation.window is not None
     ]
     if windowed:

@@ -6,17 +6,8 @@ from collections.abc import Mapping
 
 from streamplan.errors import Refused
 from streamplan.kafka.cluster import KafkaCluster, unprocessed
-from streamplan.model.operations import (
-    Aggregate,
-    Count,
-    FinalAggregate,
-    FinalCount,
-    OuterStreamJoin,
-    Process,
-    StreamJoin,
-)
 from streamplan.model.pipeline import Pipeline
-from streamplan.model.processor_topology import Processor
+from streamplan.model.stages import stage_of
 from streamplan.model.topics import TopicRole, words
 
 
@@ -76,7 +67,7 @@ def _require_no_task_time(pipeline: Pipeline, counts: Mapping[str, int]) -> None
             counts[pipeline.repartition_from.get(topic, topic)] != pipeline.partition_counts[topic]
             for topic in pipeline.source_topics(subtopology)
         ):
-            timed += [f"{node.name} ({_judged(node)})" for node in subtopology.timed]
+            timed += [f"{name} ({decided})" for name, decided in stage_of(subtopology).judged_by_time.items()]
     if timed:
         old = ", ".join(pipeline.repartition_from.values())
         raise Refused(
@@ -89,22 +80,6 @@ def _require_no_task_time(pipeline: Pipeline, counts: Mapping[str, int]) -> None
             "tasks by repartition(number_of_partitions=…) before this operation. Let the consumers read its outputs "
             "when it has caught up. Nothing was changed.",
         )
-
-
-def _judged(node: Processor) -> str:
-    """What the time of the stream task decides of what a processor has stored."""
-    match node.operation:
-        case FinalCount() | FinalAggregate():
-            return "which final results were passed"
-        case Count() | Aggregate():
-            return "which sessions take further records"
-        case OuterStreamJoin():
-            return "which records wait for a match"
-        case StreamJoin():
-            return "which records can still be met"
-        case Process(timer=timer) if timer is not None:
-            return "which timers have fired"
-    return "which values are over"
 
 
 def _require_all_records(cluster: KafkaCluster, topic: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from streamplan.model.operations import stored_by
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.stages import stage_of
 from streamplan.model.start_point import STORE
 from streamplan.model.topics import STRING_KEYS
 
@@ -29,16 +30,9 @@ def checkpoint_identity(pipeline: Pipeline, subtopology: Subtopology, topic_ids:
             f"{topic} ({pipeline.partition_counts[topic]} partitions, {topic_ids[topic]})"
             for topic in pipeline.source_topics(subtopology)
         ),
-        **({"updates": "in the order of the records"} if _orders_updates(subtopology) else {}),
-        **({"emit strategy": "on window close"} if subtopology.final_aggregations else {}),
-        **({"time of idle tasks": "the wall clock"} if subtopology.idle_ms is not None else {}),
+        **stage_of(subtopology).identity,
         **{f"{STORE}{store}": content for store, content in stores.items()},
     }
-
-
-def _orders_updates(subtopology: Subtopology) -> bool:
-    """Whether the state of native aggregates has the place of the last record of each update."""
-    return bool(subtopology.aggregations) and not subtopology.task_aggregations and subtopology.passes_updates_in_order
 
 
 def store_content(subtopology: Subtopology, node: Processor) -> str:

@@ -14,20 +14,17 @@ from streamplan.model.copartitioning import refuse_wrong_counts, resolve_partiti
 from streamplan.model.diagnostics import Diagnostic, SourceLocation, caller_location, name_fault, refuse
 from streamplan.model.operations import (
     Aggregate,
-    Cogroup,
     Count,
-    Join,
     Operation,
     OuterJoinSide,
-    Process,
     ResponseJoin,
     StoreForJoin,
-    StreamJoin,
     SubscriptionReceive,
-    TableJoin,
+    SubscriptionSend,
     TableSource,
 )
 from streamplan.model.processor_topology import Processor, Sink, Source, Subtopology, TaskId
+from streamplan.model.stages import stateful_faults
 from streamplan.model.start_moment import EARLIEST, FORMS, StartMoment
 from streamplan.model.topics import (
     CHANGELOG_CONFIGS,
@@ -230,7 +227,7 @@ class Pipeline:
             )
         topology = self.topology
         for subtopology in topology.subtopologies:
-            yield from _stateful_faults(subtopology)
+            yield from stateful_faults(subtopology)
         long = {topology.decorate(topic.name): topic.location for topic in topology.repartition_topics}
         long |= {topology.changelog_topic(node.store): node.location for _, node in self.stores if node.store}
         for topic, declared in long.items():
@@ -260,7 +257,7 @@ class Pipeline:
             yield Diagnostic(location, f"auto_offset_reset: {error}", f"It is {FORMS}")
 
     def _faults_of_moves(self, location: SourceLocation) -> Iterable[Diagnostic]:
-        if self.repartition_from and any(subtopology.subscribers for subtopology in self.topology.subtopologies):
+        if self.repartition_from and self._joins_by_foreign_key:
             yield Diagnostic(
                 location,
                 "repartition_from cannot be used: the topology joins tables by a foreign key, whose subscriptions name "
@@ -300,7 +297,7 @@ class Pipeline:
             )
         elif fault := name_fault(self.upgrade_from):
             yield Diagnostic(location, f"upgrade_from: {fault}", "Name the application id that runs now")
-        if any(subtopology.subscribers for subtopology in self.topology.subtopologies):
+        if self._joins_by_foreign_key:
             yield Diagnostic(
                 location,
                 "upgrade_from cannot be used: the topology joins tables by a foreign key. Its two sub-topologies read "
@@ -318,6 +315,10 @@ class Pipeline:
                     f"upgrade_from cannot be used: the topology would read the staging topic of {topic!r}",
                     "Pass the records through repartition(), or reset the application",
                 )
+
+    @property
+    def _joins_by_foreign_key(self) -> bool:
+        return any(group.processors_with(SubscriptionSend) for group in self.topology.subtopologies)
 
     def require_test_data(self) -> TestData:
         """Return the test data.
@@ -554,104 +555,6 @@ def _changelog_configs(operation: Operation) -> tuple[Mapping[str, str], int]:
     return CHANGELOG_CONFIGS, 0
 
 
-def _stateful_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
-    """The operations whose state depends on other state of the same sub-topology.
-
-    A Spark query in update mode has one stateful operator. Aggregations side by side share one, and so do the look-ups
-    of joins, and joins of tables. A join of two streams has one for itself. So has an aggregation of sessions or of
-    final results, and a process.
-    """
-    yield from _foreign_key_faults(subtopology)
-    table_joins, processes = subtopology.table_joins, subtopology.processes
-    alone = *subtopology.aggregations, *subtopology.stream_joins, *table_joins, *processes
-    alone += subtopology.foreign_key_joins
-    names = {node.name for node in alone}
-    reached = subtopology.downstream_of(names)
-    stores = set(subtopology.table_stores.values())
-    joined = {store for node in table_joins for side in subtopology.sides_of(node) for store in side.connected_stores}
-    for node in (*alone, *subtopology.joins):
-        if isinstance(node.operation, TableJoin) and not subtopology.foreign_key_sides:
-            if any(side not in table_joins and side.store not in stores for side in subtopology.sides_of(node)):
-                yield Diagnostic(
-                    node.location,
-                    "a join with the result of an aggregate",
-                    "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
-                )
-        elif isinstance(node.operation, Join) and node.store in joined:
-            yield Diagnostic(
-                node.location,
-                "a stream is joined with a table that another table is joined with, "
-                "and a streaming query has one stateful operator",
-                "Write the joined table to a compacted topic with to_stream().to('…') and join Topology.table('…')",
-            )
-        elif isinstance(node.operation, Join) and node.store not in stores:
-            yield Diagnostic(
-                node.location,
-                "a join with the result of an aggregate",
-                "Write the aggregate to a compacted topic with to_stream().to('…') and join Topology.table('…')",
-            )
-        elif isinstance(node.operation, ResponseJoin):
-            continue  # see _foreign_key_faults
-        elif node.name in reached or _shares_state(node, subtopology):
-            operation = type(node.operation).__name__.lower()
-            if isinstance(node.operation, StreamJoin):
-                operation = "a join of two streams"
-            elif isinstance(node.operation, TableJoin):
-                operation = "a join of two tables"
-            elif node in subtopology.final_aggregations:
-                operation = f"{operation.removeprefix('final')} of final results"
-            elif node in subtopology.session_aggregations:
-                operation += " of sessions"
-            yield Diagnostic(
-                node.location,
-                f"{operation} shares its sub-topology with another stateful operation, "
-                "and a streaming query has one stateful operator",
-                "Put repartition() before it: that makes two",
-            )
-    for any_node in subtopology.nodes:
-        if any_node in table_joins or (isinstance(any_node, Processor) and isinstance(any_node.operation, Cogroup)):
-            continue
-        sides = {before in reached or before in names for before in subtopology.predecessors[any_node.name]}
-        if any_node.name in reached and len(sides) > 1:
-            yield Diagnostic(
-                any_node.location,
-                "merges the result of an aggregate, of a process, or of a join of two streams or tables with a stream "
-                "of the same sub-topology",
-                "Put repartition() behind one of them",
-            )
-
-
-def _foreign_key_faults(subtopology: Subtopology) -> Iterable[Diagnostic]:
-    """The joins by a foreign key that share a sub-topology: each side is a stateful operator of its own."""
-    for node in subtopology.foreign_key_sides[1:]:
-        yield Diagnostic(
-            node.location,
-            "a join by a foreign key shares its sub-topology with another one, "
-            "and a streaming query has one stateful operator",
-            "Write the table that both join, or the result of the first one, to a compacted topic with "
-            "to_stream().to('…'), and join Topology.table('…')",
-        )
-
-
-def _shares_state(node: Processor, subtopology: Subtopology) -> bool:
-    """Whether a stateful operation stands beside another one with which it cannot share Spark's operator."""
-    if subtopology.foreign_key_sides:
-        return True
-    joins, stream_joins, processes = subtopology.joins, subtopology.stream_joins, subtopology.processes
-    match node.operation:
-        case Process():
-            return bool(joins or stream_joins or subtopology.aggregations or node is not processes[0])
-        case StreamJoin():
-            return bool(processes or subtopology.table_joins) or node is not stream_joins[0]
-        case Join():
-            return bool(stream_joins or processes or subtopology.table_joins)
-        case TableJoin():
-            return bool(processes)
-    alone = subtopology.task_aggregations
-    others = joins or stream_joins or processes or subtopology.table_joins
-    return bool(others or (alone and node is not alone[0]))
-
-
 def _colliding(topics: Mapping[str, SourceLocation]) -> Iterable[Diagnostic]:
     """The topics of which Kafka creates one only (``Topic.hasCollision``): its metrics have ``_`` in place of ``.``."""
     first: dict[str, str] = {}
@@ -694,7 +597,7 @@ def _cycle(topology: Topology, location: SourceLocation) -> Iterable[Diagnostic]
 def _answers(source: Source, sink: Sink, group: Subtopology) -> bool:
     """Whether a source has the responses to what a sink writes. No response leads to another subscription."""
     after_source = group.downstream_of([source.name])
-    subscribers, joins = group.subscribers, group.foreign_key_joins
+    subscribers, joins = group.processors_with(SubscriptionSend), group.processors_with(ResponseJoin)
     sends = any(node.name in group.predecessors[sink.name] for node in subscribers)
     return sends and any(node.name in after_source for node in joins)
 

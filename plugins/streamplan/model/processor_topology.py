@@ -19,8 +19,6 @@ from streamplan.model.operations import (
     Cogroup,
     CogroupSide,
     Count,
-    FinalAggregate,
-    FinalCount,
     ForeignKeyResult,
     ForeignTableJoin,
     Join,
@@ -31,15 +29,12 @@ from streamplan.model.operations import (
     Reduce,
     ResponseJoin,
     StoreForJoin,
-    StreamJoin,
     SubscriptionJoin,
     SubscriptionReceive,
-    SubscriptionSend,
     TableJoin,
     TableJoinSide,
     TableSource,
 )
-from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.serdes.primitive import STRING, KeySerde
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import Serde
@@ -180,103 +175,22 @@ class Subtopology:
         return tuple(node.operation for node in self.processors)
 
     @property
-    def aggregations(self) -> tuple[Processor, ...]:
-        """The processors that aggregate."""
-        return tuple(node for node in self.processors if isinstance(node.operation, Count | Aggregate | Reduce))
-
-    @property
-    def passes_updates_in_order(self) -> bool:
-        """Whether a consumer can see the order of the updates of several keys: an operation gives them other keys."""
-        behind = self.downstream_of({node.name for node in self.aggregations})
-        return any(node.name in behind and isinstance(node.operation, SETS_KEY) for node in self.processors)
-
-    @property
-    def overlap(self) -> int:
-        """How many windows of an aggregation a record is in at most."""
-        windows = (node.operation.window for node in self.processors if isinstance(node.operation, Count | Aggregate))
-        return max((each.overlap for each in windows if isinstance(each, TimeWindows)), default=1)
-
-    @property
-    def session_aggregations(self) -> tuple[Processor, ...]:
-        """The processors that aggregate each session."""
+    def writers(self) -> tuple[Sink | Processor, ...]:
+        """The nodes that write a topic: sinks, and processors with a changelog."""
         return tuple(
             node
-            for node in self.processors
-            if isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
+            for node in self.nodes
+            if isinstance(node, Sink) or (isinstance(node, Processor) and node.writes_store and node.store is not None)
         )
 
     @property
-    def final_aggregations(self) -> tuple[Processor, ...]:
-        """The processors that pass the result of each window once, when it closes."""
-        return tuple(node for node in self.processors if isinstance(node.operation, FinalCount | FinalAggregate))
+    def output_numbers(self) -> dict[str, int]:
+        """The number of each output, by the name of the node that writes it."""
+        return {node.name: number for number, node in enumerate(self.writers)}
 
-    @property
-    def idle_ms(self) -> int | None:
-        """After so long without a record a stream task goes on by the wall clock; None where it does not."""
-        operations = (node.operation for node in self.processors)
-        return next((each.idle_ms for each in operations if isinstance(each, FinalCount | FinalAggregate)), None)
-
-    @property
-    def task_aggregations(self) -> tuple[Processor, ...]:
-        """The processors that aggregate by the time of the stream task, and have Spark's operator for themselves."""
-        alone = (*self.session_aggregations, *self.final_aggregations)
-        return tuple(node for node in self.aggregations if node in alone)
-
-    @property
-    def timed(self) -> tuple[Processor, ...]:
-        """The processors that judge what they have stored by the time of the stream task, which all of its keys share.
-
-        By that time windows and sessions close, records that wait for a match are given up, stored records and values
-        are forgotten, and timers fire. Time windows that pass each update are not among them: Spark's watermark, by
-        which they close, is that of all stream tasks.
-        """
-        by_time = (*self.task_aggregations, *self.stream_joins)
-        return tuple(
-            node
-            for node in self.processors
-            if node in by_time
-            or (isinstance(node.operation, Process) and (node.operation.timer is not None or node.operation.ttl))
-        )
-
-    @property
-    def joins(self) -> tuple[Processor, ...]:
-        """The processors that look up in a table."""
-        return tuple(node for node in self.processors if isinstance(node.operation, Join))
-
-    @property
-    def stream_joins(self) -> tuple[Processor, ...]:
-        """The processors that pass what both sides of a join of two streams have found."""
-        return tuple(node for node in self.processors if isinstance(node.operation, StreamJoin))
-
-    @property
-    def table_joins(self) -> tuple[Processor, ...]:
-        """The processors that pass the updates of two joined tables."""
-        return tuple(node for node in self.processors if isinstance(node.operation, TableJoin))
-
-    @property
-    def processes(self) -> tuple[Processor, ...]:
-        """The processors that call a Python class with the state of each key."""
-        return tuple(node for node in self.processors if isinstance(node.operation, Process))
-
-    @property
-    def subscribers(self) -> tuple[Processor, ...]:
-        """The processors that send the subscriptions of a join by a foreign key."""
-        return tuple(node for node in self.processors if isinstance(node.operation, SubscriptionSend))
-
-    @property
-    def responders(self) -> tuple[Processor, ...]:
-        """The processors that store the subscriptions of a join by a foreign key."""
-        return tuple(node for node in self.processors if isinstance(node.operation, SubscriptionReceive))
-
-    @property
-    def foreign_key_sides(self) -> tuple[Processor, ...]:
-        """The processors with the state of one side of a join by a foreign key."""
-        return (*self.subscribers, *self.responders)
-
-    @property
-    def foreign_key_joins(self) -> tuple[Processor, ...]:
-        """The processors that join responses to subscriptions."""
-        return tuple(node for node in self.processors if isinstance(node.operation, ResponseJoin))
+    def processors_with(self, *operations: type[Operation]) -> tuple[Processor, ...]:
+        """The processors whose operation is of one of some classes."""
+        return tuple(node for node in self.processors if isinstance(node.operation, operations))
 
     def sides_of(self, join: Processor) -> tuple[Processor, ...]:
         """The processors that this and the other side of a join come from.
@@ -285,12 +199,6 @@ class Subtopology:
         """
         by_name = {node.name: node for node in self.processors}
         return tuple(by_name[self.predecessors[side][0]] for side in self.predecessors[join.name])
-
-    def shared_by(self, join: Processor) -> Processor | None:
-        """The processor that writes the store that both sides of a left or outer join share; None for inner ones."""
-        by_name = {node.name: node for node in self.processors}
-        sides = (by_name[side] for side in self.predecessors[join.name])
-        return next((side for side in sides if side.writes_store), None)
 
     @property
     def table_stores(self) -> dict[str, str]:
@@ -317,6 +225,15 @@ class Subtopology:
             if any(before in origins or before in reached for before in self.predecessors[node.name]):
                 reached.add(node.name)
         return reached
+
+    def upstream_of(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        """The nodes that records pass before one of ``nodes``."""
+        names, remaining = set[str](), [node.name for node in nodes]
+        while remaining:
+            before = [name for name in self.predecessors[remaining.pop()] if name not in names]
+            names.update(before)
+            remaining += before
+        return tuple(node for node in self.nodes if node.name in names)
 
 
 @dataclass(frozen=True)

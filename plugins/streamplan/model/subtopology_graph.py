@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from streamplan.model.operations import SubscriptionReceive, SubscriptionSend
 from streamplan.model.processor_topology import Subtopology
 from streamplan.model.topology import Topology
 
@@ -31,8 +32,16 @@ def flows_into(subtopology: Subtopology, topology: Topology) -> set[Flow]:
 
 def subscribers_of(responder: Subtopology, topology: Topology) -> list[Subtopology]:
     """Return the sub-topologies with the joins by a foreign key whose subscriptions a sub-topology responds to."""
-    sent = {topic for node in responder.responders for topic in _topics_before(node.name, responder)}
-    return [each for each in topology.subtopologies if each.subscribers and sent & set(each.sink_topics)]
+    sent = {
+        topic
+        for node in responder.processors_with(SubscriptionReceive)
+        for topic in _topics_before(node.name, responder)
+    }
+    return [
+        each
+        for each in topology.subtopologies
+        if each.processors_with(SubscriptionSend) and sent & set(each.sink_topics)
+    ]
 
 
 def responder_of(subscriber: Subtopology, topology: Topology) -> Subtopology | None:

@@ -9,6 +9,7 @@ from streamplan.kafka.brokers import Brokers
 from streamplan.kafka_types import TopicPartition
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
+from streamplan.model.stages import stage_of
 from streamplan.model.start_point import OffsetMap
 from streamplan.spark.noted_records import NotedRecords
 
@@ -49,9 +50,9 @@ class Deployment:
         if self.max_offsets:
             return self.max_offsets
         partitions = self.pipeline.partitions(subtopology)
-        if subtopology.stream_joins or subtopology.task_aggregations or subtopology.processes:
-            return max(partitions, _SORTED * partitions // subtopology.overlap)
-        return max(partitions, max(500_000, 100_000 * partitions) // subtopology.overlap)
+        stage = stage_of(subtopology)
+        records = _SORTED * partitions if stage.sorts_in_python else max(500_000, 100_000 * partitions)
+        return max(partitions, records // stage.overlap)
 
     @property
     def limits(self) -> OffsetMap:

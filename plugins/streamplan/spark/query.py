@@ -14,8 +14,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from streamplan.errors import BrokersUnavailable
 from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks
-from streamplan.model.operations import TableSource
 from streamplan.model.processor_topology import Source, Subtopology
+from streamplan.model.stages import stage_of
 from streamplan.model.start_point import OffsetMap
 from streamplan.serdes.serde import Serde
 from streamplan.spark.deployment import Deployment
@@ -268,7 +268,8 @@ def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> 
     """
     deployment, subtopology = query.deployment, query.subtopology
     pipeline, committed = deployment.pipeline, claimed.committed[subtopology.id]
-    if subtopology.idle_ms is None or deployment.until is not None:
+    idle_ms = stage_of(subtopology).idle_ms
+    if idle_ms is None or deployment.until is not None:
         return None
     run_before: dict[int, dict[int, int]] = {}
     if committed.checkpoint == checkpoint.id:
@@ -277,7 +278,7 @@ def _wall_clock(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoint) -> 
                 run_before.setdefault(batch, {})[partition] = given
     stages = [pipeline.source_topics(each) for each in stages_of(subtopology, pipeline.topology)]
     return _WallClock(
-        IdleTasks(subtopology.idle_ms, pipeline.partitions(subtopology), time.time_ns() // 1_000_000),
+        IdleTasks(idle_ms, pipeline.partitions(subtopology), time.time_ns() // 1_000_000),
         ProcessedInput(
             KafkaCluster(deployment.brokers),
             pipeline.topology.application_id,
@@ -322,7 +323,7 @@ def plan_query(
     def read(source: Source) -> DataFrame:
         # A table that is joined is read as far as it goes, so that no record of a stream misses a row that was there
         # before it. What a join writes is committed in parts. What is aggregated is not, and so is limited.
-        limited = [other for other in subtopology.sources if not (subtopology.joins and _is_table(subtopology, other))]
+        limited = [other for other in subtopology.sources if other not in stage_of(subtopology).read_without_limit]
         max_offsets = max(1, deployment.micro_batch(subtopology) // len(limited)) if source in limited else None
         topic = deployment.pipeline.topology.decorate(source.topic)
         return read_stream(
@@ -355,11 +356,4 @@ def _transaction_spec(query: Query, claimed: ClaimedTasks, checkpoint: Checkpoin
         dead_letter_topic=dead_letters.name,
         dead_letter_partitions=dead_letters.partitions,
         checkpoint=checkpoint.id,
-    )
-
-
-def _is_table(subtopology: Subtopology, source: Source) -> bool:
-    return any(
-        isinstance(node.operation, TableSource) and source.name in subtopology.predecessors[node.name]
-        for node in subtopology.processors
     )

@@ -15,8 +15,9 @@ from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Subtopology
 from streamplan.serdes.serde import Serde
 from streamplan.spark.headers import headers_as_text, headers_from_text
-from streamplan.spark.planning.operators import OperatorPlanner, read_source
-from streamplan.spark.planning.plan import number_outputs
+from streamplan.spark.planning.operators import read_source
+from streamplan.spark.planning.plan import outputs_of
+from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.sink.spec import DEAD_LETTER, Output
 from streamplan.spark.sources import RAW_COLUMNS
 
@@ -58,8 +59,8 @@ def process_records(
         The results of each record. A record that an operation leaves out has none.
     """
     found: dict[Origin, Results] = {origin: Results([], []) for origin, _ in records}
-    numbers, outputs = number_outputs(pipeline, subtopology)
-    planner = OperatorPlanner(subtopology, numbers)
+    outputs = outputs_of(pipeline, subtopology)
+    planner = plan_of(subtopology).planner()
     raw = _raw(spark, records)
     for source in subtopology.sources:
         of_topic = raw.where(F.col("topic") == pipeline.topology.decorate(source.topic))

@@ -21,6 +21,7 @@ from streamplan.kafka_types import Headers, TopicPartition
 from streamplan.model.generation import Generation
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source, Subtopology
+from streamplan.model.stages import stage_of
 from streamplan.serdes.serde import Serde
 from streamplan.spark.headers import as_base64, headers_as_text
 from streamplan.spark.planning.compiled_plan import compile_batch_plan
@@ -99,13 +100,6 @@ class MemoryQuery:
         self._times: Mapping[int, int] = {}
         self._written: list[WrittenRecord] = []
 
-    @property
-    def _transforms(self) -> bool:
-        """Whether the plan has ``transformWithState``."""
-        group = self.subtopology
-        one_query = group.joins or group.stream_joins or group.table_joins or group.foreign_key_sides
-        return bool(one_query or group.task_aggregations or group.processes)
-
     def start(self, directory: Path) -> None:
         """Start the query without state.
 
@@ -115,7 +109,9 @@ class MemoryQuery:
         conf = self._spark.conf
         # One partition of the state is enough for few records, and each more costs a task in each micro-batch.
         conf.set("spark.sql.shuffle.partitions", 1)
-        conf.set(_PROVIDER, SPARK_CONFIGS[_PROVIDER] if self._transforms else _MEMORY_PROVIDER)
+        stage = stage_of(self.subtopology)
+        transforms = stage.has_state and not stage.is_native
+        conf.set(_PROVIDER, SPARK_CONFIGS[_PROVIDER] if transforms else _MEMORY_PROVIDER)
         generate_code(self._spark, False)  # compiling costs more than it gains
         self._source.reset()
         self._query = (

@@ -24,6 +24,7 @@ from streamplan.kafka_types import Headers, TopicPartition
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
+from streamplan.model.stages import stage_of
 from streamplan.model.timestamps import timestamp_fault
 from streamplan.serdes.moments import as_datetime
 from streamplan.serdes.primitive import FIELD, KeySerde
@@ -81,10 +82,10 @@ class TopologyTestDriver:
         self._held: list[SourceRecord] | None = None
         self._idle = {
             query.subtopology.id: IdleTasks(
-                query.subtopology.idle_ms, self._pipeline.partitions(query.subtopology), self._now_ms, step_ms=0
+                idle_ms, self._pipeline.partitions(query.subtopology), self._now_ms, step_ms=0
             )
             for query in self._queries
-            if query.subtopology.idle_ms is not None
+            if (idle_ms := stage_of(query.subtopology).idle_ms) is not None
         }
         self._directory: Path | None = Path(tempfile.mkdtemp(prefix="streamplan-test-"))
         self._failed = False

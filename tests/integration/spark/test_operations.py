@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
+from streamplan.model.operations import StreamJoin
 from streamplan.model.partitioner import partition_for_key
 from streamplan.model.windows import JoinWindows, OnWindowClose, SessionWindows, TimeWindows
 from streamplan.serdes.json import Json
@@ -551,7 +552,7 @@ def test_two_streams_meet_within_a_window(tried: Tried) -> None:
         assert message.partition() == partition_for_key(message.key()[:1], 2)
     assert tried.dead_letters() == [("sales", "shop is missing")]
     before = len(found)
-    tried.run_last_again(max(group.id for group in topology.subtopologies if group.stream_joins))
+    tried.run_last_again(max(group.id for group in topology.subtopologies if group.processors_with(StreamJoin)))
     tried.produce("returns", [("x", {"amount": 11, "at": moment}, 5001)])
     tried.drain()
     assert len(tried.read(named("met"))) == before + 1

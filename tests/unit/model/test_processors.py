@@ -100,7 +100,7 @@ def test_a_field_that_process_and_on_timer_return_has_one_type(topology: Topolog
 
 def test_a_checkpoint_belongs_to_what_the_store_holds_and_not_to_the_class(topology: Topology, orders: KStream) -> None:
     counted(orders, ttl="7 days").to("out")
-    (node,) = topology.subtopologies[0].processes
+    (node,) = topology.subtopologies[0].processors_with(Process)
     assert isinstance(node.operation, Process)
     assert repr(node.operation) == "Process(store='seen', state='count bigint, due timestamp')"
     assert node.operation.ttl_ms == 7 * 86_400_000
@@ -161,6 +161,14 @@ def test_a_class_with_state_stands_alone_in_its_sub_topology(topology: Topology,
 def test_a_class_with_state_does_not_stand_behind_a_join_of_tables(topology: Topology) -> None:
     users, plans = (topology.table(name, value=Json("id string"), key="id") for name in ("users", "plans"))
     counted(users.join(plans, {"id": "id"}).to_stream())
+    with pytest.raises(Refused, match="process shares its sub-topology with another stateful operation"):
+        Pipeline("app", topology, "", {"users": 2, "plans": 2})
+
+
+def test_a_class_with_state_does_not_stand_beside_a_join_of_tables(topology: Topology) -> None:
+    users, plans = (topology.table(name, value=Json("id string"), key="id") for name in ("users", "plans"))
+    users.join(plans, {"id": "id"}).to_stream().to("planned")
+    counted(users.to_stream())
     with pytest.raises(Refused, match="process shares its sub-topology with another stateful operation"):
         Pipeline("app", topology, "", {"users": 2, "plans": 2})
 

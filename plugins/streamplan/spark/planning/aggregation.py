@@ -58,7 +58,7 @@ def aggregate(
         merged: Whether the records come from several topics. The latest is then told by its time, and by its offset
             only among records of equal time.
         ordered: Whether a row has the ``place`` of the last record that went into it
-            (:attr:`Subtopology.passes_updates_in_order`).
+            (:attr:`Stage.passes_updates_in_order`).
 
     Returns:
         One row for each key (and window, and node where there are several) with what the node's store holds. The

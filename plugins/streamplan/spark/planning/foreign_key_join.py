@@ -113,7 +113,7 @@ def joined_by_foreign_key(batch: DataFrame, subtopology: Subtopology, frames: Ma
         subtopology: As for :func:`join_by_foreign_key`.
         frames: As for :func:`join_by_foreign_key`; only what is known of them is used.
     """
-    (node,) = subtopology.foreign_key_joins
+    (node,) = subtopology.processors_with(ResponseJoin)
     rows = batch.where(F.col("made") == Made.RESULT.value)
     this, other = (frames[source.name] for source in (table_source(subtopology), carrying_source(subtopology)))
     seen = rows.select(
@@ -220,12 +220,13 @@ def _with_state(
     other = frames[carrying.name]
     added = [StructField("made", StringType()), StructField("to", BinaryType())]
     added += [StructField("sent", BinaryType()), StructField("place", IntegerType())]
-    if subtopology.responders:
+    if subtopology.processors_with(SubscriptionReceive):
         rows = _rows(THIS, this).unionByName(_rows(OTHER, other), allowMissingColumns=True)
         schema = StructType([*rows.schema.fields, *added])
         responder = ResponderState(restored=restored)
         return rows.groupBy("partition", "key").transformWithState(responder, schema, "Update", "none")
-    (subscriber,), (join,) = subtopology.subscribers, subtopology.foreign_key_joins
+    (subscriber,) = subtopology.processors_with(SubscriptionSend)
+    (join,) = subtopology.processors_with(ResponseJoin)
     assert isinstance(subscriber.operation, SubscriptionSend)
     assert isinstance(join.operation, ResponseJoin)
     this, foreign_key = foreign_keys(this, subscriber.operation)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
@@ -13,19 +14,13 @@ from pyspark.sql import functions as F
 from streamplan.errors import Refused
 from streamplan.model.diagnostics import Diagnostic
 from streamplan.model.operations import (
-    Aggregate,
-    Cogroup,
-    CogroupSide,
     Columns,
     Count,
     Filter,
     FilterFunction,
     FlatMap,
     FlatMapFunction,
-    ForeignKeyResult,
-    ForeignTableJoin,
     Join,
-    JoinSide,
     KeySelect,
     Map,
     MapFunction,
@@ -34,47 +29,36 @@ from streamplan.model.operations import (
     Merge,
     NullKeyFilter,
     Operation,
-    OuterJoinSide,
     OuterStreamJoin,
     Peek,
-    Process,
-    Reduce,
-    ResponseJoin,
-    StoreForJoin,
-    StreamJoin,
-    SubscriptionJoin,
-    SubscriptionReceive,
-    SubscriptionSend,
-    TableJoin,
     TableJoinSide,
     TableSource,
     ToStream,
 )
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
-from streamplan.model.windows import SEQUENCE_NUMBER_BYTES, SessionWindows
+from streamplan.model.stages import stage_of
+from streamplan.model.windows import SEQUENCE_NUMBER_BYTES
 from streamplan.serdes.internal import unreadable_expression
 from streamplan.serdes.serde import HEADER_LENGTH_BYTES, MAX_BYTES, Serde, too_large
-from streamplan.spark.planning.aggregation import aggregate, cogrouped, store_result, store_rows
 from streamplan.spark.planning.field_types import declared_fields
-from streamplan.spark.planning.foreign_key_join import SENT_FORMATS, without_responses, without_subscriptions
+from streamplan.spark.planning.foreign_key_join import SENT_FORMATS
 from streamplan.spark.planning.keys import big_endian
 from streamplan.spark.planning.output_rows import OutputRows, dead_letter_rows, output_rows
-from streamplan.spark.planning.process import process_records, processed_records, stored_changes
 from streamplan.spark.planning.python_functions import filter_by, flat_map_by, map_by
 from streamplan.spark.planning.records import (
     RecordFrame,
     read_external,
     read_internal,
     read_internal_keys,
-    rejecting_binary_keys,
 )
-from streamplan.spark.planning.stream_stream_join import without_records
-from streamplan.spark.planning.table_table_join import without_updates
-from streamplan.spark.planning.task_windows import aggregate_windows, final_results, with_times_of_updates
 from streamplan.spark.planning.written_values import write_values
 from streamplan.spark.sources import HEADERS
 
 _HINT = "Write Spark SQL over the fields there are"
+
+
+ApplyStateful: TypeAlias = Callable[[Processor, Sequence[RecordFrame], "OperatorPlanner"], RecordFrame]
+"""Gives the records of a node, of the records of those before it, in the planner that plans the node."""
 
 
 class OperatorPlanner:
@@ -82,22 +66,24 @@ class OperatorPlanner:
 
     Args:
         subtopology: Whose nodes are planned.
-        outputs: The number of each output, by the name of the sink or of the processor with a changelog.
+        apply_stateful: Plans a node that belongs to the state (``StagePlan.apply``).
         diagnostics: Where given, a node that Spark refuses is noted in it, and the nodes after it are left out.
 
     ``written``  what is known of the records of each output that was planned, by its number
+    ``grouped``  the nodes whose records were grouped, so that those that cannot be are rejected once
     """
 
     def __init__(
-        self, subtopology: Subtopology, outputs: Mapping[str, int], diagnostics: list[Diagnostic] | None = None
+        self, subtopology: Subtopology, apply_stateful: ApplyStateful, diagnostics: list[Diagnostic] | None = None
     ) -> None:
         self.subtopology = subtopology
-        self._outputs = outputs
+        self._apply_stateful = apply_stateful
+        self._outputs = subtopology.output_numbers
         self._diagnostics = diagnostics
         self.written: dict[int, RecordFrame] = {}
         self._frames: dict[str, RecordFrame | None] = {}
         self._consumed: set[str] = set()
-        self._grouped: set[str] = set()
+        self.grouped: set[str] = set()
         self._rows: list[DataFrame] = []
         self._observations: list[tuple[str, Observation]] = []
         self._schemas: dict[str, Serde] = {}
@@ -109,24 +95,6 @@ class OperatorPlanner:
     def bind_all(self, frames: Mapping[str, RecordFrame]) -> None:
         """Say what the records of nodes are, by their names."""
         self._frames.update(frames)
-
-    def bind_joined_tables(
-        self, sources: Mapping[str, RecordFrame], updates: Mapping[str, RecordFrame], joins: Iterable[Processor]
-    ) -> None:
-        """Say what the records of the sources of joined tables are, and the updates of each join.
-
-        Args:
-            sources: The records of each source by its name. The rejected ones end here.
-            updates: The updates by the name of the join.
-            joins: The joins. The changelogs of those with a store are written.
-        """
-        for name, frame in sources.items():
-            self.write(dead_letter_rows(frame.rejected()))
-            self.bind(name, frame.accepted())
-        self.bind_all(updates)
-        for node in joins:
-            if node.writes_store:
-                self.write_changelog(node, updates[node.name])
 
     def write(self, rows: DataFrame) -> None:
         """Add rows of the columns :data:`~streamplan.spark.planning.output_rows.OUTPUT` to those that are written."""
@@ -168,58 +136,14 @@ class OperatorPlanner:
         self._consumed.add(name)
         return frame if frame is None or first else frame.accepted()
 
-    def aggregation_inputs(self, aggregations: Sequence[Processor]) -> dict[str, RecordFrame]:
-        """Plan what comes before several aggregations; return the records that each of them takes, by its name."""
-        self.plan_before(aggregations)
-        return {node.name: self._grouped_records(node, self._input_of(node)) for node in aggregations}
-
-    def join_inputs(self, sides: Sequence[Processor]) -> list[RecordFrame]:
-        """Plan what comes before a join of two streams; return the records of its sides.
-
-        Args:
-            sides: The processors that store the records.
-        """
-        self.plan_before(sides)
-        return [self._storable_records(self._input_of(side)) for side in sides]
-
-    def process_input(self, node: Processor) -> RecordFrame:
-        """Plan what comes before a processor with a Python class; return the records that the class is given."""
-        self.plan_before([node])
-        return self._processable_records(self._input_of(node))
-
-    def _input_of(self, node: Processor) -> RecordFrame:
+    def inputs_of(self, node: Processor) -> list[RecordFrame]:
+        """Return the records of each node before a processor, which are planned or bound."""
         frames = []
         for predecessor in self.subtopology.predecessors[node.name]:
             frame = self.consume(predecessor)
             assert frame is not None, f"{node.name} is planned on records that Spark refused"
             frames.append(frame)
-        return cogrouped(frames) if isinstance(node.operation, Cogroup) else frames[0]
-
-    def with_windows(self, node: Processor, rows: DataFrame, records: RecordFrame) -> RecordFrame:
-        """Write the changes of windows into the changelog; return what is passed of them.
-
-        Args:
-            node: One of :attr:`Subtopology.task_aggregations`.
-            rows: What :func:`~streamplan.spark.planning.task_windows.aggregate_windows` gave.
-            records: What was aggregated.
-        """
-        changed, closed = final_results(rows) if node in self.subtopology.final_aggregations else (rows, None)
-        stored = store_rows(0, node, changed, records)
-        self.write_changelog(node, stored)
-        return store_result(
-            node, with_times_of_updates(stored if closed is None else store_rows(0, node, closed, records))
-        )
-
-    def with_store(self, node: Processor, processed: DataFrame, records: RecordFrame) -> RecordFrame:
-        """Write what a processor with a Python class has changed in its store; return the records that it gives.
-
-        Args:
-            node: The processor.
-            processed: What :func:`~streamplan.spark.planning.process.process_records` gave.
-            records: What was processed.
-        """
-        self.write_changelog(node, stored_changes(processed, records))
-        return processed_records(node, processed, records)
+        return frames
 
     def write_changelog(self, node: Processor, frame: RecordFrame) -> None:
         """Write a store's updates into the partition of the task. A window stands in the bytes after the key.
@@ -284,9 +208,6 @@ class OperatorPlanner:
                 return map_by(frame, function, dict(fields)).with_key(key, key_serde)
             case FlatMapFunction(function=function, fields=fields, key=key, key_serde=key_serde):
                 return flat_map_by(frame, function, dict(fields), key, key_serde)
-            case Process():
-                frame = self._processable_records(frame)
-                return self.with_store(node, process_records(node, frame), frame)
             case Merge():
                 return frame.union(*predecessors[1:])
             case Peek(metrics=metrics):
@@ -300,103 +221,9 @@ class OperatorPlanner:
                     no_headers = F.col("record").withField("headers", F.lit(None).cast(HEADERS))
                     self.write_changelog(node, frame.accepted().with_record(no_headers))
                 return frame
-            case Join(store=store, value=value, left=left):
-                frame = frame.with_value()
-                joined = replace(frame, data=frame.data.withColumn("table", F.col(f"record.`{store}`")))
-                return (joined if left else joined.where("table is not null")).select(value)
-            case StoreForJoin():
-                return self._storable_records(frame)
-            case StreamJoin(value=value):  # what is joined is bound instead; see SubtopologyPlan
-                return without_records(*predecessors).select(value)
-            case TableJoin(value=value):  # the same
-                return without_updates(*predecessors).select(value)
-            case SubscriptionSend() | SubscriptionReceive() | SubscriptionJoin() | ForeignTableJoin():  # the same
-                return without_subscriptions(frame, node.operation)
-            case ResponseJoin():  # the same
-                return without_responses(node, frame)
-            case ForeignKeyResult(store=store):
-                if store is not None:
-                    self.write_changelog(node, frame)
+            case ToStream():
                 return frame
-            case ToStream() | JoinSide() | OuterJoinSide() | TableJoinSide():
-                return frame
-            case CogroupSide(arguments=arguments):
-                return self._grouped_records(node, frame).select(arguments)
-            case Cogroup():
-                return self._aggregate_all(node, cogrouped(predecessors))
-            case Count() | Aggregate() | Reduce():
-                return self._aggregate_all(node, frame)
-        raise Refused(f"no query is known for {type(node.operation).__name__}")
-
-    def _aggregate_all(self, node: Processor, frame: RecordFrame) -> RecordFrame:
-        """Aggregate a DataFrame that holds all records that there are, and so needs no state."""
-        frame = self._grouped_records(node, frame)
-        if node in self.subtopology.task_aggregations:
-            return self.with_windows(node, aggregate_windows(node, frame), frame)
-        merged, ordered = len(self.subtopology.sources) > 1, self.subtopology.passes_updates_in_order
-        aggregated = aggregate([node], {node.name: frame}, merged=merged, ordered=ordered)
-        stored = store_rows(0, node, aggregated, frame)
-        self.write_changelog(node, stored)
-        return store_result(node, stored)
-
-    def _grouped_records(self, node: Processor, frame: RecordFrame) -> RecordFrame:
-        """The records that can be aggregated. The others end here, once for all aggregates of a grouping.
-
-        A windowed aggregation also takes null values, as ``KStreamWindowAggregate`` does and ``KStreamAggregate`` not.
-        """
-        if isinstance(node.operation, Cogroup):
-            return frame  # the processors before it have left out the others
-        if isinstance(node.operation, Aggregate | CogroupSide):
-            columns = node.operation.columns  # so that Spark's error quotes the expression as it was declared
-            frame.data.agg(*(F.expr(f"{column.function}({column.arguments})") for column in columns))
-        of_sessions = isinstance(node.operation, CogroupSide) and isinstance(node.operation.window, SessionWindows)
-        if node in self.subtopology.task_aggregations or of_sessions:
-            frame = rejecting_binary_keys(frame)
-        (predecessor,) = self.subtopology.predecessors[node.name]
-        faults: list[tuple[Column, str]] = []
-        if not frame.key_not_null:
-            faults.append((F.col("record.key").isNull(), "the key is null"))
-        if not frame.as_in_internal_topic and (frame.value_is_raw or self._values_are_stored(predecessor)):
-            faults += _storing_faults(frame)
-        for condition, reason in faults:
-            if predecessor in self._grouped:
-                frame = replace(frame, data=frame.data.where(~condition))
-            else:
-                frame = frame.rejecting(condition, reason)
-        self._grouped.add(predecessor)
-        if not frame.no_rejects:
-            self.write(dead_letter_rows(frame.rejected()))
-        windowed = isinstance(node.operation, Count | Aggregate | CogroupSide) and node.operation.window is not None
-        return frame.accepted() if windowed else frame.accepted().with_value()
-
-    def _processable_records(self, frame: RecordFrame) -> RecordFrame:
-        """The records that a Python class can be given. Those without a key only move its time on."""
-        frame = rejecting_binary_keys(frame)
-        if not frame.no_rejects:
-            self.write(dead_letter_rows(frame.rejected()))
-        return frame.accepted()
-
-    def _storable_records(self, frame: RecordFrame) -> RecordFrame:
-        """The records that a side of a join of two streams can store.
-
-        One without a key meets no other. An inner join leaves it out. A left or outer join passes it without a match.
-        """
-        frame = rejecting_binary_keys(frame)
-        if not frame.as_in_internal_topic:
-            for condition, reason in _storing_faults(frame):
-                frame = frame.rejecting(condition, reason)
-        self.write(dead_letter_rows(frame.rejected()))
-        frame = frame.accepted()
-        if any(isinstance(join.operation, OuterStreamJoin) for join in self.subtopology.stream_joins):
-            return frame
-        return replace(frame, data=frame.data.where("record.key is not null"), key_not_null=True)
-
-    def _values_are_stored(self, grouped: str) -> bool:
-        """Whether an aggregation of a node's records stores their values as they are."""
-        return any(
-            isinstance(node.operation, Reduce) and grouped in self.subtopology.predecessors[node.name]
-            for node in self.subtopology.aggregations
-        )
+        return self._apply_stateful(node, predecessors, self)
 
     def write_sent(self, node: Node, frame: RecordFrame) -> None:
         """Write what one side of a join by a foreign key has sent, or a change of the store of its subscriptions.
@@ -423,7 +250,7 @@ class OperatorPlanner:
         if sink.value is not None:
             frame = write_values(frame, sink.value)
         if not fits:
-            for condition, reason in _storing_faults(frame, with_headers=True, is_read_again=sink.internal):
+            for condition, reason in storing_faults(frame, with_headers=True, is_read_again=sink.internal):
                 frame = frame.rejecting(condition, reason)
         key = frame.key
         if frame.is_of_sessions:
@@ -473,7 +300,7 @@ def read_source(subtopology: Subtopology, source: Source, schemas: Mapping[str, 
     if source.value is not None:
         is_table = any(isinstance(node.operation, TableSource) for node in successors)
         return read_external(raw, source.value, source.key_serde, table=is_table, partition_time=several)
-    has_place = not (several and subtopology.passes_updates_in_order)
+    has_place = not (several and stage_of(subtopology).passes_updates_in_order)
     if has_place and all(isinstance(node.operation, Count) for node in successors):
         return read_internal_keys(raw, source.key_serde)
     takes_null_keys = any(map(_takes_null_keys, subtopology.operations))
@@ -491,7 +318,7 @@ def _takes_null_keys(operation: Operation) -> bool:
             return False
 
 
-def _storing_faults(
+def storing_faults(
     frame: RecordFrame, *, with_headers: bool = False, is_read_again: bool = True
 ) -> Iterator[tuple[Column, str]]:
     """Yield what keeps a record out of a topic of ours, each with the reason of its rejection.

@@ -182,7 +182,7 @@ def joins_of(subtopology: Subtopology, sources: Sequence[str]) -> list[tuple[Pro
         if subtopology.predecessors[node.name] and subtopology.predecessors[node.name][0] in sources
     }
     joins = []
-    for place, node in enumerate(subtopology.table_joins, len(sources)):
+    for place, node in enumerate(subtopology.processors_with(TableJoin), len(sources)):
         operation = node.operation
         assert isinstance(operation, TableJoin)
         numbers[node.name] = place

@@ -67,7 +67,7 @@ def aggregate_windows(node: Processor, records: RecordFrame, ticks: DataFrame | 
     """Aggregate the records of each key and window.
 
     Args:
-        node: One of :attr:`Subtopology.task_aggregations`.
+        node: The processor of a :class:`~streamplan.model.stages.WindowStage`.
         records: What it aggregates. All have a key, and none is rejected.
         ticks: A stream with rows for stream tasks whose time may go on without records; None without such tasks.
 

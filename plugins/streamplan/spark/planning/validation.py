@@ -11,8 +11,8 @@ from streamplan.model.diagnostics import Diagnostic, refuse
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Source
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.operators import OperatorPlanner, read_source
-from streamplan.spark.planning.plan import output_numbers
+from streamplan.spark.planning.operators import read_source
+from streamplan.spark.planning.stages import plan_of
 from streamplan.spark.session import open_session
 from streamplan.spark.sources import RAW
 from streamplan.spark.submit import spark_submit_configs
@@ -54,7 +54,7 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> tuple[dict[str, Serde], li
             break
         for subtopology in ready:
             waiting.remove(subtopology)
-            planner = OperatorPlanner(subtopology, output_numbers(subtopology), diagnostics)
+            planner = plan_of(subtopology).planner(diagnostics)
             frames = {
                 source.name: read_source(subtopology, source, schemas, no_records) for source in subtopology.sources
             }

@@ -5,13 +5,11 @@ and the ends of its outputs that belong to them. So records on the way between t
 and a wrong output is found in the sub-topology that wrote it. :mod:`streamplan.spark.recount.records` and
 :mod:`streamplan.spark.recount.last_values` compare.
 
-What a join wrote depends on when a table's row came, and cannot be computed afterwards. In a sub-topology with joins
-only the tables and the dead letters are compared. What a join of two streams wrote depends on which records came too
-late. Its outputs are not compared, and its dead letters are. Sessions are compared for each key whose records all came
-in time (:mod:`streamplan.spark.recount.sessions`). Final results are compared record by record, where the sub-topology
-reads one topic (:mod:`streamplan.spark.recount.final_results`). Of a join of tables the last joined value of each key
-is compared, which is that of the last values of both, whatever the order of their topics. So it is of a join by a
-foreign key (:mod:`streamplan.spark.recount.foreign_keys`). A Python class with state processes all records of a topic
+How the state of a sub-topology is recounted, stands in :mod:`streamplan.spark.planning.stages`; why it is not, in
+:mod:`streamplan.model.stages`. What a join wrote depends on when a table's row came, and what a join of two streams
+wrote on which records came too late, so that neither can be computed afterwards. Of such a sub-topology only the tables
+and the dead letters are compared. Of a join of tables the last joined value of each key is compared, which is that of
+the last values of both, whatever the order of their topics. A Python class with state processes all records of a topic
 once more, where they are not too many for the memory of a worker.
 """
 
@@ -43,45 +41,31 @@ from streamplan.model.operations import (
     FinalAggregate,
     FinalCount,
     Merge,
-    Process,
-    StoreForJoin,
-    StreamJoin,
     ToStream,
     function_of,
 )
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Node, Processor, Sink, Source, Subtopology
+from streamplan.model.stages import stage_of
+from streamplan.model.stages.stage import Stage
 from streamplan.model.start_point import task_times
 from streamplan.model.subtopology_graph import responder_of
 from streamplan.model.topics import words
 from streamplan.model.windows import TimeWindows
 from streamplan.reports.sink_offsets import SinkOffsets
 from streamplan.serdes.serde import Serde
-from streamplan.spark.planning.aggregation import aggregate, store_result, store_rows
 from streamplan.spark.planning.foreign_key_join import carrying_source, table_source
-from streamplan.spark.planning.operators import OperatorPlanner, read_source
-from streamplan.spark.planning.plan import number_outputs
-from streamplan.spark.planning.process import process_records
-from streamplan.spark.planning.stream_table_join import join_streams_with_tables, joined_frames
-from streamplan.spark.planning.table_table_join import (
-    join_table_updates,
-    last_joined_tables,
-    records_of_sources,
-)
-from streamplan.spark.planning.task_windows import with_times_of_updates
+from streamplan.spark.planning.operators import read_source
+from streamplan.spark.planning.plan import outputs_of
+from streamplan.spark.planning.recounted.foreign_keys import keys_under_way
+from streamplan.spark.planning.stages import plan_of
+from streamplan.spark.planning.stages.stage_plan import Recounted, Recounting
 from streamplan.spark.planning.validation import resolve_schemas
-from streamplan.spark.recount.final_results import closed_windows, recounted_windows
-from streamplan.spark.recount.foreign_keys import bind_recounted_side, keys_under_way, sends
 from streamplan.spark.recount.last_values import TimeToLive, Windowing, compare_store, compare_updates
 from streamplan.spark.recount.records import compare_records
-from streamplan.spark.recount.sessions import late_keys, recounted_sessions, without_late_keys
-from streamplan.spark.recount.ties import with_observed_ties
-from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic
+from streamplan.spark.recount.written import NAMED, Findings, WrittenTopic, without_late_keys
 from streamplan.spark.sink.spec import DEAD_LETTER, Output, PartitionBy
 from streamplan.spark.sources import of_partition, read_batch
-
-_PROCESSED = 200_000
-"""A Python worker sorts so many records of a stream task at most, to process them all at once."""
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 
@@ -134,7 +118,7 @@ def recount(
         found.rows += [Observation(remark, 0, 0) for remark in firsts.remarks()]
         recounted = _Recount(pipeline, subtopology, cluster, schemas, read, cut, firsts, sinks or SinkOffsets())
         records = sum(end for positions in cut.positions.values() for end in positions.values())
-        has_state = bool(subtopology.joins or subtopology.table_joins or subtopology.processes)
+        has_state = stage_of(subtopology).recounts_in_state
         with _shuffle_partitions(spark, pipeline.partitions(subtopology), records, has_state=has_state):
             recounted.compare(found)
     if found.doubts and all(row.agrees for row in found.rows):
@@ -223,7 +207,7 @@ def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tupl
         frozenset(topic for topic in topics if topic in pipeline.tables and "delete" not in policies[topic]),
     )
     compacted = [topic for topic in topics if "compact" in policies[topic] and topic not in pipeline.tables]
-    if (subtopology.aggregations or subtopology.processes) and (firsts.deleted or compacted):
+    if stage_of(subtopology).needs_every_record and (firsts.deleted or compacted):
         begins = [f"{topic}-{n} begins at offset {at}" for topic, by in firsts.deleted.items() for n, at in by.items()]
         raise CouldNotLook(
             f"what was made of {', '.join(topics)} cannot be recounted",
@@ -231,12 +215,11 @@ def _cut(pipeline: Pipeline, subtopology: Subtopology, cluster: Cluster) -> tupl
             observed=", ".join([*begins, *(f"{topic} is compacted" for topic in compacted)]),
             remedy="Nobody can prove any more whether the deleted records were processed correctly.",
         )
-    _, outputs = number_outputs(pipeline, subtopology)
+    outputs = outputs_of(pipeline, subtopology)
     written = list(dict.fromkeys(output.topic for output in outputs))
     dead_letters = pipeline.topology.dead_letter_topic
     if (responder := responder_of(subtopology, pipeline.topology)) is not None:
-        _, responses = number_outputs(pipeline, responder)
-        written = list(dict.fromkeys((*written, *(output.topic for output in responses))))
+        written = list(dict.fromkeys((*written, *(output.topic for output in outputs_of(pipeline, responder)))))
         topics = tuple(dict.fromkeys((*pipeline.source_topics(subtopology), *pipeline.source_topics(responder))))
     return await_consistent_cut(cluster, group, topics, [*written, dead_letters], Deadline()), firsts
 
@@ -247,18 +230,14 @@ class _Demanded:
 
     Attributes:
         rows: Of the columns ``OUTPUT`` of ``spark.planning.output_rows``.
-        late: The keys whose sessions are not among them; None without sessions.
-        exact: Whether no store holds a double, whose sum depends on the order of its summands.
-        joined: What joins of tables gave, of which several rows are made; None without such joins. It is persistent.
+        state: What else is known of the state that was recounted.
         ttl: Which values of a Python class's store are compared; None for all.
         under_way: The keys of this table of a join by a foreign key that are not compared; None without such a join.
             It is persistent.
     """
 
     rows: DataFrame
-    late: DataFrame | None
-    exact: bool
-    joined: DataFrame | None
+    state: Recounted
     ttl: TimeToLive | None
     under_way: DataFrame | None = None
 
@@ -278,14 +257,14 @@ class _Recount:
 
     def compare(self, found: Findings) -> None:
         """Compare every output, and the dead letters."""
-        numbers, outputs = number_outputs(self.pipeline, self.subtopology)
+        numbers, outputs = self.subtopology.output_numbers, outputs_of(self.pipeline, self.subtopology)
         letters = self._letters().persist()
-        demanded = self._expected(numbers)
+        demanded = self._expected()
         expected = self._with_turns(demanded.rows, letters).persist()
         try:
             for topic in dict.fromkeys(output.topic for output in outputs):
                 writers = [node for node in self.subtopology.nodes if self._topic_of(node, numbers, outputs) == topic]
-                if (doubt := self._doubt([*writers, *self._upstream(writers)], letters)) is not None:
+                if (doubt := self._doubt([*writers, *self.subtopology.upstream_of(writers)], letters)) is not None:
                     found.not_compared(topic, doubt)
                     continue
                 output = outputs[numbers[writers[0].name]]
@@ -308,7 +287,7 @@ class _Recount:
                 found.rows.append(self._compare_dead_letters(expected, letters))
         finally:
             expected.unpersist()
-            for held in (demanded.late, demanded.joined, demanded.under_way):
+            for held in (demanded.state.late, demanded.state.joined, demanded.under_way):
                 if held is not None:
                     held.unpersist()
             letters.unpersist()
@@ -319,7 +298,7 @@ class _Recount:
 
         Which records came after it cannot be told from the records. They are recounted as if none had been late by it.
         """
-        if self.subtopology.idle_ms is None:
+        if self.stage.idle_ms is None:
             return {}
         topics = self.pipeline.source_topics(self.subtopology)
         times: dict[TopicPartition, int] = {}
@@ -335,24 +314,21 @@ class _Recount:
 
     def _doubt(self, nodes: Sequence[Node], letters: DataFrame) -> str | None:
         """Say why an output cannot be recounted that these nodes have made; None where it can."""
-        subtopology = self.subtopology
-        several_topics = len(subtopology.sources) > 1
-        if any(node in subtopology.final_aggregations for node in nodes):
-            if several_topics:
-                return "the windows of several topics depend on when their records came"
-            if not letters.where("is_mark").isEmpty():
-                return "what a dead letter gives that is processed again depends on when that was done"
         if random := _not_deterministic(nodes):
             return f"{random} need not return the same for the same record"
-        if any(isinstance(node, Processor) and sends(node.operation) for node in nodes):
-            return "what a join by a foreign key sends depends on when the records of both tables came"
-        if self._not_processed and any(node in subtopology.processes for node in nodes):
-            return self._not_processed
-        if subtopology.stream_joins and any(_is_of_stream_join(node) for node in nodes):
-            return "what a join of two streams wrote depends on when its records came"
-        if several_topics and any(node in subtopology.session_aggregations for node in nodes):
-            return "sessions of several topics depend on when their records came"
+        if depends := self.stage.depends_on_arrival(nodes):
+            return depends
+        if any(node in self.stage.nodes for node in nodes):
+            if self._not_processed:
+                return self._not_processed
+            if self.stage.is_final and not letters.where("is_mark").isEmpty():
+                return "what a dead letter gives that is processed again depends on when that was done"
         return None
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The state of the sub-topology."""
+        return stage_of(self.subtopology)
 
     def _topic_of(self, node: Node, numbers: Mapping[str, int], outputs: Sequence[Output]) -> str | None:
         return outputs[numbers[node.name]].topic if node.name in numbers else None
@@ -369,7 +345,7 @@ class _Recount:
 
         The sessions of late keys are left out, and the values of a store whose time to live is over.
         """
-        late = expected.late
+        stage, late = self.stage, expected.state.late
         if reason := self._unknown_parts(output):
             found.not_compared(output.topic, reason)
             return
@@ -378,18 +354,17 @@ class _Recount:
             return expected.rows.where(F.col("output").isin([numbers[node.name] for node in nodes]))
 
         written, demanded = self._written(writers, output), rows_of(*writers)
-        upstream = self._upstream(writers)
-        sessions = self.subtopology.session_aggregations
-        if late is not None and any(node in sessions for node in (*writers, *upstream)):
+        upstream = self.subtopology.upstream_of(writers)
+        if late is not None and any(node in stage.nodes for node in (*writers, *upstream)):
             if keys := late.count():
                 subject = (
                     f"{output.topic}: keys that are not compared, since a record of them came later than the grace"
                 )
                 found.compared(subject, keys, keys)
-            if output.partition_by is PartitionBy.SESSION_KEY or any(node in sessions for node in writers):
+            if output.partition_by is PartitionBy.SESSION_KEY or any(node in stage.nodes for node in writers):
                 written = without_late_keys(written, late)
-        joined = [node for node in upstream if node in self.subtopology.foreign_key_joins]
-        if joined and expected.under_way is not None and (keys := expected.under_way.count()):
+        replaced = stage.replaced_updates(upstream)
+        if replaced and expected.under_way is not None and (keys := expected.under_way.count()):
             if any(isinstance(node, Processor) and isinstance(node.operation, SETS_KEY) for node in upstream):
                 found.not_compared(output.topic, f"of {keys:,} keys a change is under way")
                 return
@@ -398,25 +373,19 @@ class _Recount:
             demanded = demanded.join(expected.under_way, "key", "left_anti")
         if output.partition_by is PartitionBy.TASK:
             whole = not self.firsts.deleted
-            if self.subtopology.responders:  # the subscriptions are deleted when they are processed
+            if stage.reads_purged_topic:
                 whole = not self.firsts.deleted.keys() & {
                     self.pipeline.topology.decorate(node.topic) for node in upstream if isinstance(node, Source)
                 }
             windowing = expected.ttl or _windowing(writers[0], demanded)
             compare_store(written, demanded, found, windowing=windowing, whole_input=whole)
             return
-        if any(node in self.subtopology.joins for node in upstream):
-            found.not_compared(output.topic, "what a join wrote depends on when a table's row came")
-            return
-        aggregations = [node for node in upstream if node in self.subtopology.aggregations]
-        aggregations += self._last_table_joins(upstream)
-        aggregations += joined
         compacted = any(self._is_compacted(node) for node in upstream if isinstance(node, Source))
-        if not aggregations and not compacted and not written.compacted:
+        if not replaced and not compacted and not written.compacted:
             compare_records(written, demanded, found)
             return
-        final = bool(aggregations) and all(node in self.subtopology.final_aggregations for node in aggregations)
-        if final and expected.exact:
+        final = bool(replaced) and stage.is_final
+        if final and expected.state.exact:
             if late is not None and output.partition_by is not PartitionBy.SESSION_KEY and not late.isEmpty():
                 found.not_compared(output.topic, "some sessions of other keys cannot be recounted")
                 return
@@ -424,15 +393,15 @@ class _Recount:
             compare_records(written, demanded.withColumn("offset", F.coalesce("offset", F.lit(0))), found)
             return
         # After an aggregation, each change of a total was written, and the recount knows only the last one.
-        after = self.subtopology.downstream_of({node.name for node in aggregations})
+        after = self.subtopology.downstream_of({node.name for node in replaced})
         passed = [node.operation for node in upstream if isinstance(node, Processor) and node.name in after]
-        merged = len(aggregations) > 1 or len(writers) > 1 or any(isinstance(one, Merge) for one in passed)
+        merged = len(replaced) > 1 or len(writers) > 1 or any(isinstance(one, Merge) for one in passed)
         other_keys = any(isinstance(operation, SETS_KEY) for operation in passed)
         left_out = any(isinstance(operation, LEAVES_OUT) for operation in passed)
         # What is made of the deletion of a session has another one's key, which is not recounted.
-        left_out |= bool(sessions) and not final and not all(isinstance(operation, ToStream) for operation in passed)
+        left_out |= late is not None and not final and not all(isinstance(operation, ToStream) for operation in passed)
         # A join of tables without a store writes nothing by itself, and has no windows.
-        windowings = [_windowing(node, rows_of(node)) for node in aggregations if node.name in numbers]
+        windowings = [_windowing(node, rows_of(node)) for node in replaced if node.name in numbers]
         compare_updates(
             written,
             demanded,
@@ -445,34 +414,19 @@ class _Recount:
     @cached_property
     def _not_processed(self) -> str:
         """Why a Python class does not process the records again; empty where it does, or where there is none."""
-        if not self.subtopology.processes:
+        limit = plan_of(self.subtopology).most_recounted
+        if limit is None:
             return ""
-        if len(self.subtopology.sources) > 1:
-            return "what is processed of several topics depends on when their records came"
+        if depends := self.stage.depends_on_arrival(self.stage.nodes):
+            return depends
         counts = [
             end - self.firsts.of(topic, ends)[number]
             for topic, ends in self.cut.positions.items()
             for number, end in ends.items()
         ]
-        if (most := max(counts)) > _PROCESSED:
-            return f"a stream task has {most:,} records, and {_PROCESSED:,} at most are processed again"
+        if (most := max(counts)) > limit:
+            return f"a stream task has {most:,} records, and {limit:,} at most are processed again"
         return ""
-
-    def _upstream(self, writers: Sequence[Node]) -> list[Node]:
-        """All nodes before some nodes."""
-        nodes = {node.name: node for node in self.subtopology.nodes}
-        names, remaining = set[str](), [node.name for node in writers]
-        while remaining:
-            before = [name for name in self.subtopology.predecessors[remaining.pop()] if name not in names]
-            names.update(before)
-            remaining += before
-        return [nodes[name] for name in sorted(names)]
-
-    def _last_table_joins(self, upstream: Sequence[Node]) -> list[Processor]:
-        """The joins of tables among some nodes, without those whose results another one of them joins."""
-        joins = [join for join in self.subtopology.table_joins if join in upstream]
-        names = {name for join in joins for name in (node.name for node in self._upstream([join]))}
-        return [join for join in joins if join.name not in names]
 
     def _is_compacted(self, source: Source) -> bool:
         topic = self.pipeline.topology.decorate(source.topic)
@@ -534,9 +488,10 @@ class _Recount:
             broker_time=configs.get("message.timestamp.type") == "LogAppendTime",
         )
 
-    def _expected(self, numbers: Mapping[str, int]) -> _Demanded:
+    def _expected(self) -> _Demanded:
         subtopology, topology = self.subtopology, self.pipeline.topology
-        planner = OperatorPlanner(subtopology, numbers)
+        plan = plan_of(subtopology)
+        planner = plan.planner()
         frames = {}
         responder = responder_of(subtopology, topology)
         sources = (table_source(subtopology), table_source(responder)) if responder else subtopology.sources
@@ -545,43 +500,18 @@ class _Recount:
             ends = self.cut.positions[topic]
             raw = self.read(topic, ends, self.firsts.of(topic, ends))
             frames[source.name] = read_source(subtopology, source, self.schemas, raw)
-        if subtopology.joins:
-            stores = subtopology.table_stores
-            frames = joined_frames(join_streams_with_tables(frames, stores), frames, stores)
-        joined = None
-        if subtopology.table_joins:
-            joined = join_table_updates(subtopology, frames).persist()
-            last = last_joined_tables(joined, subtopology, frames)
-            planner.bind_joined_tables(records_of_sources(joined, frames), last, subtopology.table_joins)
-        elif subtopology.foreign_key_sides:
-            bind_recounted_side(planner, subtopology, frames, frames[sources[1].name] if responder else None)
-        else:
-            planner.bind_all(frames)
-        nodes, late, exact = subtopology.aggregations, None, True
-        if nodes:
-            for name, inputs in planner.aggregation_inputs(nodes).items():
-                node = next(node for node in nodes if node.name == name)
-                if node in subtopology.session_aggregations:
-                    late = late_keys(node, inputs).persist()
-                    rows = recounted_sessions(node, inputs, late)
-                elif node in subtopology.final_aggregations:
-                    rows = recounted_windows(node, inputs)
-                else:
-                    merged, ordered = len(subtopology.sources) > 1, subtopology.passes_updates_in_order
-                    rows = aggregate([node], {name: inputs}, merged=merged, ordered=ordered)
-                changelog = topology.changelog_topic(node.store or "")
-                observed = self.read(changelog, self.cut.ends[changelog])
-                exact = exact and "double" not in rows.schema.simpleString()
-                rows = with_observed_ties(node, inputs, rows, observed)
-                stored = store_rows(0, node, rows, inputs)
-                planner.write_changelog(node, stored)
-                if node in subtopology.final_aggregations:
-                    stored = store_rows(0, node, closed_windows(node, inputs, rows, self._times), inputs)
-                planner.bind(name, store_result(node, with_times_of_updates(stored)))
-        ttl = self._processed(planner) if subtopology.processes else None
+
+        def changelog(node: Processor) -> DataFrame:
+            topic = topology.changelog_topic(node.store or "")
+            return self.read(topic, self.cut.ends[topic])
+
+        other = frames[sources[1].name] if responder else None
+        processes = not self._not_processed and not _not_deterministic(self.stage.nodes)
+        state = plan.recount(frames, planner, Recounting(changelog, self._times, other, processes))
         planner.plan(subtopology.nodes)
         rows = reduce(DataFrame.unionByName, planner.take_output_rows().rows)
-        return _Demanded(rows, late, exact, joined, ttl, self._under_way(responder) if responder else None)
+        ttl = None if self.stage.ttl_ms is None else TimeToLive(self.stage.ttl_ms, state.newest_ms)
+        return _Demanded(rows, state, ttl, self._under_way(responder) if responder else None)
 
     def _under_way(self, responder: Subtopology) -> DataFrame:
         """Return the keys of which a subscription or a response is not processed."""
@@ -593,19 +523,6 @@ class _Recount:
 
     def _unprocessed(self, topic: str) -> DataFrame:
         return self.read(topic, self.cut.ends[topic], self.cut.positions[topic])
-
-    def _processed(self, planner: OperatorPlanner) -> TimeToLive | None:
-        """Let a Python class process all records once more; return which values of its store are gone."""
-        (node,) = self.subtopology.processes
-        inputs = planner.process_input(node)
-        if self._not_processed or _not_deterministic([node]):
-            inputs = replace(inputs, data=inputs.data.where("false"))
-        planner.bind(node.name, planner.with_store(node, process_records(node, inputs, sweeps=False), inputs))
-        assert isinstance(node.operation, Process)
-        if node.operation.ttl_ms is None:
-            return None
-        newest = inputs.data.agg(F.max(F.unix_millis("record.timestamp"))).first()
-        return TimeToLive(node.operation.ttl_ms, newest[0] if newest and newest[0] is not None else 0)
 
     def _with_turns(self, expected: DataFrame, letters: DataFrame) -> DataFrame:
         """Add the column ``turn``: 0, and for what a re-drive has made of a record the offset of its mark.
@@ -642,7 +559,7 @@ class _Recount:
                 is_gone = (F.col("topic") == source) & (F.col("partition") == partition) & (F.col("offset") < at)
                 written = written.where(~is_gone)
         note = ""
-        if self.subtopology.table_joins or self.subtopology.foreign_key_sides:
+        if self.stage.recounts_last_updates:
             # What an update of a joined table became, which another one followed, is not recounted.
             demanded = demanded.where("topic is not null")
             written = written.join(demanded.distinct(), place, "left_semi")
@@ -664,10 +581,6 @@ def _not_deterministic(nodes: Iterable[Node]) -> str:
     """Name the functions of some nodes that were declared as not deterministic; empty without one."""
     functions = [function_of(node.operation) for node in nodes if isinstance(node, Processor)]
     return ", ".join(function.name for function in functions if function is not None and not function.deterministic)
-
-
-def _is_of_stream_join(node: Node) -> bool:
-    return isinstance(node, Processor) and isinstance(node.operation, StoreForJoin | StreamJoin)
 
 
 def _marks(letters: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from streamplan.checks.framework.check import Observation
 from streamplan.model.timestamps import FIRST_WRITABLE_MS
 from streamplan.model.topics import STRING_KEYS, TopicSpec
+from streamplan.model.windows import STORED_SESSION_BYTES
 from streamplan.spark.sink.spec import Output
 
 NAMED = 20
@@ -113,3 +114,15 @@ def text_of(value: bytes | None) -> str:
     if (len(value) == 8 and not bytes(value).isascii()) or bytes(value)[:4] == bytes(4):
         return str(int.from_bytes(value, "big", signed=True)) if len(value) == 8 else repr(bytes(value))
     return bytes(value).decode("utf-8", "backslashreplace")
+
+
+def without_late_keys(written: WrittenTopic, late: DataFrame) -> WrittenTopic:
+    """Leave out of an output the sessions of keys that are not compared.
+
+    Args:
+        written: An output whose keys have sessions.
+        late: What :func:`~streamplan.spark.planning.recounted.sessions.late_keys` gave.
+    """
+    raw = F.expr(f"substring(key, 1, octet_length(key) - {STORED_SESSION_BYTES})")
+    keys = late.select(F.col("key").cast("binary").alias("raw")).distinct()
+    return written.with_records(written.records.withColumn("raw", raw).join(keys, "raw", "left_anti").drop("raw"))

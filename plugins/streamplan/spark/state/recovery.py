@@ -11,6 +11,7 @@ from streamplan.kafka.cluster import KafkaCluster
 from streamplan.kafka.task_ownership import ClaimedTasks, TaskOwnership
 from streamplan.model.checkpoint_identity import checkpoint_identity
 from streamplan.model.processor_topology import Subtopology
+from streamplan.model.stages import stage_of
 from streamplan.model.start_point import StartFrom, resolve_start
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
@@ -73,7 +74,7 @@ def prepare_checkpoint(
     committed = claimed.committed[subtopology.id]
     found = checkpoints.find(subtopology.id, committed.checkpoint)
     state = found.state(topics) if found and committed.checkpoint else None
-    decision = resolve_start(name, state, identity, committed, aggregates=bool(subtopology.aggregations))
+    decision = resolve_start(name, state, identity, committed, aggregates=stage_of(subtopology).aggregates)
     generation = claimed.generation.number
     if found and decision.start is StartFrom.CHECKPOINT:
         checkpoint = checkpoints.take(found, generation)

@@ -24,13 +24,15 @@ from pyspark.sql import functions as F
 from streamplan.errors import Refused, StreamplanError
 from streamplan.kafka.brokers import Brokers
 from streamplan.kafka.cluster import KafkaCluster
-from streamplan.model.operations import OuterJoinSide, Reduce
 from streamplan.model.pipeline import Pipeline
 from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.stages import stage_of
+from streamplan.model.stages.stage import Restore
 from streamplan.model.status import Restoration
 from streamplan.serdes.serde import Serde
 from streamplan.spark.planning.compiled_plan import map_in_arrow
-from streamplan.spark.planning.plan import plan_restore
+from streamplan.spark.planning.stages import plan_of
+from streamplan.spark.planning.stages.stage_plan import StoredState
 from streamplan.spark.sources import HEADERS, RAW_COLUMNS, read_batch, read_stream
 from streamplan.spark.state.checkpoint import Checkpoint
 from streamplan.spark.state.last_of_each_key import last_of_each_key
@@ -150,13 +152,11 @@ def restore(
 
 
 def _fits_in_workers(subtopology: Subtopology, offsets: int) -> bool:
-    """Return whether the last records of the changelogs are few and small. A reduced value may be of any size.
+    """Return whether the last records of the changelogs are few and small.
 
     Without any offset Spark would run no micro-batch, and there would be no state to go on with.
     """
-    if any(isinstance(node.operation, Reduce) for node in subtopology.aggregations):
-        return False
-    return bool(subtopology.aggregations) and 0 < offsets <= DIRECT_OFFSETS
+    return stage_of(subtopology).restores_in_workers and 0 < offsets <= DIRECT_OFFSETS
 
 
 def _copy_changelogs(
@@ -170,16 +170,11 @@ def _copy_changelogs(
 ) -> str:
     """Copy the records that the state is built from to Parquet files; returns the directory of these files.
 
-    A join needs every record of a table: a record of the stream is joined with the row of its own time. A join of two
-    streams needs every record of both. An aggregation and joins of two tables only need the last record of each key,
-    and so do a Python class and, of those that wait for a match, a left or outer join of two streams. The last ones of
-    each slice are copied, which bounds what is written. A key may be in several slices, so they are not yet the last
-    ones of the changelog.
+    Of a store that is restored from the last record of each key the last ones of each slice are copied, which bounds
+    what is written. A key may be in several slices, so they are not yet the last ones of the changelog.
     """
-    waiting = [node.store for node in subtopology.processors if isinstance(node.operation, OuterJoinSide)]
-    one_each = subtopology.aggregations or subtopology.processes or subtopology.table_joins
-    one_each = one_each or subtopology.foreign_key_sides
-    last_only = subtopology.stores if one_each else waiting
+    stores = stage_of(subtopology).stores
+    last_only = [store for store, restored in stores.items() if restored is Restore.LAST_OF_KEY]
     copied = f"{directory}/read"
     # A changelog may be empty, for instance when all its windows are over. The query needs files all the same.
     spark.createDataFrame([], _STORED).write.mode("overwrite").parquet(copied)
@@ -209,13 +204,14 @@ def _run_restoring_query(
     require_latest: Callable[[], None],
 ) -> int:
     """Run the restoring query to its end. Returns how many rows of the state it wrote."""
+    stage = stage_of(subtopology)
 
     def stored(node: Processor) -> DataFrame:
         rows = read(node)
         columns = {"topic": F.lit(None).cast("string"), "headers": F.lit(None).cast(HEADERS)}
-        if not subtopology.joins:  # of anything else only the last records are read, or none is a deletion
+        if not stage.restores_deletions:
             rows = rows.where("value is not null")  # a null value deletes the key
-        if subtopology.aggregations:
+        if stage.aggregates:
             columns["offset"] = F.lit(-1).cast("bigint")  # before any record that comes
         return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in RAW_COLUMNS))
 
@@ -223,7 +219,8 @@ def _run_restoring_query(
         batch.write.format("noop").mode("overwrite").save()
 
     query = (
-        plan_restore(pipeline, subtopology, schemas, stored, times)
+        plan_of(subtopology)
+        .restore(StoredState(subtopology, schemas, stored, times))
         .writeStream.queryName(f"{pipeline.topology.application_id}-{subtopology.id}-restore")
         .outputMode("update")
         .option("checkpointLocation", checkpoint.location)

@@ -15,8 +15,8 @@ from streamplan.model.processor_topology import Processor
 from streamplan.model.windows import SessionWindows, TimeWindows
 from streamplan.spark.planning.aggregation import node_aggregates, node_arguments, with_windows
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.recounted.sessions import record_columns
 from streamplan.spark.planning.task_windows import windows_of
-from streamplan.spark.recount.sessions import record_columns
 from streamplan.spark.sources import of_partition
 
 

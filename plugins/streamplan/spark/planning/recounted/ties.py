@@ -13,8 +13,8 @@ from streamplan.serdes.field_types import has_map
 from streamplan.spark.planning.aggregation import WINDOW_START, stored_key, with_windows
 from streamplan.spark.planning.field_types import declared_type
 from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.recounted.sessions import with_sessions
 from streamplan.spark.planning.task_windows import stored_session
-from streamplan.spark.recount.sessions import with_sessions
 
 
 def with_observed_ties(node: Processor, inputs: RecordFrame, rows: DataFrame, changelog: DataFrame) -> DataFrame:

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from streamplan.model.operations import (
     SENDS,
-    Operation,
     ResponseJoin,
     SubscriptionReceive,
     SubscriptionSend,
@@ -53,7 +52,7 @@ def bind_recounted_side(
     """
     table = table_source(subtopology)
     records = rejecting_binary_keys(frames[table.name])
-    for node in subtopology.subscribers:
+    for node in subtopology.processors_with(SubscriptionSend):
         assert isinstance(node.operation, SubscriptionSend)
         records, _ = foreign_keys(records, node.operation)
     planner.write(dead_letter_rows(records.rejected()))
@@ -69,11 +68,6 @@ def bind_recounted_side(
                 planner.bind(node.name, _last_results(subtopology, node, frames[table.name], other))
             case operation if isinstance(operation, SENDS):
                 planner.bind(node.name, without_subscriptions(frames[table.name], operation))
-
-
-def sends(operation: Operation) -> bool:
-    """Return whether an operation writes what the other side of a join by a foreign key reads."""
-    return isinstance(operation, SENDS)
 
 
 def keys_under_way(subscriptions: DataFrame, responses: DataFrame) -> DataFrame:
@@ -104,7 +98,7 @@ def _last_subscriptions(frame: RecordFrame, operation: SubscriptionReceive) -> R
 
 def _last_results(subtopology: Subtopology, node: Processor, this: RecordFrame, other: RecordFrame) -> RecordFrame:
     """The joined value of each key, null where there is none. Its time is null, since it depends on the order."""
-    (subscriber,) = subtopology.subscribers
+    (subscriber,) = subtopology.processors_with(SubscriptionSend)
     assert isinstance(subscriber.operation, SubscriptionSend)
     assert isinstance(node.operation, ResponseJoin)
     records, foreign_key = foreign_keys(rejecting_binary_keys(this), subscriber.operation)

@@ -12,12 +12,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from streamplan.model.processor_topology import Processor
-from streamplan.model.windows import STORED_SESSION_BYTES, SessionWindows
+from streamplan.model.windows import SessionWindows
 from streamplan.spark.planning.aggregation import node_aggregates, node_arguments
 from streamplan.spark.planning.records import RecordFrame
 from streamplan.spark.planning.task_state import record_place
 from streamplan.spark.planning.task_windows import sessions_of
-from streamplan.spark.recount.written import WrittenTopic
 
 
 def recounted_sessions(node: Processor, inputs: RecordFrame, late: DataFrame) -> DataFrame:
@@ -71,18 +70,6 @@ def with_sessions(records: DataFrame, windows: SessionWindows) -> DataFrame:
     session = Window.partitionBy("partition", "key", "session")
     bounds = F.struct(F.min("timestamp").over(session).alias("start"), F.max("timestamp").over(session).alias("end"))
     return numbered.withColumn("window", bounds).drop("begins", "session")
-
-
-def without_late_keys(written: WrittenTopic, late: DataFrame) -> WrittenTopic:
-    """Leave out of an output the sessions of keys that are not compared.
-
-    Args:
-        written: An output whose keys have sessions.
-        late: What :func:`late_keys` gave.
-    """
-    raw = F.expr(f"substring(key, 1, octet_length(key) - {STORED_SESSION_BYTES})")
-    keys = late.select(F.col("key").cast("binary").alias("raw")).distinct()
-    return written.with_records(written.records.withColumn("raw", raw).join(keys, "raw", "left_anti").drop("raw"))
 
 
 def record_columns(inputs: RecordFrame) -> list[Column]:

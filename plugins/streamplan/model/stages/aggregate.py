@@ -1,0 +1,76 @@
+"""Aggregates that pass each update."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamplan.model.operations import (
+    SETS_KEY,
+    Aggregate,
+    Count,
+    FinalAggregate,
+    FinalCount,
+    Reduce,
+)
+from streamplan.model.processor_topology import Node, Processor, Subtopology
+from streamplan.model.stages.stage import Stage
+from streamplan.model.windows import SessionWindows, TimeWindows
+
+
+@dataclass(frozen=True)
+class AggregatingStage(Stage):
+    """What aggregates of both kinds have in common."""
+
+    aggregates: ClassVar[bool] = True
+    needs_every_record: ClassVar[bool] = True
+
+    @property
+    def passes_updates_in_order(self) -> bool:
+        """See :attr:`Stage.passes_updates_in_order`."""
+        behind = self.subtopology.downstream_of({node.name for node in self.nodes})
+        return any(node.name in behind for node in self.subtopology.processors_with(*SETS_KEY))
+
+    @property
+    def overlap(self) -> int:
+        """See :attr:`Stage.overlap`."""
+        windows = (node.operation.window for node in self.nodes if isinstance(node.operation, Count | Aggregate))
+        return max((each.overlap for each in windows if isinstance(each, TimeWindows)), default=1)
+
+    def replaced_updates(self, nodes: Collection[Node]) -> tuple[Processor, ...]:
+        """See :meth:`Stage.replaced_updates`."""
+        return tuple(node for node in self.nodes if node in nodes)
+
+
+@dataclass(frozen=True)
+class AggregateStage(AggregatingStage):
+    """Aggregates that pass each update, with one ``groupBy`` for all of them."""
+
+    is_native: ClassVar[bool] = True
+
+    @classmethod
+    def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
+        """See :meth:`Stage.nodes_in`."""
+        aggregates = subtopology.processors_with(Count, Aggregate, Reduce)
+        return tuple(node for node in aggregates if not has_sessions(node) and not passes_final_results(node))
+
+    @property
+    def restores_in_workers(self) -> bool:
+        """See :attr:`Stage.restores_in_workers`. A reduced value may be of any size."""
+        return not any(isinstance(node.operation, Reduce) for node in self.nodes)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """See :attr:`Stage.identity`. The state has the place of the last record of each update."""
+        return {"updates": "in the order of the records"} if self.passes_updates_in_order else {}
+
+
+def has_sessions(node: Processor) -> bool:
+    """Return whether the windows of an aggregate are sessions."""
+    return isinstance(node.operation, Count | Aggregate) and isinstance(node.operation.window, SessionWindows)
+
+
+def passes_final_results(node: Processor) -> bool:
+    """Return whether an aggregate passes the result of each window once, when the window closes."""
+    return isinstance(node.operation, FinalCount | FinalAggregate)

@@ -1,0 +1,68 @@
+"""One side of a join of tables by a foreign key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.operations import (
+    SENDS,
+    ResponseJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
+)
+from streamplan.model.processor_topology import Node, Processor, Subtopology
+from streamplan.model.stages.stage import Stage
+
+
+@dataclass(frozen=True)
+class ForeignKeyStage(Stage):
+    """One side of a join of tables by a foreign key: that of the subscriber, or that of the responder.
+
+    ``nodes`` are the processors with the state of the side.
+    """
+
+    recounts_last_updates: ClassVar[bool] = True
+
+    @classmethod
+    def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
+        """See :meth:`Stage.nodes_in`."""
+        return (
+            *subtopology.processors_with(SubscriptionSend),
+            *subtopology.processors_with(SubscriptionReceive),
+        )
+
+    @property
+    def results(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.results`."""
+        return self.subtopology.processors_with(ResponseJoin)
+
+    @property
+    def reads_purged_topic(self) -> bool:
+        """See :attr:`Stage.reads_purged_topic`. The responder stores subscriptions."""
+        return bool(self.subtopology.processors_with(SubscriptionReceive))
+
+    def depends_on_arrival(self, nodes: Collection[Node]) -> str:
+        """See :meth:`Stage.depends_on_arrival`."""
+        if any(isinstance(node, Processor) and isinstance(node.operation, SENDS) for node in nodes):
+            return "what a join by a foreign key sends depends on when the records of both tables came"
+        return ""
+
+    def replaced_updates(self, nodes: Collection[Node]) -> tuple[Processor, ...]:
+        """See :meth:`Stage.replaced_updates`."""
+        return tuple(node for node in self.results if node in nodes)
+
+    def faults(
+        self, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
+    ) -> Iterable[Diagnostic]:
+        """See :meth:`Stage.faults`."""
+        for node in self.nodes[1:]:
+            yield Diagnostic(
+                node.location,
+                "a join by a foreign key shares its sub-topology with another one, "
+                "and a streaming query has one stateful operator",
+                "Write the table that both join, or the result of the first one, to a compacted topic with "
+                "to_stream().to('…'), and join Topology.table('…')",
+            )

@@ -1,0 +1,73 @@
+"""Joins of streams with tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.operations import (
+    Join,
+    TableSource,
+)
+from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
+from streamplan.model.stages.stage import Restore, Stage, any_of
+from streamplan.model.stages.table_join import WRITE_TABLE, TableJoinStage
+
+
+@dataclass(frozen=True)
+class LookUpStage(Stage):
+    """Joins of streams with tables. Each looks up the key that the record was read with."""
+
+    restores_deletions: ClassVar[bool] = True
+    recounts_in_state: ClassVar[bool] = True
+
+    @classmethod
+    def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
+        """See :meth:`Stage.nodes_in`."""
+        return subtopology.processors_with(Join)
+
+    @property
+    def results(self) -> tuple[Processor, ...]:
+        """See :attr:`Stage.results`. Another look-up can follow."""
+        return ()
+
+    @property
+    def stores(self) -> Mapping[str, Restore]:
+        """See :attr:`Stage.stores`. A record of the stream meets the row of its own time."""
+        return dict.fromkeys(self.subtopology.stores, Restore.EVERY_RECORD)
+
+    @property
+    def read_without_limit(self) -> tuple[Source, ...]:
+        """See :attr:`Stage.read_without_limit`."""
+        read = {self.subtopology.predecessors[node.name][0] for node in self.subtopology.processors_with(TableSource)}
+        return tuple(source for source in self.subtopology.sources if source.name in read)
+
+    @property
+    def needs_other_records(self) -> str:
+        """See :attr:`Stage.needs_other_records`."""
+        return "joins: its result depends on when the table's row came"
+
+    def depends_on_arrival(self, nodes: Collection[Node]) -> str:
+        """See :meth:`Stage.depends_on_arrival`."""
+        return "what a join wrote depends on when a table's row came" if any_of(self.nodes, nodes) else ""
+
+    def faults(
+        self, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
+    ) -> Iterable[Diagnostic]:
+        """See :meth:`Stage.faults`."""
+        stores = self.subtopology.table_stores.values()
+        joined = {store for other in before if isinstance(other, TableJoinStage) for store in other.joined_stores}
+        for node in self.nodes:
+            if node.store in joined:
+                yield Diagnostic(
+                    node.location,
+                    "a stream is joined with a table that another table is joined with, "
+                    "and a streaming query has one stateful operator",
+                    "Write the joined table to a compacted topic with to_stream().to('…') and join Topology.table('…')",
+                )
+            elif node.store not in stores:
+                yield Diagnostic(node.location, "a join with the result of an aggregate", WRITE_TABLE)
+            else:
+                yield from self._fault_of(node, before, behind, reached)

@@ -1,0 +1,54 @@
+"""A Python class with state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamplan.model.operations import (
+    Process,
+)
+from streamplan.model.processor_topology import Node, Processor, Subtopology
+from streamplan.model.stages.stage import Stage, any_of
+
+
+@dataclass(frozen=True)
+class ProcessStage(Stage):
+    """A Python class that is called with the state of each key."""
+
+    has_one_node: ClassVar[bool] = True
+    names_others: ClassVar[bool] = True
+    sorts_in_python: ClassVar[bool] = True
+    needs_every_record: ClassVar[bool] = True
+    recounts_in_state: ClassVar[bool] = True
+
+    @classmethod
+    def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
+        """See :meth:`Stage.nodes_in`."""
+        return subtopology.processors_with(Process)
+
+    @property
+    def operation(self) -> Process:
+        """The operation."""
+        (node,) = self.nodes
+        assert isinstance(node.operation, Process)
+        return node.operation
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """See :attr:`Stage.ttl_ms`."""
+        return self.operation.ttl_ms
+
+    @property
+    def judged_by_time(self) -> Mapping[str, str]:
+        """See :attr:`Stage.judged_by_time`."""
+        if self.operation.timer is not None:
+            return {self.nodes[0].name: "which timers have fired"}
+        return {self.nodes[0].name: "which values are over"} if self.operation.ttl else {}
+
+    def depends_on_arrival(self, nodes: Collection[Node]) -> str:
+        """See :meth:`Stage.depends_on_arrival`."""
+        if len(self.subtopology.sources) > 1 and any_of(self.nodes, nodes):
+            return "what is processed of several topics depends on when their records came"
+        return ""

@@ -1,0 +1,193 @@
+"""What a kind of state says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.operations import (
+    TableSource,
+)
+from streamplan.model.processor_topology import Node, Processor, Source, Subtopology
+
+
+class Restore(Enum):
+    """Which records of a changelog a state is built from."""
+
+    EVERY_RECORD = auto()
+    LAST_OF_KEY = auto()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The state of one kind in a sub-topology. A subclass is a kind.
+
+    Attributes:
+        subtopology: That has the state.
+        nodes: The processors that pass what the state makes of records.
+        aggregates: Whether a record is added to what the store has of its key.
+        has_one_node: Whether Spark's operator has one such processor. Others share the operator.
+        names_others: Whether a stage beside it is refused, too, also where its kind comes before this one.
+        is_native: Whether it is Spark's ``groupBy().agg()``, and not a ``transformWithState``.
+        sorts_in_python: Whether a Python worker sorts what a micro-batch has of a stream task.
+        restores_deletions: Whether the null values of a changelog belong to its state.
+        needs_every_record: Whether each result is made of all records of its key.
+        recounts_in_state: Whether its recount is a ``transformWithState``.
+        recounts_last_updates: Whether its recount knows no update that another one of its key followed.
+    """
+
+    subtopology: Subtopology
+    nodes: tuple[Processor, ...]
+
+    aggregates: ClassVar[bool] = False
+    has_one_node: ClassVar[bool] = False
+    names_others: ClassVar[bool] = False
+    is_native: ClassVar[bool] = False
+    sorts_in_python: ClassVar[bool] = False
+    restores_deletions: ClassVar[bool] = False
+    needs_every_record: ClassVar[bool] = False
+    recounts_in_state: ClassVar[bool] = False
+    recounts_last_updates: ClassVar[bool] = False
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is a state."""
+        return bool(self.nodes)
+
+    @classmethod
+    def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
+        """Return the processors of a sub-topology that pass what a state of this kind makes of records."""
+        return ()
+
+    @property
+    def results(self) -> tuple[Processor, ...]:
+        """The processors behind which no other state can stand."""
+        return self.nodes
+
+    @property
+    def stores(self) -> Mapping[str, Restore]:
+        """Its state stores, each with the records of its changelog that it is restored from."""
+        return dict.fromkeys(self.subtopology.stores, Restore.LAST_OF_KEY)
+
+    @property
+    def restores_in_workers(self) -> bool:
+        """Whether Python workers can select the last records of its changelogs, which are small."""
+        return False
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What a checkpoint says of it beside its stores."""
+        return {}
+
+    @property
+    def idle_ms(self) -> int | None:
+        """After so long without a record a stream task goes on by the wall clock; None where it does not."""
+        return None
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """After so long a stored value is gone that was not put again; None where it is kept."""
+        return None
+
+    @property
+    def reads_purged_topic(self) -> bool:
+        """Whether its stores hold what it has read of a topic whose records are deleted once they are processed."""
+        return False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it passes each result once, when its window closes."""
+        return False
+
+    @property
+    def overlap(self) -> int:
+        """How many windows a record is in at most."""
+        return 1
+
+    @property
+    def passes_updates_in_order(self) -> bool:
+        """Whether a consumer can see the order of the updates of several keys: an operation gives them other keys."""
+        return False
+
+    @property
+    def read_without_limit(self) -> tuple[Source, ...]:
+        """The sources of which a micro-batch has all that there is, so that no record comes before its table's row."""
+        return ()
+
+    @property
+    def judged_by_time(self) -> Mapping[str, str]:
+        """What the time of the stream task, which all of its keys share, decides of what is stored.
+
+        By that time windows and sessions close, records that wait for a match are given up, stored records and values
+        are forgotten, and timers fire. Time windows that pass each update are not among them: Spark's watermark, by
+        which they close, is that of all stream tasks.
+
+        Returns:
+            What is decided, by the name of the processor.
+        """
+        return {}
+
+    @property
+    def needs_other_records(self) -> str:
+        """Why what is made of a record depends on other records, said of the sub-topology; empty where it does not."""
+        return f"has state ({', '.join(self.subtopology.stores)})"
+
+    def depends_on_arrival(self, nodes: Collection[Node]) -> str:
+        """Return why what some nodes have made depends on when the records came; empty where it does not.
+
+        Args:
+            nodes: Nodes of the sub-topology, with all nodes before them.
+        """
+        return ""
+
+    def replaced_updates(self, nodes: Collection[Node]) -> tuple[Processor, ...]:
+        """Return the processors among some nodes of whose updates a recount knows the last one of each key only."""
+        return ()
+
+    def faults(
+        self, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
+    ) -> Iterable[Diagnostic]:
+        """Yield why the sub-topology is refused: a streaming query has one stateful operator.
+
+        Args:
+            before: The other stages of the sub-topology whose kinds come before this one in the list of all kinds.
+            behind: Those whose kinds come behind it.
+            reached: The names of the nodes behind the results of all stages.
+        """
+        for node in self.nodes:
+            yield from self._fault_of(node, before, behind, reached)
+
+    def _fault_of(
+        self, node: Processor, before: Sequence[Stage], behind: Sequence[Stage], reached: Collection[str]
+    ) -> Iterable[Diagnostic]:
+        shares = bool(before) or any(other.names_others for other in behind)
+        if shares or node.name in reached or (self.has_one_node and node is not self.nodes[0]):
+            yield Diagnostic(
+                node.location,
+                f"{self._operation_of(node)} shares its sub-topology with another stateful operation, "
+                "and a streaming query has one stateful operator",
+                "Put repartition() before it: that makes two",
+            )
+
+    def _operation_of(self, node: Processor) -> str:
+        return type(node.operation).__name__.lower()
+
+
+@dataclass(frozen=True)
+class StatelessStage(Stage):
+    """Stands for no state, where a sub-topology has none."""
+
+    @property
+    def needs_other_records(self) -> str:
+        """See :attr:`Stage.needs_other_records`."""
+        if self.subtopology.processors_with(TableSource):
+            return "reads a table, whose last record of a key counts"
+        return ""
+
+
+def any_of(nodes: Iterable[Node], others: Collection[Node]) -> bool:
+    """Return whether one of some nodes is among others."""
+    return any(node in others for node in nodes)

@@ -1,0 +1,79 @@
+"""Aggregates of windows by the time of the stream task."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamplan.model.operations import (
+    Aggregate,
+    Count,
+    FinalAggregate,
+    FinalCount,
+)
+from streamplan.model.processor_topology import Node, Processor, Subtopology
+from streamplan.model.stages.aggregate import AggregatingStage, has_sessions, passes_final_results
+from streamplan.model.stages.stage import any_of
+
+
+@dataclass(frozen=True)
+class WindowStage(AggregatingStage):
+    """An aggregate of windows by the time of the stream task: of sessions, or of final results."""
+
+    has_one_node: ClassVar[bool] = True
+    sorts_in_python: ClassVar[bool] = True
+
+    @classmethod
+    def nodes_in(cls, subtopology: Subtopology) -> tuple[Processor, ...]:
+        """See :meth:`Stage.nodes_in`."""
+        aggregates = subtopology.processors_with(Count, Aggregate)
+        return tuple(node for node in aggregates if has_sessions(node) or passes_final_results(node))
+
+    @property
+    def is_final(self) -> bool:
+        """See :attr:`Stage.is_final`."""
+        return all(map(passes_final_results, self.nodes))
+
+    @property
+    def of_sessions(self) -> bool:
+        """Whether its windows are sessions."""
+        return all(map(has_sessions, self.nodes))
+
+    @property
+    def restores_in_workers(self) -> bool:
+        """See :attr:`Stage.restores_in_workers`."""
+        return True
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """See :attr:`Stage.identity`."""
+        of_final = {"emit strategy": "on window close"} if self.is_final else {}
+        return {**of_final, **({} if self.idle_ms is None else {"time of idle tasks": "the wall clock"})}
+
+    @property
+    def idle_ms(self) -> int | None:
+        """See :attr:`Stage.idle_ms`."""
+        operations = (node.operation for node in self.nodes)
+        return next((each.idle_ms for each in operations if isinstance(each, FinalCount | FinalAggregate)), None)
+
+    @property
+    def judged_by_time(self) -> Mapping[str, str]:
+        """See :attr:`Stage.judged_by_time`."""
+        decided = "which final results were passed" if self.is_final else "which sessions take further records"
+        return {node.name: decided for node in self.nodes}
+
+    def depends_on_arrival(self, nodes: Collection[Node]) -> str:
+        """See :meth:`Stage.depends_on_arrival`."""
+        if len(self.subtopology.sources) == 1 or not any_of(self.nodes, nodes):
+            return ""
+        windows = "the windows" if self.is_final else "sessions"
+        return f"{windows} of several topics depend on when their records came"
+
+    def _operation_of(self, node: Processor) -> str:
+        operation = super()._operation_of(node)
+        return (
+            f"{operation.removeprefix('final')} of final results"
+            if passes_final_results(node)
+            else f"{operation} of sessions"
+        )

@@ -1,0 +1,43 @@
+"""How Spark plans each kind of state (:mod:`streamplan.model.stages`), one kind in each module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamplan.model.processor_topology import Subtopology
+from streamplan.model.stages import stage_of
+from streamplan.model.stages.aggregate import AggregateStage
+from streamplan.model.stages.foreign_key import ForeignKeyStage
+from streamplan.model.stages.look_up import LookUpStage
+from streamplan.model.stages.process import ProcessStage
+from streamplan.model.stages.stage import Stage, StatelessStage
+from streamplan.model.stages.stream_join import StreamJoinStage
+from streamplan.model.stages.table_join import TableJoinStage
+from streamplan.model.stages.window import WindowStage
+from streamplan.spark.planning.stages.aggregate import AggregatePlan
+from streamplan.spark.planning.stages.foreign_key import ForeignKeyPlan
+from streamplan.spark.planning.stages.look_up import LookUpPlan
+from streamplan.spark.planning.stages.process import ProcessPlan
+from streamplan.spark.planning.stages.stage_plan import StagePlan
+from streamplan.spark.planning.stages.stateless import StatelessPlan
+from streamplan.spark.planning.stages.stream_join import StreamJoinPlan
+from streamplan.spark.planning.stages.table_join import TableJoinPlan
+from streamplan.spark.planning.stages.window import WindowPlan
+
+PLANS: Mapping[type[Stage], type[StagePlan[Any]]] = {
+    StatelessStage: StatelessPlan,
+    ForeignKeyStage: ForeignKeyPlan,
+    TableJoinStage: TableJoinPlan,
+    StreamJoinStage: StreamJoinPlan,
+    LookUpStage: LookUpPlan,
+    WindowStage: WindowPlan,
+    AggregateStage: AggregatePlan,
+    ProcessStage: ProcessPlan,
+}
+
+
+def plan_of(subtopology: Subtopology) -> StagePlan[Any]:
+    """Return the plan of the stage of a sub-topology."""
+    stage = stage_of(subtopology)
+    return PLANS[type(stage)](stage)

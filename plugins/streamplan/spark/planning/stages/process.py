@@ -1,0 +1,86 @@
+"""A Python class that is called with the state of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.process import ProcessStage
+from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.output_rows import dead_letter_rows
+from streamplan.spark.planning.process import process_records, processed_records, restore_process, stored_changes
+from streamplan.spark.planning.records import RecordFrame, rejecting_binary_keys
+from streamplan.spark.planning.stages.stage_plan import (
+    Cut,
+    Recounted,
+    Recounting,
+    Sources,
+    StagePlan,
+    StoredState,
+    cut_behind_state,
+)
+
+
+class ProcessPlan(StagePlan[ProcessStage]):
+    """Calls the class with what the operations before have made of the records."""
+
+    most_recounted: ClassVar[int | None] = 200_000  # A Python worker sorts them, to process them all at once.
+
+    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
+        """Let the planner go on with what the class gives, and with the rows that were complete before."""
+        (node,) = self.stage.nodes
+        planner.bind_all(sources.frames())
+        inputs = self._inputs(planner)
+        cut, processed = cut_behind_state(process_records(node, inputs), planner)
+        planner.bind(node.name, _with_store(planner, node, processed, inputs))
+        return replace(cut, divided=True)
+
+    def restore(self, stored: StoredState) -> DataFrame:
+        """See :meth:`StagePlan.restore`."""
+        (node,) = self.stage.nodes
+        return restore_process(node, self.stage.subtopology.key_serde_of(node.name), stored.rows(node))
+
+    def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
+        """Let the class process all records once more, where it can."""
+        (node,) = self.stage.nodes
+        planner.bind_all(frames)
+        inputs = self._inputs(planner)
+        if not recounting.processes:
+            inputs = replace(inputs, data=inputs.data.where("false"))
+        planner.bind(node.name, _with_store(planner, node, process_records(node, inputs, sweeps=False), inputs))
+        if self.stage.ttl_ms is None:
+            return Recounted()
+        newest = inputs.data.agg(F.max(F.unix_millis("record.timestamp"))).first()
+        return Recounted(newest_ms=newest[0] if newest and newest[0] is not None else 0)
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.apply`."""
+        if node not in self.stage.nodes:
+            return super().apply(node, frames, planner)
+        records = _processable(planner, frames[0])
+        return _with_store(planner, node, process_records(node, records), records)
+
+    def _inputs(self, planner: OperatorPlanner) -> RecordFrame:
+        """Plan what comes before the class; return the records that it is given."""
+        (node,) = self.stage.nodes
+        planner.plan_before([node])
+        return _processable(planner, planner.inputs_of(node)[0])
+
+
+def _processable(planner: OperatorPlanner, frame: RecordFrame) -> RecordFrame:
+    """The records that the class can be given. Those without a key only move its time on."""
+    frame = rejecting_binary_keys(frame)
+    if not frame.no_rejects:
+        planner.write(dead_letter_rows(frame.rejected()))
+    return frame.accepted()
+
+
+def _with_store(planner: OperatorPlanner, node: Processor, processed: DataFrame, records: RecordFrame) -> RecordFrame:
+    """Write what the class has changed in its store; return the records that it gives."""
+    planner.write_changelog(node, stored_changes(processed, records))
+    return processed_records(node, processed, records)

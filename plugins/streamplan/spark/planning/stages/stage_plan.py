@@ -1,0 +1,222 @@
+"""How Spark plans the state of one kind: what each module of this folder says."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar, Generic, TypeVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamplan.errors import Refused
+from streamplan.model.diagnostics import Diagnostic
+from streamplan.model.processor_topology import Processor, Subtopology
+from streamplan.model.stages.stage import Stage
+from streamplan.serdes.serde import Serde
+from streamplan.spark.planning.compiled_plan import batch_template
+from streamplan.spark.planning.operators import OperatorPlanner, read_source
+from streamplan.spark.planning.records import RecordFrame
+
+Kind = TypeVar("Kind", bound=Stage)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where the streaming plan ends and the plan of the micro-batch begins.
+
+    ``divided``  whether the micro-batch is read as several DataFrames from the first operation on
+    """
+
+    streaming: DataFrame
+    batch: DataFrame
+    divided: bool = True
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the sources of a sub-topology read.
+
+    ``schemas``  the serdes of the repartition topics
+    ``raw``      by the name of a source its records, in the columns :data:`streamplan.spark.sources.RAW`
+    ``topics``   by the name of a source the name of its topic in Kafka
+    """
+
+    subtopology: Subtopology
+    schemas: Mapping[str, Serde]
+    raw: Mapping[str, DataFrame]
+    topics: Mapping[str, str]
+
+    def frames(self) -> dict[str, RecordFrame]:
+        """Return the records of each source, by its name."""
+        return read_sources(self.subtopology, self.schemas, self.raw)
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """What the stores of a sub-topology hold.
+
+    ``schemas``  the serdes of the repartition topics
+    ``rows``     gives the rows of a processor's store, in the columns :data:`streamplan.spark.sources.RAW`
+    ``times``    by partition the time in ms that the wall clock has given to a stream task
+    """
+
+    subtopology: Subtopology
+    schemas: Mapping[str, Serde]
+    rows: Callable[[Processor], DataFrame]
+    times: Mapping[int, int]
+
+    def no_records(self) -> dict[str, DataFrame]:
+        """Return a DataFrame without records for each source, by its name."""
+        writer = next(node for node in self.subtopology.processors if node.writes_store)
+        return dict.fromkeys((source.name for source in self.subtopology.sources), self.rows(writer).where("false"))
+
+    def table_rows(self) -> dict[str, DataFrame]:
+        """Return what the stores of the tables hold, by the name of the source. Other sources have no records."""
+        writers = {node.store: node for node in self.subtopology.processors if node.writes_store}
+        of_tables = {name: self.rows(writers[store]) for name, store in self.subtopology.table_stores.items()}
+        return {**self.no_records(), **of_tables}
+
+    def frames(self, raw: Mapping[str, DataFrame]) -> dict[str, RecordFrame]:
+        """Read such rows as the records of the sources."""
+        return read_sources(self.subtopology, self.schemas, raw)
+
+
+@dataclass(frozen=True)
+class Recounting:
+    """What a recount reads beside the sources.
+
+    ``changelog``  gives the records of the changelog of a processor
+    ``times``      by partition the time in ms that the wall clock has given to a stream task
+    ``other``      of a join by a foreign key, on the side of this table, the records of the other one
+    ``processes``  whether a Python class with state can process all records once more
+    """
+
+    changelog: Callable[[Processor], DataFrame]
+    times: Mapping[int, int]
+    other: RecordFrame | None
+    processes: bool
+
+
+@dataclass(frozen=True)
+class Recounted:
+    """What is known of a state that was recounted, beside the records that the planner goes on with.
+
+    ``late``       the keys whose sessions are not among them; None without sessions. It is persistent
+    ``exact``      whether no store holds a double, whose sum depends on the order of its summands
+    ``joined``     what joins of tables gave, of which several rows are made; None without such joins. It is persistent
+    ``newest_ms``  the time of the newest record that a Python class was given; 0 without one
+    """
+
+    late: DataFrame | None = None
+    exact: bool = True
+    joined: DataFrame | None = None
+    newest_ms: int = 0
+
+
+@dataclass(frozen=True)
+class StagePlan(ABC, Generic[Kind]):
+    """The plans of a stage."""
+
+    stage: Kind
+
+    most_recounted: ClassVar[int | None] = None
+    """The most records of a stream task that can be recounted; None without a limit."""
+
+    def planner(self, diagnostics: list[Diagnostic] | None = None) -> OperatorPlanner:
+        """Return a planner of the sub-topology.
+
+        Args:
+            diagnostics: See :class:`OperatorPlanner`.
+        """
+        return OperatorPlanner(self.stage.subtopology, self.apply, diagnostics)
+
+    def planner_of_types(self, stored: StoredState) -> OperatorPlanner:
+        """Return a planner on sources without records: for their types."""
+        planner = self.planner()
+        planner.bind_all(stored.frames(stored.no_records()))
+        return planner
+
+    @abstractmethod
+    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
+        """Plan the streaming query up to the state; let the planner begin with what a micro-batch has behind it.
+
+        Args:
+            sources: Streams of records.
+            planner: Of the sub-topology.
+            ticks: See :func:`~streamplan.spark.planning.plan.plan_subtopology`.
+        """
+
+    @abstractmethod
+    def restore(self, stored: StoredState) -> DataFrame:
+        """Plan the stateful operator over what its stores hold; return a streaming plan that leaves this state."""
+
+    def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
+        """Let the planner go on with what all records that were processed demand of the state.
+
+        Args:
+            frames: These records, by the name of the source.
+            planner: Of the sub-topology.
+            recounting: What else is known.
+        """
+        planner.bind_all(frames)
+        return Recounted()
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """Return the records of a node that belongs to the state and is not bound.
+
+        A validation binds the sources alone, and they have no record: then it is asked for the types.
+
+        Args:
+            node: The node.
+            frames: The records of the nodes before it.
+            planner: Plans the node.
+
+        Raises:
+            Refused: The node does not belong to a state of this kind.
+        """
+        raise Refused(f"no query is known for {type(node.operation).__name__}")
+
+
+def cut_behind_state(stateful: DataFrame, planner: OperatorPlanner) -> tuple[Cut, DataFrame]:
+    """Let the planner write the rows that were complete before the state, such as dead letters.
+
+    Returns:
+        The cut; and of the micro-batch what the stateful operator gave.
+    """
+    early = planner.take_output_rows().rows
+    if not early:
+        batch = batch_of(stateful)
+        return Cut(stateful, batch, divided=False), batch
+    streaming = _with_early_rows(stateful, early)
+    batch = batch_of(streaming)
+    planner.write(batch.where("finished is not null").select("finished.*"))
+    return Cut(streaming, batch), batch.where("held is not null").select("held.*")
+
+
+def read_sources(
+    subtopology: Subtopology, schemas: Mapping[str, Serde], raw: Mapping[str, DataFrame]
+) -> dict[str, RecordFrame]:
+    """Read the records of each source, by its name.
+
+    Args:
+        subtopology: With the sources.
+        schemas: The serdes of the repartition topics.
+        raw: By the name of a source its records, in the columns :data:`streamplan.spark.sources.RAW`.
+    """
+    return {source.name: read_source(subtopology, source, schemas, raw[source.name]) for source in subtopology.sources}
+
+
+def batch_of(streaming: DataFrame) -> DataFrame:
+    """Return a DataFrame that stands for each micro-batch of a streaming plan."""
+    return batch_template(streaming.sparkSession.createDataFrame([], streaming.schema))
+
+
+def _with_early_rows(stateful: DataFrame, early: Sequence[DataFrame]) -> DataFrame:
+    """What a stateful operator gave, and output rows that need no state, in one plan: a query has one."""
+    rows = reduce(DataFrame.unionByName, early)
+    held = stateful.select(F.struct(*stateful.columns).alias("held"))
+    finished = rows.select(F.struct(*rows.columns).alias("finished"))
+    return held.unionByName(finished, allowMissingColumns=True)

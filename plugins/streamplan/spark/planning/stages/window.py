@@ -1,0 +1,93 @@
+"""Aggregates of windows by the time of the stream task: of sessions, and of final results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from streamplan.model.processor_topology import Processor
+from streamplan.model.stages.window import WindowStage
+from streamplan.spark.planning.aggregation import store_result, store_rows
+from streamplan.spark.planning.operators import OperatorPlanner
+from streamplan.spark.planning.records import RecordFrame
+from streamplan.spark.planning.recounted.final_results import closed_windows, recounted_windows
+from streamplan.spark.planning.recounted.sessions import late_keys, recounted_sessions
+from streamplan.spark.planning.recounted.ties import with_observed_ties
+from streamplan.spark.planning.stages.grouping import aggregation_inputs, cogroup_side, grouped_records
+from streamplan.spark.planning.stages.stage_plan import (
+    Cut,
+    Recounted,
+    Recounting,
+    Sources,
+    StagePlan,
+    StoredState,
+    cut_behind_state,
+)
+from streamplan.spark.planning.task_windows import (
+    aggregate_windows,
+    final_results,
+    restore_windows,
+    with_times_of_updates,
+)
+
+
+class WindowPlan(StagePlan[WindowStage]):
+    """Aggregates the windows of what the operations before have made of the records."""
+
+    def stream(self, sources: Sources, planner: OperatorPlanner, ticks: Callable[[], DataFrame] | None) -> Cut:
+        """Let the planner go on with the windows that have changed, or that close, and with what was complete."""
+        (node,) = self.stage.nodes
+        of_idle_tasks = None
+        if self.stage.idle_ms is not None:
+            assert ticks is not None, f"sub-topology {self.stage.subtopology.id} needs ticks"
+            of_idle_tasks = ticks()
+        planner.bind_all(sources.frames())
+        inputs = self._inputs(planner)
+        cut, changed = cut_behind_state(aggregate_windows(node, inputs, of_idle_tasks), planner)
+        planner.bind(node.name, self._stored(planner, node, changed, inputs))
+        return replace(cut, divided=cut.divided or self.stage.is_final)
+
+    def restore(self, stored: StoredState) -> DataFrame:
+        """See :meth:`StagePlan.restore`."""
+        (node,) = self.stage.nodes
+        return restore_windows(node, self._inputs(self.planner_of_types(stored)), stored.rows(node), stored.times)
+
+    def recount(self, frames: Mapping[str, RecordFrame], planner: OperatorPlanner, recounting: Recounting) -> Recounted:
+        """Let the planner go on with the windows of all records, without the sessions of late keys."""
+        (node,) = self.stage.nodes
+        planner.bind_all(frames)
+        inputs, late = self._inputs(planner), None
+        if self.stage.of_sessions:
+            late = late_keys(node, inputs).persist()
+            rows = recounted_sessions(node, inputs, late)
+        else:
+            rows = recounted_windows(node, inputs)
+        exact = "double" not in rows.schema.simpleString()
+        rows = with_observed_ties(node, inputs, rows, recounting.changelog(node))
+        stored = store_rows(0, node, rows, inputs)
+        planner.write_changelog(node, stored)
+        if self.stage.is_final:
+            stored = store_rows(0, node, closed_windows(node, inputs, rows, recounting.times), inputs)
+        planner.bind(node.name, store_result(node, with_times_of_updates(stored)))
+        return Recounted(late=late, exact=exact)
+
+    def apply(self, node: Processor, frames: Sequence[RecordFrame], planner: OperatorPlanner) -> RecordFrame:
+        """See :meth:`StagePlan.apply`."""
+        if node not in self.stage.nodes:
+            return cogroup_side(planner, node, frames[0])
+        records = grouped_records(planner, node, frames, by_task=True)
+        return self._stored(planner, node, aggregate_windows(node, records), records)
+
+    def _inputs(self, planner: OperatorPlanner) -> RecordFrame:
+        (inputs,) = aggregation_inputs(planner, self.stage.nodes, by_task=True).values()
+        return inputs
+
+    def _stored(self, planner: OperatorPlanner, node: Processor, rows: DataFrame, records: RecordFrame) -> RecordFrame:
+        """Write the changes of windows into the changelog; return what is passed of them."""
+        changed, closed = final_results(rows) if self.stage.is_final else (rows, None)
+        stored = store_rows(0, node, changed, records)
+        planner.write_changelog(node, stored)
+        passed = stored if closed is None else store_rows(0, node, closed, records)
+        return store_result(node, with_times_of_updates(passed))
