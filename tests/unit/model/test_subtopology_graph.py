@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from streamplan.model.operations import SubscriptionReceive, SubscriptionSend
 from streamplan.model.subtopology_graph import responder_of, subscribers_of, upstream_of
 from streamplan.model.topology import Topology
 from streamplan.serdes.json import Json
@@ -22,8 +23,8 @@ def test_who_responds_to_a_join_by_a_foreign_key_comes_after_it() -> None:
     orders = topology.table("orders", value=Json("product string"))
     products = topology.table("products", value=Json("price int"))
     orders.join(products, {"price": "table.price"}, foreign_key="product").to_stream().to("prices")
-    (subscriber,) = (each for each in topology.subtopologies if each.subscribers)
-    (responder,) = (each for each in topology.subtopologies if each.responders)
+    (subscriber,) = (each for each in topology.subtopologies if each.processors_with(SubscriptionSend))
+    (responder,) = (each for each in topology.subtopologies if each.processors_with(SubscriptionReceive))
     assert subscribers_of(responder, topology) == [subscriber]
     assert responder_of(subscriber, topology) == responder
     assert responder_of(responder, topology) is None

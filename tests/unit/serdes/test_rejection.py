@@ -104,5 +104,5 @@ def test_an_exception_of_writing_is_a_value_error() -> None:
         Faulty("v int").encode({"v": 1})
     with pytest.raises(ValueError, match="surrogates not allowed"):
         String().encode({"value": "\ud800"})
-    with pytest.raises(ValueError, match="AttributeError"):
+    with pytest.raises(ValueError, match="v: expected dict, observed int"):
         Json("v map<string, int>").encode({"v": 1})
