@@ -25,6 +25,7 @@ from streamplan.serdes.field_types import (
 from streamplan.serdes.json_documents import parse_document
 from streamplan.serdes.json_keys import KeyFields, fault_of_key_fields, written_key
 from streamplan.serdes.json_values import Misfit, readers, write_object
+from streamplan.serdes.moments import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 from streamplan.serdes.rejection import or_each_value, refuses_values, rejects_values
 from streamplan.serdes.schema_source import SchemaSource
 from streamplan.serdes.serde import MAX_BYTES, Undecodable, Value
@@ -232,8 +233,8 @@ _IS_FINER: Mapping[FieldType, str] = {TIMESTAMP: "unix_micros({}) % 1000 != 0"}
 """The condition that a timestamp has digits below a millisecond."""
 
 _IS_BEYOND: Mapping[FieldType, str] = {
-    TIMESTAMP: "unix_micros({}) NOT BETWEEN -62135596800000000 AND 253402300799999999",
-    DATE: "unix_date({}) NOT BETWEEN -719162 AND 2932896",
+    TIMESTAMP: f"unix_micros({{}}) NOT BETWEEN {FIRST_US} AND {LAST_US}",
+    DATE: f"unix_date({{}}) NOT BETWEEN {FIRST_DAY} AND {LAST_DAY}",
 }
 """The conditions that a moment is not in the years 1 to 9999: it would be written, and could not be read."""
 

@@ -33,6 +33,7 @@ from streamplan.serdes.field_types import (
     parse_type,
 )
 from streamplan.serdes.json_documents import parse_document
+from streamplan.serdes.moments import FIRST_DAY, FIRST_US, LAST_US
 from streamplan.serdes.serde import Serde, Undecodable
 
 _LONG = 500
@@ -63,11 +64,6 @@ _EXPONENT = _BEFORE_NUMBER + r"""[0-9.]+[eE][-+]?[0-9]+[\s",}\]]"""
 
 _ESCAPED_NUMBER = r"\\u00(?:2[bBdDeE]|3[0-9]|[46]5)"
 """A text with a number that has a sign, a digit, a point or an ``e`` as an escape sequence."""
-
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-_FIRST_DAY = -719_162
-"""The years 1 to 9999."""
 
 
 def decode_json(serde: Serde, values: pa.Array) -> DecodedColumn:
@@ -189,7 +185,7 @@ class _Reading:
                     self._doubt(pc.equal(pc.divide(1.0, array), float("-inf")), rows)
             case Scalar(name="date"):
                 array = array.cast(pa.date32())
-                self._doubt(pc.less(array.cast(pa.int32()), _FIRST_DAY), rows)
+                self._doubt(pc.less(array.cast(pa.int32()), FIRST_DAY), rows)
             case Scalar(name="timestamp"):
                 return self._moments(array, rows)
             case DecimalType(
@@ -218,7 +214,7 @@ class _Reading:
     def _moments(self, array: pa.Array, rows: pa.Array | None) -> pa.Array:
         utc = arrow_type(TIMESTAMP)
         if pa.types.is_integer(array.type):
-            beyond = pc.or_(pc.less(array, _FIRST_MS), pc.greater(array, _LAST_MS))
+            beyond = pc.or_(pc.less(array, FIRST_US // 1000), pc.greater(array, LAST_US // 1000))
             self._doubt(beyond, rows)
             return pc.multiply(pc.if_else(beyond, pa.scalar(None, pa.int64()), array), 1000).cast(utc)
         well_formed = pc.match_substring_regex(array, _MOMENT)
@@ -229,7 +225,7 @@ class _Reading:
             array = pc.replace_substring_regex(array, r"(\.\d{6})\d+", r"\1")
         moments = array.cast(utc)
         numbers = moments.cast(pa.int64())
-        self._doubt(pc.or_(pc.less(numbers, _FIRST_US), pc.greater(numbers, _LAST_US)), rows)
+        self._doubt(pc.or_(pc.less(numbers, FIRST_US), pc.greater(numbers, LAST_US)), rows)
         return moments
 
     def _doubt(self, mask: pa.Array, rows: pa.Array | None) -> None:

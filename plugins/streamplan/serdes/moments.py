@@ -6,6 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""The years 1 to 9999, which Python has: in microseconds and in days since 1970."""
+
 _MILLISECOND = timedelta(milliseconds=1)
 
 
