@@ -39,11 +39,12 @@ from streamplan.reports.results import (
     MOST_RESULTS,
     has_history,
     passed_lately,
+    read_beside,
     read_history,
     read_latest,
     write_result,
 )
-from streamplan.reports.run_page import RunPage, results_on
+from streamplan.reports.run_page import RunPage
 from streamplan.settings import Settings
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ class DataDocsOperator(BaseOperator):
 
         reports = Settings.from_environment().reports
         page = run_page(context, self.pipeline)
-        results = results_on(reports, page)
+        results = read_beside(reports, self.pipeline, page.path)
         if not results:
             raise AirflowSkipException("No check of this run has a result, so there is no page to write.")
         write_data_docs(reports, page, results)

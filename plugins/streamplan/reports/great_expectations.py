@@ -52,7 +52,7 @@ def write_data_docs(reports: Path, page: RunPage, results: Sequence[CheckResult]
     )
     paths = ReportPaths(reports, page.pipeline)
     for runs in (paths.expectations / "validations", paths.data_docs / "validations"):
-        _remove_old_runs(runs / page.suite)
+        _remove_old_runs(runs / page.suite, page.run_name)
     try:
         context = gx.get_context(mode="ephemeral", project_config=_configuration(paths))
         batch = (
@@ -129,8 +129,8 @@ def _configuration(paths: ReportPaths) -> Any:
     )
 
 
-def _remove_old_runs(suite: Path) -> None:
-    """Delete the oldest runs of a suite, so that with one more there are ``KEPT_PAGES``. Their names sort by time."""
-    runs = sorted(path for path in suite.iterdir() if path.is_dir()) if suite.is_dir() else []
-    for run in runs[: max(0, len(runs) + 1 - KEPT_PAGES)]:
+def _remove_old_runs(suite: Path, run_name: str) -> None:
+    """Delete the oldest runs of a suite, so that with this one there are ``KEPT_PAGES``. Their names sort by time."""
+    others = sorted(path for path in suite.iterdir() if path.name != run_name) if suite.is_dir() else []
+    for run in others[: max(0, len(others) + 1 - KEPT_PAGES)]:
         shutil.rmtree(run, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Results of checks as files: the last one of each check, and the history. They are read without Airflow's database.
 
 ``reports/<pipeline>/<check>.json`` is the last result, ``reports/<pipeline>/history.jsonl`` has a line for each. A long
-history goes to ``history.1.jsonl``, which replaces an older one.
+history goes to ``history.1.jsonl``, which replaces an older one. The results of one run of a DAG lie beside its page.
 :class:`streamplan.files.ReportPaths` has the paths.
 """
 
@@ -40,13 +40,19 @@ _log = logging.getLogger(__name__)
 def write_result(reports: Path, result: CheckResult, *, limit: int = HISTORY_BYTES) -> None:
     """Make ``result`` the last one of its check, and add it to the history with its wrong rows alone.
 
+    A result that belongs on a page is also kept beside it: another run may replace the last one before the page is
+    written.
+
     Args:
         reports: The directory of all reports.
         result: The result of one run of a check.
         limit: A history beyond so many bytes is renamed, and a new one begins.
     """
     paths = ReportPaths(reports, result.pipeline)
-    write_atomically(paths.check_result(result.check), json.dumps(asdict(result), indent=1))
+    content = json.dumps(asdict(result), indent=1)
+    write_atomically(paths.check_result(result.check), content)
+    if result.data_docs is not None:
+        write_atomically(_beside(reports / result.data_docs, result.check), content)
     wrong = tuple(row for row in result.observations if not row.agrees)[:HISTORY_ROWS]
     append_bounded(paths.history, json.dumps(asdict(replace(result, observations=wrong))) + "\n", limit)
 
@@ -56,12 +62,28 @@ def read_latest(reports: Path, pipeline: str) -> dict[str, CheckResult]:
 
     Where a result cannot be read, the check could not look: its reason names the file.
     """
-    found = {check.name: _read_result(reports, pipeline, check.name) for check in CHECKS}
+    paths = ReportPaths(reports, pipeline)
+    found = {check.name: _read_result(paths.check_result(check.name), pipeline, check.name) for check in CHECKS}
     return {name: result for name, result in found.items() if result is not None}
 
 
-def _read_result(reports: Path, pipeline: str, check: str) -> CheckResult | None:
-    path = ReportPaths(reports, pipeline).check_result(check)
+def read_beside(reports: Path, pipeline: str, page: str) -> list[CheckResult]:
+    """Return the results of the run with this page, in the order of ``CHECKS``.
+
+    Args:
+        reports: The directory of all reports.
+        pipeline: The name of the pipeline.
+        page: The page of the run in the Data Docs, relative to ``reports``. It need not exist.
+    """
+    found = (_read_result(_beside(reports / page, check.name), pipeline, check.name) for check in CHECKS)
+    return [result for result in found if result is not None]
+
+
+def _beside(page: Path, check: str) -> Path:
+    return page.with_name(f"{check}.json")
+
+
+def _read_result(path: Path, pipeline: str, check: str) -> CheckResult | None:
     try:
         return read_json(
             path, _decode, remedy="The next run of the check writes it anew. Look whether the disk is full."

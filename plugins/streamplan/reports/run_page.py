@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamplan.checks import CHECKS, check_named
+from streamplan.checks import check_named
 from streamplan.checks.framework.check import CheckResult, Observation, Outcome
 from streamplan.files import ReportPaths, write_atomically
-from streamplan.reports.results import read_history, read_latest
+from streamplan.reports.results import read_history
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -61,17 +61,6 @@ class RunPage:
         """The file, relative to the directory of all reports. Great Expectations' ``HtmlSiteStore`` has this layout."""
         run = self.run_name
         return f"{self.pipeline}/data_docs/validations/{self.suite}/{run}/{run}/observations-{ASSET}.html"
-
-
-def results_on(reports: Path, page: RunPage) -> list[CheckResult]:
-    """Read the results that belong on a page, in the order of ``CHECKS``: those that name it as their page.
-
-    A later run may have replaced the last result of a check already. The history has it then, with its wrong rows.
-    """
-    last = len(CHECKS) * _RESULTS_PER_PAGE
-    candidates = [*read_history(reports, page.pipeline, last=last), *read_latest(reports, page.pipeline).values()]
-    results = {result.check: result for result in candidates if result.data_docs == page.path}
-    return [results[check.name] for check in CHECKS if check.name in results]
 
 
 def rows_shown(result: CheckResult) -> list[Observation]:

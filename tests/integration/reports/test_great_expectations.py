@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from streamplan.checks import CHECKS, totals
+from streamplan.checks import CHECKS, check_named, totals
 from streamplan.checks.framework.application import application_of
 from streamplan.checks.framework.check import Check, CheckResult, Observation, Outcome, RecordedCheck, run_check
 from streamplan.kafka.brokers import Brokers
@@ -21,8 +21,8 @@ from streamplan.pipelines.orders import PIPELINE
 from streamplan.reports import great_expectations as expectations
 from streamplan.reports import run_page as pages
 from streamplan.reports.great_expectations import write_data_docs
-from streamplan.reports.results import read_history, read_latest, write_result
-from streamplan.reports.run_page import RunPage, results_on
+from streamplan.reports.results import read_beside, read_history, read_latest, write_result
+from streamplan.reports.run_page import RunPage
 from streamplan.settings import PROJECT, Settings
 
 from tests.support.fake_cluster import FakeApplication, FakeCluster
@@ -57,7 +57,7 @@ def run(
     for check in CHECKS:
         result = (instead or {}).get(check.name) or run_check(application_of(PIPELINE), check, cluster)
         write_result(settings.reports, replace(result, data_docs=page.path))
-    write_data_docs(settings.reports, page, results_on(settings.reports, page))
+    write_data_docs(settings.reports, page, read_beside(settings.reports, "orders", page.path))
     return settings.reports / page.path
 
 
@@ -135,15 +135,19 @@ def test_the_index_leads_to_every_run_and_names_what_is_wrong(settings: Settings
 
 
 def test_a_result_that_a_later_run_replaced_stays_on_its_page(settings: Settings) -> None:
-    """Two DAGs may look at the same time. The history has what the later one replaced."""
-    page = RunPage("orders", "orders_deploy", NOON)
-    for check in ("totals", "lag"):
-        write_result(settings.reports, replace(could_not_look(check), data_docs=page.path))
-    write_result(settings.reports, replace(could_not_look("lag"), reason="another", data_docs="another page"))
-    assert [(result.check, result.reason) for result in results_on(settings.reports, page)] == [
-        ("totals", AWAY),
-        ("lag", AWAY),
-    ]
+    """Two DAGs may look at the same time. The history has the wrong rows alone."""
+    page, later = RunPage("orders", "orders_deploy", NOON), RunPage("orders", "orders_health", NOON)
+    passed = run_check(application_of(PIPELINE), check_named("totals"), application().cluster)
+    assert passed.outcome is Outcome.PASSED
+    assert passed.observations
+    for result in (could_not_look("lag"), passed):
+        write_result(settings.reports, replace(result, data_docs=page.path))
+    write_result(settings.reports, replace(could_not_look("totals"), data_docs=later.path))
+    found = read_beside(settings.reports, "orders", page.path)
+    assert [result.check for result in found] == ["totals", "lag"]
+    assert found[0].observations == passed.observations
+    write_data_docs(settings.reports, page, found)
+    assert "Shirts" in (settings.reports / page.path).read_text()
 
 
 def test_old_pages_are_forgotten(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

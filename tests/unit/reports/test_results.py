@@ -42,7 +42,11 @@ def test_the_history_has_every_result_with_what_was_wrong(tmp_path: Path) -> Non
     history = read_history(tmp_path, "orders", last=3)
     assert [result.at[14:16] for result in history] == ["02", "03", "04"]
     assert history[0].observations == (BAD,)
-    assert sorted(path.name for path in (tmp_path / "orders").iterdir()) == ["history.jsonl", "totals.json"]
+    assert sorted(path.name for path in (tmp_path / "orders").iterdir()) == [
+        "data_docs",
+        "history.jsonl",
+        "totals.json",
+    ]
 
 
 def test_the_history_of_one_check_is_read_however_many_results_of_others_are_between(tmp_path: Path) -> None:
